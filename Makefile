@@ -35,6 +35,7 @@ WARM := $(VENV)/.warm
 # --no-compile: most of the modules are never imported.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 TORCH := $(VENV)/.torch
+FRAMEWORKS := $(VENV)/.frameworks
 
 .PHONY: $(shell grep -oE '^[a-z0-9-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
@@ -103,7 +104,7 @@ bench-loss: PARTS = bounds,loss,heavy,real-udp,real-veth,row,guesses,wrong-guess
 bench-strangers: PARTS = strangers  ## senders that know nothing of each other on one uplink: frames sent again, 20 seeds of 8 and of 32
 bench-start: PARTS = start,scale,from-nothing  ## the first hour: --help, the first run and the demo with nothing compiled, a run when all is; fat-trees of 1,024 and 3,456 hosts, large tensors
 bench-real: PARTS = veth-forwarding,veth-aggregation,udp-forwarding,udp-aggregation  ## the embedded switch on veth ports (needs namespaces) and UDP sockets: packets a second, CPU a frame
-bench-live: PARTS = live,live-commands  ## what the live page costs a run, while nobody looks and while somebody does: BENCH='--pairs 20' or --json
+bench-live: PARTS = live,live-commands  ## what the live page costs a run, with the page closed and with the page open: BENCH='--pairs 20' or --json
 bench-machines: PARTS = carrying  ## what TLS adds to a collective of ranks on other machines, beside a Unix socket
 bench-dataplane bench-fabric bench-plans bench-loss bench-strangers bench-start bench-real bench-live bench-machines: $(WARM)
 	@$(BIN)/python -m studies bench --parts $(PARTS) --out out/$@ $(BENCH)
@@ -253,7 +254,7 @@ dist-test: $(WARM)  ## install both distributions into fresh environments and ru
 release-check: $(WARM)  ## all that a release needs, on one state, with a report in out/release: RELEASE='--list' or '--only test,docs' (hours)
 	@$(BIN)/python -m tests.support.release $(RELEASE)
 
-torch-test: $(TORCH)  ## PyTorch: its CPU wheel where it is missing, and every test that needs it (minutes)
+torch-test: $(FRAMEWORKS)  ## PyTorch, Accelerate, DeepSpeed, Lightning, Ray Train: installed, and every test of them (minutes)
 	TORCH_TESTS=1 $(BIN)/pytest -rs tests/unit/adapters/torch tests/integration/adapters/torch \
 	  tests/integration/runs/real/test_perf_beside.py tests/integration/group/test_interoperation.py
 
@@ -300,6 +301,11 @@ $(WARM): $(INSTALLED)
 $(TORCH): $(WARM)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --index-url $(TORCH_INDEX) 'torch>=2.13'
+	@touch $@
+
+# What trains with PyTorch's process groups.
+$(FRAMEWORKS): $(TORCH)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group frameworks
 	@touch $@
 
 # Git with core.symlinks=false leaves small files with the target's name in place of symbolic links, a source

@@ -1,8 +1,8 @@
 """Plans, predictions, table entries, installation over P4Runtime, and checks.
 
-The names of what a user chooses by name stand here, so that they are known without importing what they name: plans,
-policies, orders, forecasts, programs. The registries in the folders say what each name means; a test holds both against
-each other. Other distributions add names by entry points.
+This module lists the names that users choose from: plans, policies, orders, forecasts, programs. They are known without
+importing what they name. The registries in the folders define each name; a test compares both. Other distributions add
+names by entry points.
 """
 
 from typing import Final

@@ -1,12 +1,14 @@
-"""One P4Runtime target: arbitration, pipeline, writes and reads, each with a deadline and a readable error."""
+"""A connection to one P4Runtime target: arbitration, pipeline, writes and reads, with deadlines and clear errors."""
 
 import asyncio
 import contextlib
+import ipaddress
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
 
 import finsy as fy
 import grpc
@@ -20,34 +22,34 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import PacketType
 
-# Classes by batch inside a group of jobs, the workers of one asynchronous training: whoever is behind goes first.
+# Traffic classes by iteration within a group of jobs (the workers of one asynchronous training): those behind first.
 #
-# Two ways to the same end: the switch finds out by itself how far a packet is behind (``by_lag``), or the controller
-# writes a class for each of eight neighbouring iterations, and anew as batches advance.
+# Either the switch computes how far a packet is behind (``by_lag``), or the controller writes a class for each of eight
+# successive iterations, and again as iterations advance.
 
 
 GROUPS: Final = 256
 """cells of register ``newest`` (p4src/sizes.p4)"""
 BATCHES: Final = 8
-"""iterations in a row that the controller's entries tell apart: those that are the same modulo 8 have one entry"""
+"""number of successive iterations with entries of their own; iterations that are equal modulo 8 share an entry"""
 _BY_BATCH: Final = 30
-"""P4Runtime priority: before the class of a job and that of its RESULTs (`entries.py`)"""
+"""P4Runtime priority: above the class of a job and that of its RESULTs (`entries.py`)"""
 _DIRECTIONS: Final = ((PacketType.RESULT, 0), (PacketType.PUSH, 1))
-"""what comes down goes before what goes up in the same batch"""
+"""rank within a batch: packets down the tree before packets up the tree"""
 
 
 @dataclass(frozen=True)
 class JobGroup:
-    """Jobs ``first`` to ``first + size - 1``, which one ternary match covers, and the classes that they have together.
+    """Jobs ``first`` to ``first + size - 1``, which one ternary match covers, and the classes that they share.
 
     Attributes
     ----------
     first, size : int
         ``size`` is a power of two and divides ``first``.
     cell : int
-        Of register ``newest``: 0..255, one for each group that is there at the same time.
+        Cell of register ``newest``: 0..255, a different one for each group that exists at the same time.
     generation : int
-        Never used for this cell before: that of one of the plans.
+        Generation of one of the plans; it must not have been used for this cell before.
     base, most : int
         Classes base .. base + most, 0..7.
     """
@@ -70,27 +72,27 @@ class JobGroup:
 
     @property
     def match(self) -> tuple[int, int]:
-        """Value and mask of the job field."""
+        """Value and mask that match the job field."""
         return self.first, 0xFFFF & ~(self.size - 1)
 
 
 def group_size(jobs: int) -> int:
-    """The least size of a group for so many jobs."""
+    """The least size of a group for this number of jobs."""
     return 1 << max(0, jobs - 1).bit_length()
 
 
 def lag_entry(group: JobGroup) -> fy.P4TableEntry:
-    """The switch does it: class base + min(lag, most), the lag behind the newest iteration it has seen of the group."""
+    """Entry for classes by the switch: base + min(lag, most), with the lag behind the group's newest iteration."""
     action = fy.P4TableAction("by_lag", group=group.cell, generation=group.generation, base=group.base, most=group.most)
     match = fy.P4TableMatch({"hdr.inc.job": group.match})
     return fy.P4TableEntry("traffic_class", match=match, action=action, priority=_BY_BATCH)
 
 
 def batch_entries(group: JobGroup, oldest: int, span: int = BATCHES) -> tuple[fy.P4TableEntry, ...]:
-    """The controller does it: a class for each of the eight iterations from ``oldest`` on and each direction.
+    """Entries for classes by the controller: one for each of eight iterations from ``oldest`` and each direction.
 
-    The order is r = 2 * batch + [push]; the r's of ``span`` batches share the group's classes evenly, later ones have
-    the lowest. Sixteen entries, always with the same matches: the next ones are written over them.
+    The rank of a packet is r = 2 * batch + [push]; the ranks of ``span`` batches are spread evenly over the group's
+    classes, later ones have the lowest class. The matches of the sixteen entries are constant; new entries replace old.
     """
     if not 1 <= span <= BATCHES:
         raise ControllerError(f"span: {span} batches, must be 1..{BATCHES}")
@@ -113,39 +115,118 @@ def batch_entries(group: JobGroup, oldest: int, span: int = BATCHES) -> tuple[fy
 
 
 def batch_class(group: JobGroup, ahead: int, push: int, span: int = BATCHES) -> int:
-    """Of a batch that is so far ahead of the oldest one; ``push``: 1 for gradients, 0 for parameters."""
+    """Class of a batch that is ``ahead`` of the oldest one; ``push``: 1 for gradients, 0 for parameters."""
     rank = 2 * ahead + push
     return group.base + group.most - min(group.most, rank * (group.most + 1) // (2 * span))
 
 
 _BATCH: Final = 500
-"""updates of one write: far below gRPC's limit of 4 MB a message"""
+"""updates in one write: far below gRPC's limit of 4 MB for a message"""
 _PACKETS: Final = 1024
-"""packets, and digests, for the controller that are kept for whoever asks"""
+"""number of packets, and of digests, that are kept until they are taken"""
 _TICKS: Final = 10
-"""of a deadline: however long this process had no turn, that counts as one of them at most"""
+"""parts of a deadline: a pause of this process, however long, counts as one part at most"""
 _CHANNEL: Final = (
     ("grpc.max_metadata_size", 64 * 1024),
     ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 100),  # finsy's stream waits until somebody listens
+    ("grpc.initial_reconnect_backoff_ms", 100),  # retry connections soon
     ("grpc.max_reconnect_backoff_ms", 200),
 )
 _BYTES_PER_S: Final = 100_000
-"""A large request has more time: a second for each of so many bytes, which is slow for a write of table entries."""
+"""bytes for which a large request gets one more second: slow for a write of table entries"""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerTls:
+    """TLS from a controller to a switch.
+
+    Attributes
+    ----------
+    authorities : bytes
+        PEM certificates that the switch's certificate must be signed by, or be.
+    certificate, key : bytes or None
+        PEM certificate chain and private key of the controller, for switches that ask for one (mutual TLS).
+    server_name : str or None
+        Name in the switch's certificate, where it is not that of the address.
+    """
+
+    authorities: bytes
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+    server_name: str | None = None
+
+    @classmethod
+    def from_files(
+        cls,
+        authorities: Path,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        *,
+        server_name: str | None = None,
+    ) -> Self:
+        """Read PEM files. `ControllerError` names a file that cannot be read or has no PEM block of its kind."""
+        if (certificate is None) != (key is None):
+            raise ControllerError(f"{certificate or key}: a certificate and its private key belong together")
+        return cls(
+            _read_pem(authorities, "CERTIFICATE"),
+            None if certificate is None else _read_pem(certificate, "CERTIFICATE"),
+            None if key is None else _read_pem(key, "PRIVATE KEY"),
+            server_name,
+        )
+
+
+def _read_pem(path: Path, kind: str) -> bytes:
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise ControllerError(f"{path}: {error.strerror}") from None
+    if f"{kind}-----".encode() not in found:
+        raise ControllerError(f"{path}: has no PEM block {kind!r}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a switch answers: ``name`` as in the topology, gRPC ``address`` as host:port, P4Runtime ``device_id``."""
+    """Where a switch answers.
+
+    Attributes
+    ----------
+    name : str
+        As in the topology.
+    address : str
+        Of its P4Runtime server, host:port. An address beyond this machine needs ``tls``.
+    device_id : int
+        P4Runtime's number of the switch at this address.
+    tls : ControllerTls or None
+        None: plain TCP, for addresses of this machine.
+    """
 
     name: str
     address: str
     device_id: int = 1
+    tls: ControllerTls | None = None
+
+    def __post_init__(self) -> None:
+        host = self.address.rpartition(":")[0]
+        if self.tls is None and not _is_loopback(host):
+            raise ControllerError(
+                f"switch {self.name}: {self.address} is beyond this machine, and without TLS anyone on the way could "
+                "program the switch; give Target(..., tls=ControllerTls.from_files(...))"
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class PacketIn:
-    """A refused packet that a switch showed to the controller."""
+    """A refused packet that a switch sent to the controller."""
 
     switch: str
     ingress_port: int
@@ -154,7 +235,7 @@ class PacketIn:
 
 
 class _RefusedError(ControllerError):
-    """Some updates of a write were refused; ``failed`` has their places in the batch. The others are done."""
+    """Some updates of a write were refused; ``failed`` has their indices in the batch. The others are done."""
 
     def __init__(self, text: str, failed: frozenset[int]) -> None:
         super().__init__(text)
@@ -162,51 +243,62 @@ class _RefusedError(ControllerError):
 
 
 class Channels:
-    """The gRPC channels of a controller: one for each address, whose switches share it."""
+    """The gRPC channels of a controller: one for each address and its TLS, which the switches there share."""
 
     def __init__(self) -> None:
-        self._newest: dict[str, grpc.aio.Channel] = {}
+        self._newest: dict[tuple[str, ControllerTls | None], grpc.aio.Channel] = {}
         self._users: dict[grpc.aio.Channel, int] = {}
 
-    def take(self, address: str) -> grpc.aio.Channel:
-        """The channel to an address, which connects with the first call; to be given to :meth:`leave`."""
-        if address not in self._newest:
-            self._newest[address] = grpc.aio.insecure_channel(address, options=_CHANNEL)
-        channel = self._newest[address]
+    def take(self, target: Target) -> grpc.aio.Channel:
+        """The channel to a target's address, which connects with the first call; to be given to :meth:`leave`."""
+        end = target.address, target.tls
+        if end not in self._newest:
+            self._newest[end] = _open_channel(target)
+        channel = self._newest[end]
         self._users[channel] = self._users.get(channel, 0) + 1
         return channel
 
-    async def leave(self, address: str, channel: grpc.aio.Channel, *, lost: bool) -> None:
+    async def leave(self, target: Target, channel: grpc.aio.Channel, *, lost: bool) -> None:
         """Close it behind the last user. Where it is ``lost``, others take a new one: gRPC has it wait to connect."""
+        end = target.address, target.tls
         self._users[channel] -= 1
-        if self._newest.get(address) is channel and (lost or not self._users[channel]):
-            del self._newest[address]
+        if self._newest.get(end) is channel and (lost or not self._users[channel]):
+            del self._newest[end]
         if not self._users[channel]:
             del self._users[channel]
             await channel.close()
 
 
-class _Client(P4Client):
-    """finsy's stream, by a channel that it shares with other switches of the address."""
+def _open_channel(target: Target) -> grpc.aio.Channel:
+    tls = target.tls
+    if tls is None:
+        return grpc.aio.insecure_channel(target.address, options=_CHANNEL)
+    credentials = grpc.ssl_channel_credentials(tls.authorities, tls.key, tls.certificate)
+    name = [] if tls.server_name is None else [("grpc.ssl_target_name_override", tls.server_name)]
+    return grpc.aio.secure_channel(target.address, credentials, options=[*_CHANNEL, *name])
 
-    def __init__(self, address: str, channels: Channels) -> None:
-        super().__init__(address)
-        self._channels = channels
+
+class _Client(P4Client):
+    """finsy's stream, over a channel that is shared with other switches at the address."""
+
+    def __init__(self, target: Target, channels: Channels) -> None:
+        super().__init__(target.address)
+        self._target, self._channels = target, channels
 
     async def open(self, *, schema: fy.P4Schema | None = None, complete_request: Any = None) -> None:
         """Take the channel; it connects with the first call."""
-        self._channel = self._channels.take(self._address)
+        self._channel = self._channels.take(self._target)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._schema, self._complete_request = schema, complete_request
 
     async def close(self, *, lost: bool = False) -> None:
-        """End the stream; ``lost``: so has the channel, as far as it is known."""
+        """End the stream; ``lost``: the channel may have failed, too."""
         if self._stream is not None:
             self._stream.cancel()
         channel, self._channel = self._channel, None
         self._stream = self._stub = self._schema = None
         if channel is not None:
-            await self._channels.leave(self._address, channel, lost=lost)
+            await self._channels.leave(self._target, channel, lost=lost)
 
 
 class Connection:
@@ -227,22 +319,22 @@ class Connection:
         self._deadline_s = deadline_s
         self._election_id = election_id
         # finsy's stream; calls go by its channel, because finsy gives each of them up after 10 s, whatever its size.
-        self._client = _Client(target.address, self._channels)
+        self._client = _Client(target, self._channels)
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
         self.loads: deque[LinkLoad] = deque(maxlen=_PACKETS)
         self.told = 0
-        """digests of links' loads that came so far"""
+        """number of digests of links' loads so far"""
         self.told_bytes = 0
-        """length of their messages, serialized"""
+        """bytes of all digest messages so far, serialized"""
         self.tells = asyncio.Event()
-        """one came, or none will come any more; who waits for it clears it"""
+        """set when a digest came, or none will come any more; its waiter clears it"""
         self.read_bytes = 0
-        """length of all reads and their answers so far, serialized"""
+        """bytes of all reads and their answers so far, serialized"""
 
     async def open(self, *, keep: bool = False) -> bool:
-        """Connect, become primary and load the program; with ``keep`` only where another one runs.
+        """Connect, become primary and load the program; with ``keep`` only if another program runs.
 
         Returns
         -------
@@ -277,11 +369,11 @@ class Connection:
         return False
 
     async def reopen(self) -> bool:
-        """Connect again where the stream has ended, else do nothing; as of :meth:`open`, with what the switch kept."""
+        """Connect again if the stream has ended; returns whether the switch kept its entries, like :meth:`open`."""
         if self._lost is None:
             return True
         await self._leave(lost=True)
-        self._client, self._lost = _Client(self.target.address, self._channels), None
+        self._client, self._lost = _Client(self.target, self._channels), None
         try:
             return await self.open(keep=True)
         except BaseException as error:
@@ -289,7 +381,7 @@ class Connection:
             raise
 
     async def _runs_program(self) -> bool:
-        """Whether the switch runs our program already: by the cookie, or, where that is another one, byte by byte."""
+        """Whether the switch runs our program already: by the cookie, or else by comparing the programs."""
         for kind in (p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY, p4r.GetForwardingPipelineConfigRequest.ALL):
             request = p4r.GetForwardingPipelineConfigRequest(device_id=self.target.device_id, response_type=kind)
             answer = await self._call("asking for the program", request, none=fy.GRPCStatusCode.FAILED_PRECONDITION)
@@ -301,7 +393,7 @@ class Connection:
         return bool(answer.config.p4info == ours.p4info and answer.config.p4_device_config == ours.p4_device_config)
 
     async def close(self) -> None:
-        """Leave; the switch keeps what was installed."""
+        """Disconnect; the switch keeps its entries."""
         await self._leave(lost=False)
 
     async def _leave(self, *, lost: bool) -> None:
@@ -312,7 +404,7 @@ class Connection:
         await self._client.close(lost=lost)
 
     async def insert(self, entities: Sequence[Entity]) -> None:
-        """Add entries: all of them, or, after an error, none. Entries of others with the same keys stay."""
+        """Add all entries, or none after an error. Entries with the same keys that were there before stay."""
         added: list[Entity] = []
         try:
             for start in range(0, len(entities), _BATCH):
@@ -325,17 +417,17 @@ class Connection:
                 await self.delete(added)
             raise
         except ControllerError:
-            # Nobody knows how much of the last batch is in.
+            # It is unknown how much of the last batch was written.
             with contextlib.suppress(ControllerError):
                 await self.delete([*added, *batch])
             raise
 
     async def subscribe(self, digest: fy.P4DigestEntry) -> None:
-        """Have the switch send a digest."""
+        """Subscribe to a digest of the switch."""
         await self._write("subscribing to", p4r.Update.INSERT, [digest])
 
     async def delete(self, entities: Sequence[Entity]) -> None:
-        """Remove entries; those that are not there are not missed."""
+        """Remove entries; missing entries are no error."""
         for start in range(0, len(entities), _BATCH):
             batch = entities[start : start + _BATCH]
             await self._write("removing", p4r.Update.DELETE, batch, ignored=fy.GRPCStatusCode.NOT_FOUND)
@@ -345,7 +437,7 @@ class Connection:
         await self._write("changing", p4r.Update.MODIFY, entities)
 
     async def read(self, entities: Sequence[P4Entity]) -> list[P4Entity]:
-        """What the switch answers to a read of these entities."""
+        """Read these entities from the switch."""
         found: list[P4Entity] = []
         for start in range(0, len(entities), _BATCH):
             request = p4r.ReadRequest(device_id=self.target.device_id)
@@ -355,7 +447,7 @@ class Connection:
         return found
 
     async def read_register(self, register: str, index: int) -> int | None:
-        """One cell of a register; None where the target cannot read registers (BMv2)."""
+        """Read one cell of a register; None when the target cannot read registers (BMv2)."""
         request = p4r.ReadRequest(device_id=self.target.device_id)
         request.entities.append(fy.P4RegisterEntry(register, index=index).encode(self._schema))
         found = None
@@ -382,7 +474,7 @@ class Connection:
                 self._explain(doing, batch, fy.P4ClientError(error, "WriteRequest", msg=request), ignored)
 
     async def _call(self, doing: str, request: Any, *, none: fy.GRPCStatusCode | None = None) -> Any:
-        """The answer to a request about the program; None for the code ``none``."""
+        """The answer to a request about the program; None for the status code ``none``."""
         name = type(request).__name__
         async with self._step(doing, size=request.ByteSize()):
             try:
@@ -396,7 +488,7 @@ class Connection:
     async def _read(
         self, doing: str, request: p4r.ReadRequest, *, none: fy.GRPCStatusCode | None = None
     ) -> AsyncIterator[p4r.ReadResponse]:
-        """The answers to a read, each of which must come in time; the code ``none`` ends them."""
+        """The answers to a read, each with its own deadline; the status code ``none`` ends them."""
         answers = None
         try:
             while True:
@@ -418,7 +510,7 @@ class Connection:
                 answers.cancel()
 
     def _stub(self) -> Any:
-        """Calls without finsy's time-outs."""
+        """A stub whose calls have none of finsy's time-outs."""
         return p4r_grpc.P4RuntimeStub(self._client.channel)
 
     def _explain(
@@ -428,7 +520,7 @@ class Connection:
         error: fy.P4ClientError,
         ignored: fy.GRPCStatusCode | None,
     ) -> None:
-        """Name the entry that failed; return if all failures may be ignored."""
+        """Raise an error that names the entry that failed; return if all failures are ignored."""
         failures = {index: detail for index, detail in error.details.items() if index < len(batch)}
         if not failures:
             raise error
@@ -444,7 +536,7 @@ class Connection:
         raise _RefusedError(str(self._error(f"{doing} {what}", text)), frozenset(failures))
 
     async def _receive(self) -> None:
-        """Take what the switch sends by itself."""
+        """Handle the messages that the switch sends without a request."""
         try:
             while True:
                 message = await self._client.receive()
@@ -472,13 +564,13 @@ class Connection:
             self.tells.set()
 
     def check(self, doing: str) -> None:
-        """`ControllerError` when the stream has ended."""
+        """Raise `ControllerError` when the stream has ended."""
         if self._lost is not None:
             raise self._error(doing, self._lost)
 
     @asynccontextmanager
     async def _step(self, doing: str, *, size: int = 0) -> AsyncIterator[None]:
-        """Something that must be done in time; ``size``: bytes of the request."""
+        """Limit the time of a step, and convert its errors; ``size``: bytes of the request."""
         self.check(doing)
         deadline_s = self._deadline_s + size / _BYTES_PER_S
         try:
@@ -501,9 +593,9 @@ class Connection:
 
 @asynccontextmanager
 async def _patience(deadline_s: float) -> AsyncIterator[None]:
-    """``TimeoutError`` after so many seconds in which this process had its turns.
+    """Raise ``TimeoutError`` after ``deadline_s`` seconds in which this process was scheduled.
 
-    A clock alone would also count what the process waited for a processor: then the answer may be here already.
+    A clock alone would also count the time without a processor; the answer may have arrived by then.
     """
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []
@@ -539,7 +631,7 @@ def _reason(error: Exception) -> str:
 
 
 def targets_by_name(targets: Iterable[Target], switches: Iterable[str]) -> dict[str, Target]:
-    """Targets by switch; `ControllerError` when a switch has none, or a target no switch."""
+    """Targets by switch; `ControllerError` when a switch has no target, or a target has no switch."""
     found: dict[str, Target] = {}
     for target in targets:
         if target.name in found:
@@ -553,7 +645,7 @@ def targets_by_name(targets: Iterable[Target], switches: Iterable[str]) -> dict[
     return found
 
 
-# What plain traffic takes of links, as switches of the build `p4src/watching.p4` tell it by digests at thresholds.
+# The load of links by plain traffic, which switches of the build `p4src/watching.p4` report by digests at thresholds.
 
 
 DIGEST: Final = "link_load_t"
@@ -563,18 +655,18 @@ _WORD: Final = 2**32
 
 @dataclass(frozen=True, slots=True)
 class LoadThresholds:
-    """When a switch tells of a link.
+    """Thresholds at which a switch reports a link.
 
     Attributes
     ----------
     window_us : int
         Microseconds over which bytes are added up, 1 to 2^31.
     high, low : float
-        Shares of the link's rate: told is a window with more than ``high``, then again those with more than ``low``,
-        and the first one with less.
+        Shares of the link's rate: a window above ``high`` is reported, then those above ``low``,
+        and the first one below it.
     again : int
-        While it is busy a link is told of every so many windows, 1 to 65,535. What has not been told again for longer
-        than that is silent: no packet is there that could say so.
+        A busy link is reported every ``again`` windows, 1 to 65,535. A link without a report for longer
+        is silent: it has no packet that could cause a report.
     """
 
     window_us: int
@@ -592,16 +684,16 @@ class LoadThresholds:
 
     @property
     def forget_us(self) -> int:
-        """So long after it was told of, a link that was not told of again is silent.
+        """Microseconds after a report until a link without another report is silent.
 
-        A window ends with the first packet after ``window_us``; another one of the same length is for that.
+        A window ends with the first packet after ``window_us``; the value includes another window for that.
         """
         return (self.again + 2) * self.window_us
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """A digest: ``bytes`` of plain frames, of ``window_us``, left by a port; ``ended_us`` by the switch's clock."""
+    """A digest: ``bytes`` of plain frames left a port in ``window_us``, until ``ended_us`` on the switch's clock."""
 
     switch: str
     port: int
@@ -612,12 +704,12 @@ class LinkLoad:
 
     @property
     def bps(self) -> int:
-        """Bits a second of that window."""
+        """Rate of that window in bit/s."""
         return self.bytes * 8 * _US // max(1, self.window_us)
 
     @classmethod
     def decode(cls, switch: str, values: Mapping[str, Any]) -> "LinkLoad":
-        """From a member of a digest list."""
+        """Decode a member of a digest list."""
         return cls(
             switch,
             int(values["port"]),
@@ -645,5 +737,5 @@ def watch_entries(
 
 
 def digest_entry() -> fy.P4DigestEntry:
-    """Every digest is a message of its own, sent at once, and no answer is waited for."""
+    """Settings by which every digest is a message of its own, sent at once and without an acknowledgement."""
     return fy.P4DigestEntry(DIGEST, max_list_size=1, max_timeout_ns=0, ack_timeout_ns=0)

@@ -1,10 +1,9 @@
-"""The controller: plans jobs, programs switches over P4Runtime, reads back what they counted. Blocking."""
+"""The controller: plans jobs, programs switches over P4Runtime, and reads their counters. Blocking."""
 
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 import finsy as fy
@@ -41,14 +40,15 @@ from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan, release_p
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.event_loop import EventLoopThread
 
 
-class Controller:
+class Controller(Closable):
     """Programs every switch of a topology with one P4 program.
 
     Use it as a context manager, or call :meth:`start` and :meth:`close`. Methods block, may be called from any thread,
-    and each gives up at the deadline with an error that names the switch.
+    and give up at the deadline with an error that names the switch.
 
         with Controller(topology, targets, program) as controller:
             plan = controller.start_job(PlanRequest("steiner", job=1))
@@ -60,25 +60,25 @@ class Controller:
     topology : Topology
         The network.
     targets : iterable of Target
-        Where each of its switches answers.
+        The P4Runtime address of each switch.
     program : P4Program
-        What the switches run; it says how many lanes, slots and counters jobs have.
+        The program of the switches; it defines the lanes, slots and counters of jobs.
     settings : SwitchSettings
         ECN threshold and sampling of refused packets.
     deadline_s : float
-        For every answer of a switch, seconds; large requests have more, by their size.
+        Seconds for every answer of a switch; large requests have more, by their size.
     first_generation : int
         Above all generations that these switches have seen, if they kept running without this controller.
     election_id : int
-        P4Runtime's: the highest one is in charge.
+        P4Runtime's election id: the controller with the highest id is in charge.
     keep : bool
-        Switches that run the program already keep their entries, and of the base entries (own address, hosts, routes)
-        get only what is missing or wrong: for a controller that comes back. It takes over plans with :meth:`adopt`.
-
+        Whether switches that run the program already keep their entries, and get only those base entries (own address,
+        hosts, routes) that are missing or wrong. A restarted controller uses it, and takes over plans with
+        :meth:`adopt`.
     slots : int or None
-        Of every switch, those that jobs may have; None: all that the program has.
+        Slots of every switch that jobs may use; None: all of the program's slots.
     token_key : bytes or None
-        Of the plans' tokens, at most 64 bytes; None: one that nobody knows. Virtual time wants the same every time.
+        Key of the plans' tokens, at most 64 bytes; None: a random key. Virtual time needs the same key in every run.
 
     Raises
     ------
@@ -123,12 +123,12 @@ class Controller:
 
     @property
     def read_bytes(self) -> int:
-        """Length of all P4Runtime reads and their answers so far, serialized messages without what carries them."""
+        """Bytes of all P4Runtime reads and their answers so far, as serialized messages without transport headers."""
         with self._lock:
             return self._run_fleet()[1].read_bytes
 
     def start(self) -> None:
-        """Connect to every switch, load the program, install base entries. `ControllerError` names who failed."""
+        """Connect to every switch, load the program, install base entries. `ControllerError` names a failed switch."""
         with self._lock:
             if self._loop is not None:
                 raise ControllerError("the controller runs already")
@@ -140,7 +140,7 @@ class Controller:
                 raise
 
     def close(self) -> None:
-        """Disconnect; the switches keep what is installed. Nothing happens when it does not run."""
+        """Disconnect; the switches keep what is installed. No effect if the controller does not run."""
         with self._lock:
             loop, fleet = self._loop, self._fleet
             self._loop = self._fleet = None
@@ -155,15 +155,10 @@ class Controller:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def plan(self, request: PlanRequest, view: Topology | None = None) -> Plan:
-        """Lay out a job and take its resources; :meth:`install` or :meth:`release` it. Raises `PlanError`.
+        """Lay out a job and take its resources; then :meth:`install` or :meth:`release` it. Raises `PlanError`.
 
-        Its lanes are the program's; a request for others is refused. view: what of the topology is lit
+        The plan has the program's lanes; a request for other lanes is refused. view: the lit part of the topology
         (:func:`~p4reduce.topologies.optical.view`).
         """
         lanes = self.program.lanes
@@ -174,7 +169,7 @@ class Controller:
             return replace(plan, tokens=tokens_of(plan, self._token_key))
 
     def check_lane_bits(self, bits: int) -> None:
-        """`PlanError` where the switches' program does not know lanes of so many bits (``docs/protocol.md``)."""
+        """Raise `PlanError` if the switches' program has no lanes of ``bits`` bits (``docs/protocol.md``)."""
         if bits != LANE_BITS and not self.program.narrow:
             raise PlanError(
                 f"lane_bits: {bits}, but the switches run {self.program.name}, which adds up lanes of {LANE_BITS} bits "
@@ -182,39 +177,39 @@ class Controller:
             )
 
     def release(self, plan: Plan) -> None:
-        """Give back what :meth:`plan` took, of a plan that is not installed."""
+        """Release the resources of a plan that is not installed."""
         with self._lock:
             if self._installed.get((plan.job, plan.epoch)) is plan:
                 raise ControllerError(f"job {plan.job} epoch {plan.epoch} is installed; uninstall it")
             release_plan(plan, self.resources)
 
     def look(self, switches: Collection[str] | None = None) -> Found:
-        """Which switches began anew since they were installed, and which do not answer; all if none are named.
+        """Find switches that were restarted since their installation, or do not answer; by default look at all.
 
-        Each has a nonce among its entries, which goes where they go. A stream that has ended is opened again first.
-        Those that began anew are to be given to :meth:`restore`; plans on them must go on in a new epoch.
+        Each switch has a nonce among its entries, which a restart removes. A stream that has ended is opened again
+        first. Call :meth:`restore` for restarted switches; plans that use them must continue in a new epoch.
         """
         with self._lock:
             loop, fleet = self._run_fleet()
             return loop.run(fleet.look(self.targets if switches is None else switches))
 
     def restore(self, switch: str) -> None:
-        """Install again what a switch has without plans; `ControllerError` where it does not answer."""
+        """Install a restarted switch's base entries again; `ControllerError` when it does not answer."""
         with self._lock:
             loop, fleet = self._run_fleet()
             loop.run(fleet.restore(switch))
 
     def look_out(self, tell: Callable[[Sighting], None]) -> Lookout:
-        """Look at all switches again and again, and :meth:`restore` those that began anew, until the lookout is closed.
+        """Look at all switches periodically, and :meth:`restore` restarted ones, until the lookout is closed.
 
-        ``tell`` hears of each that did, and of each that is silent, in a thread of the controller's; it must not wait.
-        Other methods may be called meanwhile.
+        ``tell`` is called for each restarted or silent switch, in a thread of the controller; it must not block. Other
+        methods may be called meanwhile.
         """
         with self._lock:
             return Lookout(*self._run_fleet(), tuple(self.targets), tell)
 
     def install(self, plan: Plan) -> None:
-        """Program the switches with a plan. Only adds entries; after an error nothing of it is left.
+        """Program the switches with a plan. Only adds entries; after an error none of them is left.
 
         Raises
         ------
@@ -236,14 +231,14 @@ class Controller:
             self._installed[key] = plan
 
     def adopt(self, plan: Plan) -> None:
-        """Take charge of a plan that an earlier controller installed, wholly or in part; writes nothing.
+        """Take over a plan that an earlier controller installed, wholly or in part; writes nothing.
 
         Raises
         ------
         ControllerError
             The (job, epoch) is installed.
         PlanError
-            A switch has given its resources to another plan.
+            A switch has given the plan's resources to another plan.
         """
         with self._lock:
             key = (plan.job, plan.epoch)
@@ -255,31 +250,31 @@ class Controller:
             self._installed[key] = plan
 
     def read(self, entities: Sequence[P4Entity]) -> dict[str, list[P4Entity]]:
-        """What every switch answers to a P4Runtime read of these entities."""
+        """Read these P4Runtime entities from every switch; returns the answers by switch."""
         with self._lock:
             loop, fleet = self._run_fleet()
             return loop.run(fleet.read(entities))
 
     def insert(self, switch: str, entries: Sequence[Entity]) -> None:
-        """Add entries to a switch that belong to no plan, in this order."""
+        """Add entries that belong to no plan to a switch, in this order."""
         with self._lock:
             loop, fleet = self._run_fleet()
             loop.run(fleet.at(switch).insert(entries))
 
     def modify(self, switch: str, entries: Sequence[fy.P4TableEntry]) -> None:
-        """Give entries of a switch that belong to no plan other actions."""
+        """Change the actions of a switch's entries that belong to no plan."""
         with self._lock:
             loop, fleet = self._run_fleet()
             loop.run(fleet.at(switch).modify(entries))
 
     def delete(self, switch: str, entries: Sequence[Entity]) -> None:
-        """Remove entries of a switch that belong to no plan, in this order."""
+        """Remove entries that belong to no plan from a switch, in this order."""
         with self._lock:
             loop, fleet = self._run_fleet()
             loop.run(fleet.at(switch).delete(entries))
 
     def uninstall(self, plan: Plan, lost: Collection[str] = ()) -> None:
-        """Remove a plan and give back its resources. Only deletes entries; nothing is asked of ``lost`` switches."""
+        """Remove a plan and release its resources. Only deletes entries; ``lost`` switches are not contacted."""
         with self._lock:
             if self._installed.get((plan.job, plan.epoch)) is not plan:
                 raise ControllerError(f"this plan of job {plan.job} epoch {plan.epoch} is not installed")
@@ -289,9 +284,9 @@ class Controller:
             release_plan(plan, self.resources)
 
     def change_priority(self, plan: Plan, priority: int, results: int | None = None) -> int:
-        """Put the packets of an installed plan's job, of all its epochs, into another queue (0..7) from now on.
+        """Move the packets of an installed plan's job, in all its epochs, to another queue (0..7).
 
-        results: queue of its RESULTs, what comes down; None: that of all others. Returns how many entries were
+        results: the queue of its RESULTs (sent down the tree); None: ``priority``. Returns the number of entries
         written in the switches on its paths. The plan must have been installed with a priority.
         """
         for value in (priority, *(() if results is None else (results,))):
@@ -304,10 +299,10 @@ class Controller:
             return loop.run(fleet.change_priority(plan, priority, priority if results is None else results))
 
     def install_idle(self, plans: Sequence[Plan]) -> None:
-        """Install several plans at once, of jobs that send nothing yet: far fewer writes than one after the other.
+        """Install several plans of jobs that send nothing yet, with far fewer writes than one at a time.
 
-        Counter cells of the jobs go on from whatever they were. A job with a priority must be new, and in one of the
-        plans only. Errors as of :meth:`install`; after one nothing of the plans is left.
+        The counter cells of the jobs are not reset. A job with a priority must be new, and in one of the plans only.
+        Errors are those of :meth:`install`; after one nothing of the plans is left.
         """
         with self._lock:
             for plan in plans:
@@ -318,7 +313,7 @@ class Controller:
             self._installed.update({(plan.job, plan.epoch): plan for plan in plans})
 
     def uninstall_idle(self, plans: Sequence[Plan]) -> None:
-        """Remove several plans at once, of jobs that send nothing any more, and give back their resources."""
+        """Remove several plans of jobs that no longer send, at once, and release their resources."""
         with self._lock:
             loop, fleet = self._run_fleet()
             loop.run(fleet.uninstall_idle(plans))
@@ -327,7 +322,7 @@ class Controller:
                 release_plan(plan, self.resources)
 
     def start_job(self, request: PlanRequest, view: Topology | None = None) -> Plan:
-        """:meth:`plan` and :meth:`install`; after an error nothing is taken."""
+        """Call :meth:`plan` and :meth:`install`; after an error nothing is taken."""
         with self._lock:
             plan = self.plan(request, view)
             try:
@@ -338,33 +333,33 @@ class Controller:
             return plan
 
     def read_counters(self, switches: Sequence[str] | None = None) -> dict[str, SwitchCounters]:
-        """The counters of switches (all if none are named), with those of all installed plans."""
+        """The counters of switches (by default of all), with those of all installed plans."""
         with self._lock:
             loop, fleet = self._run_fleet()
             names = list(self.targets) if switches is None else list(switches)
             return loop.run(fleet.read_counters(self.installed, names))
 
     def read_slot(self, plan: Plan, switch: str, seq: int) -> SlotState | None:
-        """The slot of a chunk in an aggregator; None where the target cannot read registers."""
+        """The slot of chunk ``seq`` in an aggregator; None when the target cannot read registers."""
         cell = self._read_cell(switch, slot_index(plan.by_switch[switch], seq))
         return None if cell is None else SlotState.unpack(cell)
 
     def who_is_missing(self, plan: Plan, seq: int) -> str:
-        """Which contributions the chunk ``seq`` of a job waits for, from the switches' slots; one line a switch."""
+        """The contributions that chunk ``seq`` of a job waits for, from the switches' slots; a line for each switch."""
         return who_is_missing(plan, seq, self._read_cell)
 
     def blamed(self, plan: Plan, seq: int) -> frozenset[str]:
-        """The same as names of workers and switches (:func:`~p4reduce.control_plane.entries.blamed`)."""
+        """The workers and switches that chunk ``seq`` waits for (:func:`~p4reduce.control_plane.entries.blamed`)."""
         return blamed(plan, seq, self._read_cell)
 
     def out_of_turn(self, plan: Plan, seqs: Collection[int], *, pulls: bool) -> frozenset[str]:
-        """Workers that keep others out of slots (:func:`~p4reduce.control_plane.entries.out_of_turn`)."""
+        """Workers that block the slots of others (:func:`~p4reduce.control_plane.entries.out_of_turn`)."""
         return out_of_turn(plan, seqs, self._read_cell, pulls=pulls)
 
     def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:
-        """Have switches tell of directed links (switch, port), once.
+        """Let switches report the load of directed links (switch, port). May be called once.
 
-        ``ControllerError`` where the program is not the build that watches (`p4reduce.network.jobs.network.watching`).
+        ``ControllerError`` when the program cannot watch links (`p4reduce.network.jobs.network.watching` builds one).
         """
         if not any(digest.preamble.alias == DIGEST for digest in self.program.info.digests):
             raise ControllerError(f"{self.program.name}: does not watch links; use the build of p4src/watching.p4")
@@ -373,9 +368,9 @@ class Controller:
             loop.run(fleet.watch(thresholds, hops))
 
     def link_loads(self, at_least: int = 0) -> list[LinkLoad]:
-        """What switches told of links since the last call, in order of each switch.
+        """Link loads that switches have reported since the last call, in order for each switch.
 
-        Waits, as long as a deadline is, until ``at_least`` digests have come since the start: for who knows how many
+        Waits up to the deadline until ``at_least`` digests have come since the start, for callers that know how many
         were sent.
         """
         with self._lock:
@@ -387,12 +382,12 @@ class Controller:
 
     @property
     def told_bytes(self) -> int:
-        """Length of all digests of links so far, serialized messages without what carries them."""
+        """Bytes of all digests of links so far, as serialized messages without transport headers."""
         with self._lock:
             return self._run_fleet()[1].told_bytes
 
     def packet_ins(self) -> list[PacketIn]:
-        """Refused packets that switches showed since the last call (sampled by the program)."""
+        """Refused packets that switches have sent since the last call (sampled by the program)."""
         with self._lock:
             loop, fleet = self._run_fleet()
             return loop.run(fleet.take_packets())

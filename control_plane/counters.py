@@ -1,4 +1,4 @@
-"""The switches' counters as the P4 program indexes them (p4src/depart.p4, aggregate.p4, refuse.p4)."""
+"""Counters of switches as the P4 program indexes them, and predictions of traffic and times to compare with them."""
 
 import math
 from collections import Counter
@@ -20,7 +20,7 @@ from p4reduce.control_plane.plans.problem import ACK_EVERY
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, chunks, frame_bytes, frame_time_ps, hops
 from p4reduce.topologies.model import Hop, Topology
 
-# The bytes that a collective puts on every link, before it is run.
+# The bytes that a collective sends over every link, predicted before it runs.
 
 
 class Operation(StrEnum):
@@ -68,10 +68,10 @@ def exchange(plan: Plan, operation: Operation, elements: int, lead: int | None =
     operation : Operation
         The collective.
     elements : int
-        Numbers that each worker gives or gets; not used by a barrier.
+        Numbers that each worker sends or receives; ignored for a barrier.
     lead : int
-        Chunks whose exponent is agreed ahead by an empty PUSH, answered by an empty RESULT (block floating point; all
-        chunks if there are fewer). None: the plan's window. 0: a fixed scale. Never sent by a star.
+        Number of chunks whose exponent is agreed ahead by an empty PUSH and an empty RESULT (block floating point; all
+        chunks if there are fewer). None: the plan's window. 0: a fixed scale. A star ignores it.
 
     Raises
     ------
@@ -103,12 +103,12 @@ def predict(plan: Plan, operation: Operation | str, elements: int, *, lead: int 
     Returns
     -------
     dict
-        (node, port) -> Traffic; links that carry nothing are there with zeros.
+        (node, port) -> Traffic, with zeros for links that carry nothing.
 
     Raises
     ------
     PlanError
-        When the plan cannot do the operation.
+        When the plan does not support the operation.
     """
     total = {end: Traffic() for link in plan.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))}
     for (source, destination), traffic in _flows(plan, Operation(operation), elements, lead).items():
@@ -118,7 +118,7 @@ def predict(plan: Plan, operation: Operation | str, elements: int, *, lead: int 
 
 
 def _flows(plan: Plan, operation: Operation, elements: int, lead: int | None) -> dict[tuple[str, str], Traffic]:
-    """Traffic of every overlay hop."""
+    """Traffic of every ordered pair of nodes that the plan joins."""
     flows: Counter[tuple[str, str, int]] = Counter()
     full, empty = frame_bytes(plan.lanes), HEADER_BYTES
     if plan.mesh != (operation is Operation.ALL_TO_ALL):
@@ -155,7 +155,7 @@ def _flows(plan: Plan, operation: Operation, elements: int, lead: int | None) ->
 
 
 def add(*predictions: Mapping[Hop, Traffic]) -> dict[Hop, Traffic]:
-    """The sum of several predictions: of collectives one after the other, or of several jobs."""
+    """The sum of several predictions: of successive collectives, or of several jobs."""
     total: dict[Hop, Traffic] = {}
     for prediction in predictions:
         for hop, traffic in prediction.items():
@@ -169,54 +169,54 @@ def _chunks(plan: Plan, elements: int) -> int:
     return chunks(elements, plan.lanes)
 
 
-# The least time of a collective: on the links of a plan, and with any plan at all.
+# Lower bounds on the time of a collective: on the links of a plan, and with any plan at all.
 #
-# Both count whole frames on the wire, headers, preamble and gap included, and leave delays, acknowledgements and
-# frames without lanes out: no run can be faster, whatever the links' rates are.
+# Both count whole frames on the wire, with headers, preamble and gap, and leave out delays, acknowledgements and frames
+# without lanes: no run can be faster, whatever the links' rates are.
 
 
 MOST_UNITS = 2**31 - 1
-"""of capacity on a link: scipy's maximum flow counts in int32"""
+"""largest capacity of a link in scipy's maximum flow, which counts in int32"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanBound:
-    """The least time of a collective with a plan, and the directed link that sets it."""
+    """The least time of a collective with a plan, and the directed link that determines it."""
 
     time_ps: int
     hop: Hop
-    """of several equal ones, the first in the order of the plan's edges"""
+    """of several equally slow links, the first in the order of the plan's edges"""
     copies: Fraction
-    """full frames that cross it for a chunk, both phases added: k_l"""
+    """k_l: full frames that cross the link for each chunk, both phases added"""
 
 
 def plan_bound(plan: Plan, elements: int, operation: Operation = Operation.ALL_REDUCE) -> PlanBound:
     """The least time of a collective with a plan: max over directed links l of C k_l t_l.
 
-    C chunks, k_l full frames on the link for each, t_l the time of one on it. A tree has one frame on each of its
-    edges, up and down; a star n on the server's link in each direction; an edge of a ring 2 (n-1)/n. In an all-to-all
-    C are the chunks of a block, and each pair has one frame for each. Edges that share a link add up. A barrier, whose
-    frames carry nothing, is bounded by those.
+    C is the number of chunks, k_l that of full frames on link l for each chunk, t_l the time of one frame on it. A tree
+    has one frame on each of its edges, up and down; a star n on the server's link in each direction; an edge of a ring
+    2 (n-1)/n. In an all-to-all C are the chunks of a block, and each pair has one frame for each. Edges that share a
+    link add up. A barrier is bounded by its empty frames.
 
     Raises
     ------
     PlanError
-        When the plan cannot do the operation, or there are no elements.
+        When the plan does not support the operation, or there are no elements.
     """
     return parts_bound([(plan, elements)], operation)
 
 
 def parts_bound(parts: Sequence[tuple[Plan, int]], operation: Operation = Operation.ALL_REDUCE) -> PlanBound:
-    """The least time of a collective whose parts have plans of their own and are under way at once.
+    """The least time of a collective whose parts run at the same time, each with its own plan.
 
-    As :func:`plan_bound`, with what all parts put on a link added up; ``copies`` are for each chunk of the whole.
+    As :func:`plan_bound`, with the loads of all parts on a link added up; ``copies`` refers to a chunk of the whole.
 
     Parameters
     ----------
     parts : sequence of (Plan, int)
         Plans on one topology, and the float32 elements of each part.
     operation : Operation
-        What is carried.
+        The collective.
     """
     busy: dict[Hop, Fraction] = {}
     frames: dict[Hop, Fraction] = {}
@@ -228,7 +228,7 @@ def parts_bound(parts: Sequence[tuple[Plan, int]], operation: Operation = Operat
             frames[hop] = frames.get(hop, Fraction(0)) + copies * count
             took = copies * count * frame_time_ps(length, plan.topology.link_at(*hop).rate_bps)
             busy[hop] = busy.get(hop, Fraction(0)) + took
-    if not busy:  # one worker by itself: nothing has to cross a link
+    if not busy:  # a single worker uses no link
         return PlanBound(0, (parts[0][0].workers[0], 1), Fraction(0))
     hop = max(busy, key=lambda one: busy[one])
     least = busy[hop]
@@ -236,7 +236,7 @@ def parts_bound(parts: Sequence[tuple[Plan, int]], operation: Operation = Operat
 
 
 def _loads(plan: Plan, elements: int, operation: Operation) -> tuple[dict[Hop, Fraction], int, int]:
-    """Frames of a chunk on each directed link in the order of the plan's edges, chunks, bytes of a frame."""
+    """Frames of a chunk on each directed link in the order of the plan's edges, number of chunks, bytes of a frame."""
     count = _chunks(plan, elements)
     length = plan.frame_bytes
     loads: Counter[Hop] = Counter()
@@ -266,30 +266,30 @@ def _loads(plan: Plan, elements: int, operation: Operation) -> tuple[dict[Hop, F
 
 _BINS: Final = 2048
 _REPAIRS: Final = 1e-9
-"""a hop loses a frame so many times in a row with a smaller probability than this: no more is reckoned with"""
+"""losses of a frame in a row on a hop are modelled up to the number whose probability falls below this"""
 
 
 def lossy_bound_ps(bound_ps: int, loss: float, parts: Sequence[tuple[Plan, int]], operation: Operation) -> int:
-    """How long a collective takes at least, on average, where every link loses a share of its frames, picoseconds.
+    """Expected least time in ps of a collective when every link loses a share of its frames.
 
-    What :func:`parts_bound` says over 1 - loss, since each lost frame is sent once more on its own link; and a tail: by
-    how much the last chunk to be complete is later than the last one is without losses. Repairs are the best that there
-    can be, hop by hop: the far end of a link knows that a frame is missing when it should have been there, and has it a
-    round trip of this link and the frame's time later; how many are lost in a row is a geometric draw. A chunk is
-    complete at a switch when those of all children are, and in the end at all workers. Chunks follow each other at the
-    pace of the busiest link, so that early ones have time for their repairs. Of a ring the tail is that of its last
-    step. Delays are rounded down, to 1/2048 of the longest that is reckoned with.
+    The bound of :func:`parts_bound` is divided by 1 - loss, since each lost frame is sent once more on its own link;
+    the tail is added: the delay of the last complete chunk against a run without losses. Repairs are ideal and hop by
+    hop: the far end of a link notices a missing frame when it is due, and has it after a round trip of this link and
+    the frame's time; the number of losses in a row is geometrically distributed. A chunk is complete at a switch when
+    those of all children are, and in the end at all workers. Chunks follow each other at the pace of the busiest link,
+    so early chunks have time for their repairs. The tail of a ring is that of its last step. Delays are rounded down,
+    to 1/2048 of the longest delay in the model.
 
     Parameters
     ----------
     bound_ps : int
         The least time without losses.
     loss : float
-        Of every link, in (0, 1).
+        Share of frames that every link loses, in (0, 1).
     parts : sequence of (Plan, int)
-        As of :func:`parts_bound`; the tail is the longest of them.
+        As in :func:`parts_bound`; the longest tail of all parts counts.
     operation : Operation
-        What is carried.
+        The collective.
     """
     paced_ps = bound_ps / (1 - loss)
     counts = [_loads(plan, elements, operation)[1] for plan, elements in parts]
@@ -298,7 +298,7 @@ def lossy_bound_ps(bound_ps: int, loss: float, parts: Sequence[tuple[Plan, int]]
 
 
 def _tail_ps(plan: Plan, loss: float, paced_ps: float, count: int, operation: Operation) -> float:
-    """The tail of one part, whose ``count`` chunks are evenly apart in a time."""
+    """The tail in ps of one part, whose ``count`` chunks are evenly spaced over ``paced_ps``."""
     apart_ps = paced_ps / count
     length = plan.frame_bytes if operation is not Operation.BARRIER else frame_bytes(0)
 
@@ -310,7 +310,7 @@ def _tail_ps(plan: Plan, loss: float, paced_ps: float, count: int, operation: Op
     if not (plan.mesh or plan.ring):
         for child, parent in plan.edges:
             below.setdefault(parent, []).append(child)
-    # A tree of (round trips to a node, what is below it), for each phase; alike ones are reckoned once.
+    # A tree of (round trips to a node, subtrees below it), for each phase; equal subtrees are computed once.
     ways: list[Any] = [tuple((trips(*edge), ()) for edge in plan.edges)]
     if below:
         top = next(parent for parent in below if parent not in {child for child, _ in plan.edges})
@@ -330,7 +330,7 @@ def _tail_ps(plan: Plan, loss: float, paced_ps: float, count: int, operation: Op
     for way in ways:
         masses = _later(masses, np.diff(_complete(way, loss, repairs, unit, known), prepend=0.0))
     whole = np.cumsum(masses)
-    # The j-th chunk from the end may be late by j * apart_ps more before it counts.
+    # The j-th chunk from the end delays the whole only if it is late by more than j * apart_ps.
     in_time = np.ones(_BINS)
     back = np.arange(min(count, int(_BINS * unit / apart_ps) + 1))
     for shift, times in zip(*np.unique((back * apart_ps / unit).astype(int), return_counts=True), strict=True):
@@ -343,7 +343,7 @@ def _longest(way: Any) -> int:
 
 
 def _later(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """How late the sum of two delays is; what is beyond the last bin is in it."""
+    """Distribution of the sum of two delays; the last bin also holds all longer sums."""
     size = 2 * len(one)
     both: npt.NDArray[np.float64] = np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[: len(one)]
     both[-1] += max(1.0 - both.sum(), 0.0)
@@ -351,7 +351,7 @@ def _later(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.
 
 
 def _complete(way: Any, loss: float, repairs: int, unit: float, known: dict[Any, Any]) -> npt.NDArray[np.float64]:
-    """The probability, by bin, that a chunk of all branches is there by then."""
+    """The probability, by bin, that a chunk of all branches has arrived by then."""
     if way not in known:
         found = np.ones(_BINS)
         for trips, below in way:
@@ -369,11 +369,11 @@ def _complete(way: Any, loss: float, repairs: int, unit: float, known: dict[Any,
 
 
 def task_bound_ps(topology: Topology, workers: Iterable[str], elements: int, lanes: int) -> int:
-    """The least time of an all-reduce of these workers with any plan: C t / (the least maximum flow of two of them).
+    """The least time in ps of an all-reduce of these workers with any plan: C t / (least maximum flow of two of them).
 
-    Whatever aggregates where, one worker's result depends on all of another's C chunks, so C full frames cross every
-    cut between the two (Ford and Fulkerson, Maximal flow through a network, 1956). The least cut of all pairs parts the
-    first worker from one of the others, so n - 1 flows are enough. 0 for one worker.
+    Wherever aggregation takes place, one worker's result depends on all of another's C chunks, so C full frames cross
+    every cut between the two (Ford and Fulkerson, Maximal flow through a network, 1956). The least cut of all pairs
+    separates the first worker from another one, so n - 1 flows are enough. 0 for one worker.
 
     Raises
     ------
@@ -391,7 +391,7 @@ def task_bound_ps(topology: Topology, workers: Iterable[str], elements: int, lan
     number = {node.name: index for index, node in enumerate(topology.nodes)}
     rates = np.array([link.rate_bps for link in topology.links], np.float64)
     unit = max(1.0, float(rates.max()) / MOST_UNITS)
-    # Rounded up: a bound must not come from a flow that is too small.
+    # Rounded up: too small a flow would give too high a bound.
     capacities: npt.NDArray[np.int32] = np.ceil(rates / unit).astype(np.int32)
     a = [number[link.a] for link in topology.links]
     b = [number[link.b] for link in topology.links]
@@ -423,22 +423,22 @@ REASONS: Final = {
     17: "late",
     18: "wrong token",
 }
-"""why packets are refused (p4src/refuse.p4)"""
+"""reasons for which packets are refused (p4src/refuse.p4)"""
 
 Cells = dict[tuple[str, int], Traffic]
-"""(PUSH, PULL or RESULT; 1 for resends else 0) -> traffic"""
+"""(PUSH, PULL or RESULT; 1 for resends, else 0) -> traffic"""
 
 
 @dataclass(frozen=True)
 class SwitchCounters:
-    """One switch's counters. Bytes are those that packets had when they came in.
+    """One switch's counters. Bytes count the length of packets on arrival.
 
     Attributes
     ----------
     link_sent : mapping
-        (port, 1 for resends else 0) -> INC packets sent.
+        (port, 1 for resends, else 0) -> INC packets sent.
     refused : mapping
-        Reason -> packets; reasons that never happened are left out.
+        Reason -> packets; only reasons that occurred.
     jobs_received, jobs_sent : mapping
         Counter cell of a job (``plan.grant.stats``) -> accepted packets, and packets sent from slots.
     peers : mapping
@@ -452,7 +452,7 @@ class SwitchCounters:
     peers: Mapping[tuple[int, int, str], Traffic]
 
     def since(self, before: "SwitchCounters") -> "SwitchCounters":
-        """What was counted after another reading."""
+        """The counts since an earlier reading."""
         refused = {reason: traffic - before.refused.get(reason, Traffic()) for reason, traffic in self.refused.items()}
         return SwitchCounters(
             {key: traffic - before.link_sent.get(key, Traffic()) for key, traffic in self.link_sent.items()},
@@ -471,7 +471,7 @@ def _cells_since(after: Mapping[int, Cells], before: Mapping[int, Cells]) -> dic
 
 
 def requests(topology: Topology, switch: str, plans: Iterable[Plan]) -> list[P4Entity]:
-    """What to read of a switch: its ports, its refusals, and the cells of the plans that aggregate there."""
+    """The entities to read from a switch: its ports, its refusals, and the cells of plans that aggregate there."""
     ports = len(topology.neighbours(switch))
     wanted: list[P4Entity] = [
         fy.P4CounterEntry("link_sent", index=2 * port + resend) for port in range(1, ports + 1) for resend in (0, 1)
@@ -486,7 +486,7 @@ def requests(topology: Topology, switch: str, plans: Iterable[Plan]) -> list[P4E
 
 
 def resets(plan: Plan) -> list[fy.P4CounterEntry]:
-    """Zeros for the counter cells that a plan takes over from an earlier one."""
+    """Writes that set the counter cells to zero that a plan takes over from an earlier one."""
     return [
         fy.P4CounterEntry(counter, index=index, data=fy.P4CounterData())
         for counter in ("job_received", "job_sent")
@@ -495,17 +495,17 @@ def resets(plan: Plan) -> list[fy.P4CounterEntry]:
 
 
 def stats_cells(stats: int) -> list[int]:
-    """Indices of a job's cells."""
+    """Indices of the counter cells of a job with cell number ``stats``."""
     return [stats_cell(stats, kind, resend=resend) for kind in TYPES for resend in (False, True)]
 
 
 def stats_cell(stats: int, kind: str, *, resend: bool) -> int:
-    """The cell of a job for one type of packets: 8 * stats + 2 * (type mod 4) + resend."""
+    """The counter cell of a job for one type of packets: 8 * stats + 2 * (type mod 4) + resend."""
     return 8 * stats + 2 * (TYPES[kind] % 4) + resend
 
 
 def collect(switch: str, plans: Iterable[Plan], read: Iterable[P4Entity]) -> SwitchCounters:
-    """The counters from what a switch answered to :func:`requests`."""
+    """Build the counters from a switch's answers to :func:`requests`."""
     link_sent: dict[tuple[int, int], Traffic] = {}
     refused: dict[str, Traffic] = {}
     jobs: dict[str, dict[int, Cells]] = {"job_received": {}, "job_sent": {}}
@@ -549,15 +549,15 @@ def _peer_counter(plan: Plan, port: int, ip: int) -> fy.P4DirectCounterEntry:
     return fy.P4DirectCounterEntry("peer_received", table_entry=fy.P4TableEntry("peer", match=fy.P4TableMatch(match)))
 
 
-# Predicted against counted: first transmissions on links and in the switches' own counters.
+# Predictions against counters: first transmissions on links and in the switches' own counters.
 
 
 class Fate(StrEnum):
-    """What can happen to a first transmission on a link.
+    """Events that can happen to a first transmission on a link.
 
-    Links are counted where their sender puts frames on them. A frame that is lost or corrupted there was counted, but
-    is missing from the links after it; a duplicate is counted on the links after it only; a frame that a full queue
-    dropped is missing from its own link too.
+    A frame is counted where its sender puts it on the link. A lost or corrupted frame was counted there, but is missing
+    from the links after it; a duplicate is counted on the links after it only; a frame that a full queue dropped is
+    missing from its own link, too.
     """
 
     LOST = "lost"
@@ -568,7 +568,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """First transmissions to ``destination`` (a node's name) that met a fate at the link from ``node``'s ``port``."""
+    """First transmissions to ``destination`` (a node's name) that had an event at the link from ``node``'s ``port``."""
 
     node: str
     port: int
@@ -581,15 +581,15 @@ class Incident:
 def expected_on_links(
     plan: Plan, predicted: Mapping[Hop, Traffic], incidents: Iterable[Incident]
 ) -> dict[Hop, Traffic]:
-    """A prediction corrected for what happened to first transmissions on their way.
+    """Correct a prediction for events of first transmissions on their way.
 
-    What is lost on one link is missing on the rest of its path, to the end of its overlay hop: there the switch or
-    host that adds up waits for a retransmission, and what it then sends is again a first transmission.
+    A frame that is lost on one link is missing on the rest of its path, up to the next switch or host that aggregates:
+    this one waits for a retransmission, and what it then sends is again a first transmission.
 
     Raises
     ------
     PlanError
-        When something happened to a frame where the plan sends none to that destination.
+        When an event is at a link where the plan sends no frame to that destination.
     """
     onward = {(node, path[-1]): following for path in plan.paths.values() for node, following in pairwise(path)}
     total = dict(predicted)
@@ -645,16 +645,16 @@ def compare_counters(
 def compare_sent(
     plan: Plan, collectives: Iterable[tuple[Operation, int, int | None]], counters: Mapping[str, SwitchCounters]
 ) -> list[str]:
-    """Differences between what the aggregators should and did send for the first time (counter `job_sent`).
+    """Differences between the expected and counted first transmissions of aggregators (counter `job_sent`).
 
     Parameters
     ----------
     plan : Plan
         The plan, alone in its job.
     collectives : iterable of (operation, elements, lead)
-        What was run since the plan was installed; see :func:`~p4reduce.control_plane.counters.exchange`.
+        The collectives since the plan was installed; see :func:`~p4reduce.control_plane.counters.exchange`.
     counters : mapping of str to SwitchCounters
-        The aggregators' counters. Frames that a full queue dropped are not in them.
+        The aggregators' counters. They do not include frames that a full queue dropped.
     """
     found = []
     shares = [(operation, exchange(plan, operation, elements, lead)) for operation, elements, lead in collectives]

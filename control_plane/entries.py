@@ -1,4 +1,4 @@
-"""A plan as entries of the P4 program: tables, multicast groups (names as in p4src/)."""
+"""Entries of plans for the P4 program: tables and multicast groups (names as in p4src/); diagnosis from slots."""
 
 import hashlib
 import json
@@ -25,14 +25,14 @@ from p4reduce.workers.status import WaitStatus
 from p4reduce.workers.wire import PacketType
 from p4switch.base.files import read_bytes
 
-# Reading a switch's slots: who has contributed to a chunk, and who is missing.
+# Diagnosis from a switch's slots: which contributions to a chunk are in, and which are missing.
 
 
 ReadCell = Callable[[str, int], int | None]
-"""Switch and index of a slot -> its packed state, or None where the target cannot read registers."""
+"""Function from switch and slot index to the slot's packed state, or None if the target cannot read registers."""
 
 _LINES: Final = 16
-"""lines of a diagnosis that are shown"""
+"""largest number of lines of a diagnosis"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SlotState:
 
     @classmethod
     def unpack(cls, cell: int) -> "SlotState":
-        """From the 128 bits of a register cell."""
+        """Unpack the 128 bits of a register cell."""
         return cls(
             generation=cell >> 96 & 0xFFFFFFFF,
             seq=cell >> 64 & 0xFFFFFFFF,
@@ -70,20 +70,20 @@ class SlotState:
 
 
 def slot_index(aggregator: Aggregator, seq: int) -> int:
-    """The slot of a chunk in a switch."""
+    """Index of the slot of chunk ``seq`` in a switch."""
     return aggregator.base + (seq & (aggregator.slots - 1))
 
 
 def who_is_missing(plan: Plan, seq: int, read: ReadCell) -> str:
-    """Why chunk ``seq`` of a job is not done, from the slots of its tree.
+    """Explain why chunk ``seq`` of a job is not done, from the slots of its tree.
 
-    Goes down from the root along the children whose contributions are missing, and names those at which it ends:
-    workers that have not sent, switches whose partial sum or result is on its way or lost.
+    Follows missing contributions from the root down, and names where they end: workers that have not sent, switches
+    whose partial sum or result is on its way or lost.
 
     Returns
     -------
     str
-        One line for each switch that is to blame; one line when nobody waits.
+        One line for each switch with a cause; one line when the chunk is done at every switch.
     """
     head = f"job {plan.job} epoch {plan.epoch}, chunk {seq}"
     if not plan.in_network:
@@ -96,12 +96,12 @@ def who_is_missing(plan: Plan, seq: int, read: ReadCell) -> str:
 
 
 def _tops(plan: Plan) -> list[Aggregator]:
-    """Switches that have no other switch above them: the root, or those below workers that add up."""
+    """Switches without a switch above them: the root, or those directly below workers that aggregate."""
     return [one for one in plan.aggregators if one.parent is None or one.parent.name not in plan.by_switch]
 
 
 def _explain(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> list[str]:
-    """Who keeps a switch and those below it from being done; nothing when they are."""
+    """Causes that keep a switch and those below it from being done; empty when they are done."""
     index = slot_index(aggregator, seq)
     where = f"slot {index} of {aggregator.name}"
     cell = read(aggregator.name, index)
@@ -124,7 +124,7 @@ def _explain(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> li
 def _missing(
     plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell, *, missing: list[Child], where: str
 ) -> list[str]:
-    """Missing workers by name; for a missing switch, what keeps it."""
+    """Name missing workers; for a missing switch, give its causes."""
     named = [node_name(plan, child.name) for child in missing if child.is_worker]
     lines: list[str] = []
     for child in missing:
@@ -137,23 +137,23 @@ def _missing(
 
 
 def node_name(plan: Plan, node: str) -> str:
-    """A node as people are told of it: a worker with its rank."""
+    """Name a node in a message: a worker with its rank."""
     return f"worker {plan.workers.index(node)} ({node})" if node in plan.workers else node
 
 
-# Whom a chunk waits for, as names: the data path's evidence against members of a job that say nothing any more.
+# The nodes that a chunk waits for: evidence from the data path against members of a job that do not respond.
 
 
 def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
-    """Workers and switches whose contributions chunk ``seq`` lacks, in the whole tree; nobody where it is done.
+    """Workers and switches whose contributions chunk ``seq`` lacks, in the whole tree; empty when it is done.
 
-    A switch is named with what is missing below it: its link, or itself, may be to blame as well. Where a slot cannot
-    be read, all below its switch are named. For plans in the network; of others, hosts know whom they wait for.
+    A switch is named with the nodes missing below it, since its link or the switch itself may be the cause. If a slot
+    cannot be read, all workers below its switch are named. Only for plans in the network; in others, hosts know it.
 
-    Where a switch has all contributions and no result, its first child is named too: it alone asks on for the others
+    If a switch has all contributions and no result, its first child is named too: only this worker asks for the result
     (p4src/slot.p4), and if it has died, a result that was lost on the way down never comes.
 
-    Slots of workers that add up cannot be read, so they and the workers below them are always named, as in a ring.
+    Slots of workers that aggregate cannot be read, so they and the workers below them are always named, as in a ring.
     """
     silent = {_asks_for_all(plan, aggregator, seq, read) for aggregator in plan.aggregators}
     missing: set[str] = set()
@@ -163,12 +163,12 @@ def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
 
 
 def relaying(plan: Plan) -> set[str]:
-    """Workers that add up for others, and whoever is a child of one."""
+    """Workers that aggregate for others, and their children."""
     return {name for relay in plan.relays for name in (relay.name, *(child.name for child in relay.children))}
 
 
 def _asks_for_all(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> str:
-    """The worker that has to ask a switch for a result that this waits for, too; "" where it does not."""
+    """The worker that must ask a switch for a result that the switch waits for, too; "" if there is none."""
     cell = read(aggregator.name, slot_index(aggregator, seq))
     slot = None if cell is None else SlotState.unpack(cell)
     first = min(aggregator.children, key=lambda child: child.bit)
@@ -196,11 +196,11 @@ def _missing_names(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell)
 
 
 def out_of_turn(plan: Plan, seqs: Collection[int], read: ReadCell, *, pulls: bool) -> frozenset[str]:
-    """Workers that took slots of chunks which some member still lacks, when it was not their turn.
+    """Workers that took slots, out of turn, of chunks that some member still lacks.
 
-    seqs: chunks that members lack. pulls: whether the operation's chunks are asked for (PULL), not contributed to.
-    A slot that was opened by packets of the other kind is closed to all who say what they should; so is one of a chunk
-    that lies a whole lap of the slots ahead, which nobody sends who keeps to the window: at most half of the slots.
+    seqs: chunks that members lack. pulls: whether the operation asks for its chunks (PULL) instead of contributing. A
+    slot opened by packets of the other kind is closed to workers that send the right kind. So is the slot of a chunk a
+    whole lap of the slots ahead, which no correct worker sends: the window is at most half of the slots.
     """
     found: set[str] = set()
     for aggregator in plan.aggregators:
@@ -215,13 +215,13 @@ def out_of_turn(plan: Plan, seqs: Collection[int], read: ReadCell, *, pulls: boo
     return frozenset(found)
 
 
-# Who is awaited, by what switches told the workers that asked (docs/protocol.md, Loss): it needs no registers.
+# Missing contributions from the WAITs that switches send to workers (docs/protocol.md, Loss): needs no registers.
 
 
 def awaited_at(plan: Plan, worker: str, wait: WaitStatus) -> tuple[str, tuple[str, ...]]:
-    """What a WAIT says: a switch, or the server's host, and the nodes whose contributions it lacks.
+    """Decode a WAIT: the switch, or the server's host, and the nodes whose contributions it lacks.
 
-    Nobody is named where the contributions of all are in, and the answer is on its way or lost.
+    No node is named if all contributions are in, and the answer is on its way or lost.
     """
     above = dict(plan.edges)
     node = worker
@@ -239,10 +239,10 @@ def awaited_at(plan: Plan, worker: str, wait: WaitStatus) -> tuple[str, tuple[st
 
 
 def explain_waits(plan: Plan, waits: Mapping[str, WaitStatus | None]) -> list[str]:
-    """One line for each switch that somebody was told to wait for, oldest chunk first; ``waits`` by worker.
+    """One line for each switch that a worker was told to wait for, oldest chunk first; ``waits`` by worker.
 
-    Where a switch waits for another one, and workers behind that were told whom it waits for, only that is said: "slot
-    17 of leaf2 waits for worker 3 (h3)".
+    If a switch waits for another switch, and workers behind that one were told the cause, only the cause is given:
+    "slot 17 of leaf2 waits for worker 3 (h3)".
     """
     told = {name: wait for name, wait in waits.items() if wait is not None}
     if not told:
@@ -275,19 +275,19 @@ def _is_behind(plan: Plan, worker: str, node: str) -> bool:
     return False
 
 
-# The P4 program of a network's switches, and what plans have to know of it.
+# The P4 program of a network's switches, with the properties that plans need.
 
 
 LANES_HEADER: Final = "lanes"
 """the header instance that holds the lanes (p4src/headers.p4)"""
 LANE_BITS: Final = 32
 CELLS_PER_JOB: Final = 8
-"""of each counter that has cells of its own for every job (p4src/sizes.p4)"""
+"""cells of a job in each counter that is kept by job (p4src/sizes.p4)"""
 
 
 @dataclass(frozen=True)
 class P4Program:
-    """p4c's two outputs and where they came from. What is wrong with them is a `ControllerError` when it is needed."""
+    """p4c's two outputs and their name. Faults in them raise `ControllerError` when the faulty part is used."""
 
     json: bytes
     """BMv2 JSON."""
@@ -297,7 +297,7 @@ class P4Program:
 
     @classmethod
     def read(cls, p4_json: Path, p4_info: Path) -> Self:
-        """From files. `ControllerError` when one cannot be read."""
+        """Read the program from files. `ControllerError` when one cannot be read."""
         try:
             return cls(read_bytes(p4_json), read_bytes(p4_info), str(p4_json))
         except OSError as error:
@@ -305,12 +305,12 @@ class P4Program:
 
     @property
     def sha256(self) -> str:
-        """Of the JSON, hexadecimal."""
+        """SHA-256 of the JSON, hexadecimal."""
         return hashlib.sha256(self.json).hexdigest()
 
     @cached_property
     def info(self) -> p4i.P4Info:
-        """The P4Info as a message; leave it as it is."""
+        """The P4Info as a message, which must not be changed."""
         try:
             return text_format.Parse(self.p4info.decode(), p4i.P4Info())
         except (text_format.ParseError, UnicodeDecodeError) as error:
@@ -318,12 +318,12 @@ class P4Program:
 
     @cached_property
     def schema(self) -> fy.P4Schema:
-        """Names and numbers of the P4Info, with the program and its cookie; leave it as it is."""
+        """Names and numbers of the P4Info, with the program and its cookie; must not be changed."""
         return fy.P4Schema(self.info, self.json)
 
     @cached_property
     def lanes(self) -> int:
-        """How many 32-bit lanes of a packet it adds up."""
+        """Number of 32-bit lanes of a packet."""
         try:
             loaded: dict[str, Any] = json.loads(self.json)
             types = {kind["name"]: kind for kind in loaded["header_types"]}
@@ -336,7 +336,7 @@ class P4Program:
 
     @cached_property
     def narrow(self) -> bool:
-        """Whether it knows lanes narrower than 32 bits: its header says how wide they are."""
+        """Whether the program supports lanes narrower than 32 bits: its header has a field for their width."""
         try:
             loaded: dict[str, Any] = json.loads(self.json)
             return any(field[0] == "width" for kind in loaded["header_types"] for field in kind["fields"])
@@ -353,7 +353,7 @@ class P4Program:
 
     @cached_property
     def counted_jobs(self) -> int:
-        """Jobs with counter cells of their own, at one time."""
+        """Number of jobs that can have counter cells at one time."""
         for counter in self.info.counters:
             if counter.preamble.alias == "job_received":
                 return int(counter.size) // CELLS_PER_JOB
@@ -364,24 +364,24 @@ Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry | fy.P4CloneSessi
 
 CODE_POINTS = 64
 PRIORITIES = 8
-"""queues of a port"""
+"""number of queues of a port"""
 BASE_TABLES = ("local_address", "edge", "route")
-"""tables of :func:`base_entries`"""
+"""the tables of :func:`base_entries`"""
 PLAN_TABLES = ("job", "peer", "replica", "path", "traffic_class")
-"""tables of :func:`plan_entries` and :func:`priority_entry`"""
+"""the tables of :func:`plan_entries` and :func:`priority_entry`"""
 _ANY_PRIORITY = 10
-"""P4Runtime priority of jobs' traffic classes; they never overlap, any positive number will do"""
+"""P4Runtime priority of jobs' traffic classes; they never overlap, so any positive number will do"""
 _BEFORE_OTHERS = 20
-"""P4Runtime priority of classes of some packets of a job, which win against that of the job"""
+"""P4Runtime priority of classes for some packets of a job, which override the job's class"""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchSettings:
-    """The program's settings.
+    """Settings of the program.
 
-    ``ecn_threshold`` is the queue depth (frames) from which packets are marked. The controller sees refused packets
+    ``ecn_threshold`` is the queue depth (frames) from which packets are marked. The controller gets refused packets
     whose running number has none of the bits of ``sample_mask``. ``dscp_classes`` gives plain IPv4 packets their queue
-    (0..7, 7 leaves first) by their code point (0..63, RFC 2474); those of others wait in queue 0.
+    (0..7, 7 is served first) by their code point (0..63, RFC 2474); packets with other code points use queue 0.
     """
 
     ecn_threshold: int = 64
@@ -399,10 +399,10 @@ class SwitchSettings:
 
 @dataclass(frozen=True, slots=True)
 class SwitchEntries:
-    """What a plan puts into one switch.
+    """The entries of a plan in one switch.
 
-    ``prepare`` does nothing by itself: without its entry in table `job` a switch refuses the job's packets, and
-    `path` only forwards. ``activate`` is that entry; it goes in last and comes out first.
+    ``prepare`` has no effect alone: without its entry in table `job` a switch refuses the job's packets, and `path`
+    only forwards. ``activate`` is that entry; it is added last and removed first.
     """
 
     prepare: tuple[Entity, ...]
@@ -416,7 +416,7 @@ def settings_entry(settings: SwitchSettings) -> fy.P4TableEntry:
 
 
 def dscp_entries(settings: SwitchSettings) -> tuple[Entity, ...]:
-    """The queues of plain IPv4 packets."""
+    """The entries that assign plain IPv4 packets to queues."""
     return tuple(
         fy.P4TableEntry(
             "dscp_class",
@@ -428,9 +428,9 @@ def dscp_entries(settings: SwitchSettings) -> tuple[Entity, ...]:
 
 
 def base_entries(topology: Topology, switch: str, routes: Iterable[Route]) -> tuple[Entity, ...]:
-    """What a switch needs before any plan: its own address if it can aggregate, its hosts, and routes to all nodes.
+    """Entries of a switch without any plan: its address if it can aggregate, its hosts, and routes to all nodes.
 
-    The hosts at its ports come before the first route: nothing is forwarded from a port whose host is not known yet.
+    The hosts at its ports come before the first route, so no frame is forwarded from a port whose host is unknown.
 
     Parameters
     ----------
@@ -439,7 +439,7 @@ def base_entries(topology: Topology, switch: str, routes: Iterable[Route]) -> tu
     switch : str
         The switch to program.
     routes : iterable of Route
-        Of this switch (:class:`~p4reduce.control_plane.plans.routes.BaseRoutes`).
+        Routes of this switch (:class:`~p4reduce.control_plane.plans.routes.BaseRoutes`).
     """
     entries: list[Entity] = []
     node = topology.node(switch)
@@ -468,7 +468,7 @@ def base_entries(topology: Topology, switch: str, routes: Iterable[Route]) -> tu
 
 
 def plan_entries(plan: Plan) -> dict[str, SwitchEntries]:
-    """Everything that a plan installs, by switch; switches that it does not touch are left out."""
+    """All entries of a plan, by switch; only switches that the plan uses."""
     prepare: dict[str, list[Entity]] = {}
     activate: dict[str, list[Entity]] = {}
     for switch, destination, neighbour in forwarding(plan):
@@ -487,10 +487,10 @@ def plan_entries(plan: Plan) -> dict[str, SwitchEntries]:
 
 
 def forwarding(plan: Plan) -> list[tuple[str, str, str]]:
-    """The forwarding steps of a plan: (switch, destination, next node), each once.
+    """The forwarding steps of a plan: (switch, destination, next node), without repetitions.
 
-    Every step of every path is pinned, also where the base routes agree: a tree's children are known by their ingress
-    ports, so its paths must not move when routes do.
+    Every step of every path is pinned, even if the base routes agree: a tree identifies its children by their ingress
+    ports, so its paths must not change with the routes.
     """
     steps: dict[tuple[str, str], str] = {}
     for (_, destination), path in plan.paths.items():
@@ -500,12 +500,12 @@ def forwarding(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def priority_entry(job: int, priority: int) -> fy.P4TableEntry:
-    """All INC packets of a job into one priority queue (7 leaves first)."""
+    """Put all INC packets of a job into one priority queue (7 is served first)."""
     return _class_entry({"hdr.inc.job": (job, 0xFFFF)}, priority, _ANY_PRIORITY)
 
 
 def results_entry(job: int, priority: int) -> fy.P4TableEntry:
-    """The RESULTs of a job, what comes down, into another queue than the rest of its packets."""
+    """Put the RESULTs of a job, which go down the tree, into another queue than its other packets."""
     match = {"hdr.inc.job": (job, 0xFFFF), "hdr.inc.type": (PacketType.RESULT, 0xF)}
     return _class_entry(match, priority, _BEFORE_OTHERS)
 
@@ -516,12 +516,12 @@ def _class_entry(match: dict[str, tuple[int, int]], priority: int, rank: int) ->
 
 
 def wildcards(tables: Iterable[str]) -> list[fy.P4TableEntry]:
-    """What to read for all entries of some tables."""
+    """The read requests for all entries of some tables."""
     return [fy.P4TableEntry(table) for table in tables]
 
 
 def key(entry: P4Entity) -> tuple[object, ...]:
-    """What makes two entries the same one: table and match, or the multicast group's number."""
+    """The identity of an entry: table, priority and match, or the multicast group's number."""
     if isinstance(entry, fy.P4MulticastGroupEntry):
         return ("multicast group", entry.multicast_group_id)
     if not isinstance(entry, fy.P4TableEntry):
@@ -531,7 +531,7 @@ def key(entry: P4Entity) -> tuple[object, ...]:
 
 
 def fingerprint(entry: P4Entity) -> tuple[object, ...]:
-    """An entry's :func:`key`, and what it says: the action with its arguments."""
+    """An entry's :func:`key`, followed by its action and arguments."""
     action = entry.action if isinstance(entry, fy.P4TableEntry) else None
     if not isinstance(action, fy.P4TableAction):
         return key(entry)
@@ -539,7 +539,7 @@ def fingerprint(entry: P4Entity) -> tuple[object, ...]:
 
 
 def _plain(name: str) -> str:
-    """A name without the controls that it stands in."""
+    """A P4 name without the controls that qualify it."""
     return name.rpartition(".")[2]
 
 
@@ -591,7 +591,7 @@ def _group_entry(aggregator: Aggregator) -> fy.P4MulticastGroupEntry:
 
 
 def _replica_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
-    """The address of each child and its token; with a deadline its bit too, so that it is told what it has missed."""
+    """The address and token of each child; with a deadline also its bit, to tell it what it has missed."""
     entries: list[Entity] = []
     for child in aggregator.children:
         address = {"mac": child.address.mac, "ip": child.address.ip, "udp": child.address.udp}
@@ -614,7 +614,7 @@ def _deadline_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
 
 
 def _peer_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
-    """Children and parent by where their packets come in: both directions of a hop use the same links."""
+    """Identify children and parent by their ingress port and address: both directions of a hop use the same links."""
     entries: list[Entity] = []
     for child in aggregator.children:
         match = _job_match(plan) | {"std.ingress_port": child.address.port, "hdr.ipv4.src": child.address.ip}
@@ -628,7 +628,7 @@ def _peer_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
 
 
 def _known(name: str, token: int, **arguments: int) -> fy.P4TableAction:
-    """An action of somebody who has a token to show or to be shown, or none."""
+    """An action for a neighbour, with its token if it has one."""
     if token == 0:
         return fy.P4TableAction(name, **arguments)
     return fy.P4TableAction(f"{name}_with_token", **arguments, token=token)
@@ -662,30 +662,29 @@ def _job_match(plan: Plan) -> dict[str, int]:
     return {"hdr.inc.job": plan.job, "hdr.inc.epoch": plan.epoch}
 
 
-# Tokens: what a child and its parent show each other in every packet of a (job, epoch), so that strangers are known.
+# Tokens: a child and its parent show them in every packet of a (job, epoch), so that strangers are detected.
 #
-# A token is the keyed BLAKE2 hash (RFC 7693) of job, epoch, generation and the two names, cut to the 24 bits that
-# the header has for it: whoever has the key gets the same tokens in any order, and who has not can tell none from
-# others.
+# A token is the keyed BLAKE2 hash (RFC 7693) of job, epoch, generation and the two names, cut to the header's 24 bits:
+# the same key gives the same tokens in any order, and without the key tokens cannot be derived from others.
 
 
 KEY_BYTES: Final = 32
 
 
 def drawn_key() -> bytes:
-    """A key that nobody can foresee, of the operating system's random numbers: where packets leave the process."""
+    """A random key from the operating system, for networks whose packets leave the process."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def seeded_key(seed: int) -> bytes:
-    """A key that is the same for a seed: for virtual time, where the same run is to give the same bytes."""
+    """A key that depends on the seed alone, for virtual time, where equal runs give equal bytes."""
     return blake2b(f"p4reduce tokens of seed {seed}".encode(), digest_size=KEY_BYTES).digest()
 
 
 def tokens_of(plan: Plan, key: bytes) -> Mapping[tuple[str, str], int]:
     """A token (1 .. 2**24 - 1) for each pair of neighbours of a plan, by the names in ``Plan.edges``.
 
-    Two hosts that are each other's child and parent (of an all-to-all, or of a ring of two) have one.
+    Two hosts that are each other's child and parent (in an all-to-all, or a ring of two) share one.
     """
     tokens: dict[tuple[str, str], int] = {}
     for a, b in plan.edges:

@@ -1,4 +1,4 @@
-"""All targets of a network at once, async: what is written to several switches is written in parallel."""
+"""All targets of a network, async: writes to several switches run in parallel."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import finsy as fy
 from finsy.p4entity import P4Entity
@@ -42,43 +41,44 @@ from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.event_loop import EventLoopThread
 
-# How a controller knows that a switch began anew: a number among its entries goes where they go.
+# Detection of restarted switches: a number among a switch's entries is lost with them.
 
 
 LOOK_MS: Final = 250
-"""between two looks at a switch, in real time"""
+"""real time in ms between two looks at a switch"""
 _DROP_PORT: Final = 511
-"""BMv2's"""
+"""BMv2's drop port"""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a look at switches found."""
+    """The result of a look at switches."""
 
     restarted: tuple[str, ...]
-    """They began anew: nothing is in them of what was installed, and their slots are not those that they were."""
+    """switches that were restarted: their entries are gone, and their slots have been reset"""
     silent: Mapping[str, str]
-    """They do not answer, and why."""
+    """switches that do not answer, with the reason"""
 
 
 def new_nonce() -> int:
-    """A number for one installation, never 0."""
+    """A random number for one installation, never 0."""
     return 1 + secrets.randbelow((1 << 48) - 1)
 
 
 def nonce_entry(nonce: int = 0) -> fy.P4TableEntry:
-    """The entry with the number, 48 bits; for reading and deleting any number will do.
+    """The entry with the nonce, 48 bits; for reading and deleting any number will do.
 
-    It is the route to 0.0.0.0, which is nobody's address (RFC 1122, 3.2.1.3): as a MAC address, by a port that drops.
+    It is the route to 0.0.0.0, which no host has (RFC 1122, 3.2.1.3): the nonce is the MAC address, the port drops.
     """
     match = fy.P4TableMatch({"hdr.ipv4.dst": (0, 32)})
     return fy.P4TableEntry("route", match=match, action=fy.P4TableAction("next_hop", port=_DROP_PORT, mac=nonce))
 
 
 def nonce_of(entries: Iterable[P4Entity]) -> int | None:
-    """The number that is among entries that were read; None: it is gone."""
+    """The nonce among entries that were read; None: it is not there."""
     ours = key(nonce_entry())
     for entry in entries:
         if isinstance(entry, fy.P4TableEntry) and isinstance(entry.action, fy.P4TableAction) and key(entry) == ours:
@@ -91,7 +91,7 @@ R = TypeVar("R")
 Work = Callable[[str], Coroutine[Any, Any, R]]
 
 _AT_ONCE: Final = 16
-"""switches that are worked on at the same time: with hundreds in one process, each answers while its deadline runs"""
+"""largest number of switches worked on at once, so that hundreds in one process answer within their deadlines"""
 
 
 class Fleet:
@@ -101,7 +101,7 @@ class Fleet:
         self._topology = topology
         self._connections = connections
         self._priorities: dict[tuple[str, int], tuple[int, int]] = {}  # (switch, job): priority, epochs
-        self._results: dict[tuple[str, int], int] = {}  # (switch, job): priority of RESULTs, where it is another
+        self._results: dict[tuple[str, int], int] = {}  # (switch, job): priority of RESULTs, if different
         self._nonces: dict[str, int] = {}
         self._looking = {switch: asyncio.Lock() for switch in connections}
         self._watched: dict[str, list[Entity]] = {}
@@ -110,14 +110,14 @@ class Fleet:
 
     @property
     def read_bytes(self) -> int:
-        """Length of all reads and their answers so far, serialized."""
+        """Bytes of all reads and their answers so far, serialized."""
         return sum(connection.read_bytes for connection in self._connections.values())
 
     async def open(self, settings: SwitchSettings, *, keep: bool = False) -> None:
-        """Connect to all, load the program, install settings and base entries.
+        """Connect to all switches, load the program, install settings and base entries.
 
-        With ``keep`` a switch that runs the program already keeps its entries: those of plans all, base entries where
-        they are right. It gets what it lacks.
+        With ``keep`` a switch that runs the program already keeps the entries of plans, and the base entries that are
+        right; only missing ones are added.
         """
         self._settings = settings
 
@@ -127,24 +127,24 @@ class Fleet:
         await self._each(self._connections, start)
 
     async def _furnish(self, switch: str, *, kept: bool) -> None:
-        """Settings and base entries, the nonce last; ``kept``: it may have some of them."""
+        """Write settings and base entries, the nonce last; ``kept``: the switch may have some of them."""
         connection = self._connections[switch]
         await connection.modify([settings_entry(self._settings)])
         classes = dscp_entries(self._settings)
-        tables = (*BASE_TABLES, "dscp_class") if classes else BASE_TABLES  # others' programs may not have it
+        tables = (*BASE_TABLES, "dscp_class") if classes else BASE_TABLES  # other programs may lack it
         found = await connection.read(wildcards(tables)) if kept else []
         nonce = nonce_of(found) or new_nonce()
         entries = (*classes, *base_entries(self._topology, switch, self._routes.of(switch)), nonce_entry(nonce))
         there = {fingerprint(entry) for entry in found}
         wanted = {fingerprint(entry) for entry in entries}
-        # An entry that is wrong goes first: another one with the same key may have to take its place.
+        # Wrong entries are removed first: another one with the same key may have to replace them.
         wrong = [entry for entry in found if isinstance(entry, Entity) and fingerprint(entry) not in wanted]
         await connection.delete(wrong)
         await connection.insert([entry for entry in entries if fingerprint(entry) not in there])
         self._nonces[switch] = nonce
 
     async def look(self, switches: Iterable[str]) -> Found:
-        """Read the nonces of switches, of those whose stream has ended by a new one."""
+        """Read the nonces of switches, over a new stream where the old one has ended."""
         restarted, silent = list[str](), dict[str, str]()
 
         async def look(switch: str) -> None:
@@ -158,14 +158,14 @@ class Fleet:
         return Found(tuple(sorted(restarted)), silent)
 
     async def began_anew(self, switch: str) -> bool:
-        """Whether a switch has lost its nonce; `ControllerError` where it does not answer."""
+        """Whether a switch has lost its nonce; `ControllerError` when it does not answer."""
         connection = self._connections[switch]
         async with self._looking[switch]:
             await connection.reopen()
             return nonce_of(await connection.read([nonce_entry()])) != self._nonces[switch]
 
     async def restore(self, switch: str) -> None:
-        """All that a switch has without plans, where it began anew; jobs' traffic classes, and what it watches, too."""
+        """Restore a restarted switch: base entries, jobs' traffic classes, and watched links."""
         connection = self._connections[switch]
         async with self._looking[switch]:
             await self._furnish(switch, kept=True)
@@ -180,14 +180,14 @@ class Fleet:
             await connection.insert(self._watched[switch])
 
     async def close(self) -> None:
-        """Leave all."""
+        """Disconnect from all switches."""
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
     async def install(self, plan: Plan) -> None:
-        """Install a plan; on failure take out again what went in, as far as switches answer.
+        """Install a plan; on failure remove what was added, as far as switches answer.
 
-        First everything that does nothing by itself, in all switches; then table `job`, which lets the job's packets
-        in, level by level from the root: no partial sum ever meets a parent that refuses it.
+        All entries without an effect of their own go first, to all switches; then table `job`, which admits the job's
+        packets, level by level from the root: no partial sum ever meets a parent that refuses it.
         """
         entries = plan_entries(plan)
         done: list[tuple[str, Sequence[Entity]]] = []
@@ -219,11 +219,11 @@ class Fleet:
         self._count_priority(plan, 1)
 
     def adopt(self, plan: Plan) -> None:
-        """Take charge of what an earlier controller installed of a plan, all of it or a part."""
+        """Take over a plan that an earlier controller installed, wholly or in part."""
         self._count_priority(plan, 1)
 
     async def read(self, entities: Sequence[P4Entity]) -> dict[str, list[P4Entity]]:
-        """What every switch answers to a read."""
+        """Read entities from every switch; returns the answers by switch."""
 
         async def read(switch: str) -> tuple[str, list[P4Entity]]:
             return switch, await self._connections[switch].read(entities)
@@ -231,13 +231,13 @@ class Fleet:
         return dict(await self._each(self._connections, read))
 
     def at(self, switch: str) -> Connection:
-        """The client of one switch, for entries of no plan."""
+        """The connection to one switch, for entries of no plan."""
         return self._connections[switch]
 
     async def uninstall(self, plan: Plan, lost: Collection[str] = ()) -> None:
-        """Remove a plan: first table `job`, from the leaves up, then the rest; what is gone already is not missed.
+        """Remove a plan: first table `job`, from the leaves up, then the rest; missing entries are no error.
 
-        Nothing is asked of ``lost`` switches.
+        ``lost`` switches are not contacted.
         """
         entries = plan_entries(plan)
 
@@ -263,12 +263,12 @@ class Fleet:
         self._count_priority(plan, -1)
 
     async def change_priority(self, plan: Plan, priority: int, results: int) -> int:
-        """Give a plan's job other priorities in all switches on its paths; how many entries were written."""
+        """Give a plan's job other priorities in all switches on its paths; returns the number of entries written."""
 
         async def change(switch: str) -> int:
             connection, key = self._connections[switch], (switch, plan.job)
             before, users = self._priorities[key]
-            apart = self._results.get(key)  # where RESULTs have a queue of their own
+            apart = self._results.get(key)  # where RESULTs have a separate queue
             written = 0
             if before != priority:
                 await connection.modify([priority_entry(plan.job, priority)])
@@ -286,10 +286,10 @@ class Fleet:
         return sum(await self._each(switches_on_paths(plan), change))
 
     async def install_idle(self, plans: Sequence[Plan]) -> None:
-        """Install plans of jobs that send nothing yet, with one write for each switch, whatever the order among them.
+        """Install plans of jobs that send nothing yet, with one write for each switch, in any order among switches.
 
-        A job with a priority must be new to its switches, and in one of the plans only. Counter cells go on from
-        whatever they were. On failure nothing of the plans is left, as far as switches answer.
+        A job with a priority must be new to its switches, and in one of the plans only. Counter cells are not reset. On
+        failure nothing of the plans is left, as far as switches answer.
         """
         done: list[tuple[str, Sequence[Entity]]] = []
 
@@ -312,7 +312,7 @@ class Fleet:
             self._count_priority(plan, 1)
 
     async def uninstall_idle(self, plans: Sequence[Plan]) -> None:
-        """Remove plans of jobs that send nothing any more, with one write for each switch."""
+        """Remove plans of jobs that no longer send, with one write for each switch."""
         merged = _merged(plans)
 
         async def remove(switch: str) -> None:
@@ -333,11 +333,11 @@ class Fleet:
         return dict(await self._each(switches, read))
 
     async def read_register(self, switch: str, register: str, index: int) -> int | None:
-        """One cell of a register; None where the target cannot read registers."""
+        """Read one cell of a register; None when the target cannot read registers."""
         return await self._connections[switch].read_register(register, index)
 
     async def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:
-        """Switches tell of these links from now on; to be asked for once."""
+        """Let switches report these links from now on; may be called once."""
         entries = watch_entries(self._topology, thresholds, hops)
 
         async def begin(switch: str) -> None:
@@ -348,7 +348,7 @@ class Fleet:
         await self._each(entries, begin)
 
     async def take_loads(self, at_least: int) -> list[LinkLoad]:
-        """What switches told since the last call, in order of each switch; waits until so many came in all."""
+        """Take the loads that switches have reported since the last call; waits until ``at_least`` came in all."""
         own = self._connections.values()
         while sum(connection.told for connection in own) < at_least:
             for connection in own:
@@ -368,11 +368,11 @@ class Fleet:
 
     @property
     def told_bytes(self) -> int:
-        """Length of all digests so far, serialized."""
+        """Bytes of all digests so far, serialized."""
         return sum(connection.told_bytes for connection in self._connections.values())
 
     async def take_packets(self) -> list[PacketIn]:
-        """Refused packets that switches showed since the last call."""
+        """Take the refused packets that switches have sent since the last call."""
         packets: list[PacketIn] = []
         for connection in self._connections.values():
             packets.extend(connection.packets)
@@ -380,7 +380,7 @@ class Fleet:
         return packets
 
     async def _undo(self, done: Sequence[tuple[str, Sequence[Entity]]]) -> None:
-        """Take out what a failed installation put in, last first; the first error is what counts."""
+        """Remove what a failed installation added, last first; errors are ignored, as the first error is reported."""
         for switch, what in reversed(done):
             with contextlib.suppress(ControllerError):
                 await self._connections[switch].delete(what)
@@ -395,7 +395,7 @@ class Fleet:
                 )
 
     def _unclassified(self, plan: Plan) -> list[str]:
-        """Switches on a plan's paths where no installed epoch of its job uses the traffic class of the job."""
+        """Switches on a plan's paths where no installed epoch of its job uses the job's traffic class."""
         if plan.priority is None:
             return []
         return [switch for switch in switches_on_paths(plan) if (switch, plan.job) not in self._priorities]
@@ -407,7 +407,7 @@ class Fleet:
         return [switch for switch in switches_on_paths(plan) if self._priorities[(switch, plan.job)][1] == 1]
 
     def _count_priority(self, plan: Plan, change: int) -> None:
-        """Traffic classes are by job, not by epoch: the first epoch brings the entry, the last takes it along."""
+        """Count the epochs of a job that use its traffic class: the first adds the entry, the last removes it."""
         for switch in switches_on_paths(plan) if plan.priority is not None else ():
             key = (switch, plan.job)
             users = self._priorities.get(key, (plan.priority, 0))[1] + change
@@ -418,7 +418,7 @@ class Fleet:
 
     @staticmethod
     async def _each(switches: Iterable[str], work: Work[R]) -> list[R]:
-        """Do the same at several switches at once; all have finished when the first error is raised."""
+        """Do the same work at several switches; all have finished when the first error is raised."""
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def take_turn(switch: str) -> R:
@@ -455,30 +455,30 @@ def _levels(plan: Plan) -> list[list[str]]:
     return levels
 
 
-# A controller that looks at its switches again and again: who began anew, and who does not answer.
+# A controller that looks at its switches periodically, to find those that were restarted or do not answer.
 
 
 LOOK_S: Final = LOOK_MS / 1000
 SILENT_S: Final = 1.0
-"""for which a switch may not answer before it is called silent; and for each look"""
+"""seconds without an answer until a switch is called silent; also the time-out of a look"""
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """Something to be told of a switch, once: it began ``anew``, and has its base entries again; it is ``silent``, for
-    ``SILENT_S`` by now; or it was, and ``answers`` with all that it had.
+    """An event of a switch: 'anew': it was restarted, and has its base entries again; 'silent': it has not answered for
+    ``SILENT_S``; 'answers': it answers after a silence, with all of its entries.
     """
 
     switch: str
     what: Literal["anew", "silent", "answers"]
     why: str = ""
-    """Why it does not answer."""
+    """reason why it does not answer"""
 
 
-class Lookout:
+class Lookout(Closable):
     """Reads the nonce of each switch every ``LOOK_S``, by a new stream where the old one has ended.
 
-    Runs beside whatever the controller does. Use as a context manager, or :meth:`close` it before the controller.
+    It runs beside the controller's other work. Use it as a context manager, or :meth:`close` it before the controller.
     """
 
     def __init__(
@@ -489,16 +489,8 @@ class Lookout:
         self._following = loop.run(self._start(switches))
 
     def close(self) -> None:
-        """Look no more; may be called again."""
+        """Stop looking; may be called again."""
         self._loop.run(self._stop())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     async def _start(self, switches: Sequence[str]) -> list["asyncio.Task[None]"]:
         return [asyncio.create_task(self._follow(switch)) for switch in switches]
@@ -523,7 +515,7 @@ class Lookout:
                 silent = True
 
     async def _look(self, switch: str) -> str | None:
-        """Restore it where it began anew; why it did not answer."""
+        """Restore the switch if it was restarted; returns why it did not answer, or None."""
         try:
             async with asyncio.timeout(SILENT_S):
                 anew = await self._fleet.began_anew(switch)

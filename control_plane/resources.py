@@ -1,4 +1,4 @@
-"""What jobs share in a switch: slots, multicast groups, replication ids, counter cells, generations."""
+"""The resources of switches that jobs share: slots, multicast groups, replication ids, counter cells, generations."""
 
 import heapq
 from collections.abc import Iterable
@@ -11,15 +11,15 @@ from p4reduce.base.errors import PlanError
 SLOTS: Final = 4096
 """slots of a switch in the bundled programs (p4src/sizes.p4)"""
 STATS_JOBS: Final = 512
-"""jobs with counters of their own (p4src/sizes.p4)"""
+"""number of jobs with counters of their own (p4src/sizes.p4)"""
 _MAX_ID: Final = 65_535
-"""multicast groups and replication ids are 16 bits; 0 means none"""
+"""largest multicast group and replication id: they have 16 bits, and 0 means none"""
 
 
 class SlotPool:
-    """The slots of one switch, given out in aligned ranges of a power of two, first fit.
+    """The slots of one switch, allocated first fit in aligned ranges of a power of two.
 
-    A freed range may be given out again at once: its slots carry the generation of the job that had it.
+    A freed range may be allocated again at once: its slots carry the generation of their former job.
     """
 
     def __init__(self, size: int = SLOTS) -> None:
@@ -30,18 +30,18 @@ class SlotPool:
 
     @property
     def free(self) -> int:
-        """Slots that no job has, in any range."""
+        """Number of slots that no job has, in any range."""
         return self.size - sum(self._used.values())
 
     def largest(self) -> int:
-        """The largest count that :meth:`allocate` would grant now; 0 when the pool is full."""
+        """The largest count that :meth:`allocate` would grant now; 0 when no slot is free."""
         count = 1 << (self.size.bit_length() - 1)
         while count and self._first_fit(count) is None:
             count >>= 1
         return count
 
     def allocate(self, count: int) -> int:
-        """The base of ``count`` slots (a power of two), a multiple of ``count``; `PlanError` when none is left."""
+        """Allocate ``count`` slots, a power of two; returns the base, a multiple of ``count``. `PlanError` if full."""
         if count < 1 or count & (count - 1):
             raise ValueError(f"slots come in powers of two, not {count}")
         base = self._first_fit(count)
@@ -51,7 +51,7 @@ class SlotPool:
         return base
 
     def reserve(self, base: int, count: int) -> None:
-        """Take a range that was given out before this pool was made; `PlanError` when a part of it is taken."""
+        """Take a given range, for a plan from before this pool was made; `PlanError` when a part of it is taken."""
         if base < 0 or base + count > self.size:
             raise PlanError(f"slots {base}..{base + count - 1} are outside 0..{self.size - 1}")
         if any(base < start + used and start < base + count for start, used in self._used.items()):
@@ -59,7 +59,7 @@ class SlotPool:
         self._used[base] = count
 
     def release(self, base: int) -> None:
-        """Give a range back; `KeyError` when it was not given out."""
+        """Free the range that begins at ``base``; `KeyError` when it was not allocated."""
         del self._used[base]
 
     def _first_fit(self, count: int) -> int | None:
@@ -72,7 +72,7 @@ class SlotPool:
 
 
 class _Ids:
-    """Small numbers: the lowest free one first, freed ones come back."""
+    """Small numbers: the lowest free number is given out first, freed numbers are used again."""
 
     def __init__(self, first: int, last: int, what: str) -> None:
         self._next = first
@@ -89,7 +89,7 @@ class _Ids:
         return self._next - 1
 
     def reserve(self, number: int) -> None:
-        """Take a number that was taken before these were counted."""
+        """Take a given number, for a plan from before this counter was made."""
         if number >= self._next:
             for skipped in range(self._next, number):
                 heapq.heappush(self._freed, skipped)
@@ -106,7 +106,7 @@ class _Ids:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one (job, epoch) got in one switch."""
+    """The resources of one (job, epoch) in one switch."""
 
     switch: str
     base: int
@@ -117,7 +117,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one (job, epoch) got in the network."""
+    """The resources of one (job, epoch) in all switches."""
 
     generation: int
     stats: int
@@ -133,31 +133,31 @@ class _Switch:
 
 
 class Resources:
-    """Hands out the switches' shares, and generations that are never used twice.
+    """Allocates the switches' resources, and generations that are never used twice.
 
     Parameters
     ----------
     slots : int
         Slots of every switch: the size of the program's ``slots`` register.
     first_generation : int
-        The next job's generation. A controller that comes back to switches that kept running must start above all
-        that it gave out before.
+        The next job's generation. A restarted controller, whose switches kept running, must begin above all generations
+        that it used before.
     counted_jobs : int
-        Jobs with counter cells of their own.
+        Number of jobs with counter cells of their own.
     """
 
     def __init__(self, slots: int = SLOTS, first_generation: int = 1, counted_jobs: int = STATS_JOBS) -> None:
         if not 1 <= first_generation < 2**32:
             raise ValueError(f"generations are 1 .. 2**32 - 1, not {first_generation}")
         self.slots: Final = slots
-        """of every switch"""
+        """slots of every switch"""
         self._generation = first_generation
         self._switches: dict[str, _Switch] = {}
         self._stats = _Ids(0, counted_jobs - 1, "counter cell")
 
     @property
     def next_generation(self) -> int:
-        """The generation that the next grant will have."""
+        """The generation of the next grant."""
         return self._generation
 
     def largest(self, switch: str) -> int:
@@ -165,7 +165,7 @@ class Resources:
         return self._switch(switch).pool.largest()
 
     def free(self, switch: str) -> int:
-        """Slots of a switch that no job has."""
+        """Number of slots of a switch that no job has."""
         return self._switch(switch).pool.free
 
     def grant(self, fan_in: Iterable[tuple[str, int]], slots: int) -> Grant:
@@ -181,7 +181,7 @@ class Resources:
         Raises
         ------
         PlanError
-            When something is used up; names the switch.
+            When a resource is used up; names the switch.
         """
         if self._generation >= 2**32:
             raise PlanError("all 2**32 generations are used; restart the switches and the controller")
@@ -202,12 +202,12 @@ class Resources:
         self._generation = max(self._generation, generation)
 
     def adopt(self, grant: Grant) -> None:
-        """Take what an earlier controller granted; later generations are above its own.
+        """Take the resources of an earlier controller's grant; later generations are above the grant's.
 
         Raises
         ------
         PlanError
-            When something of it is taken; then nothing is.
+            When a resource is taken; then nothing is changed.
         """
         with ExitStack() as undo:
 
@@ -227,7 +227,7 @@ class Resources:
         self.begin_at(grant.generation + 1)
 
     def release(self, grant: Grant) -> None:
-        """Give everything back but the generation."""
+        """Free all resources of a grant; its generation is never used again."""
         self._give_back(grant.stats, grant.shares)
 
     def _share(self, switch: str, children: int, slots: int) -> Share:
@@ -240,7 +240,7 @@ class Resources:
         try:
             group = own.groups.take()
             for _ in range(children):
-                rids.append(own.rids.take())  # noqa: PERF401  (what was taken before a failure is given back)
+                rids.append(own.rids.take())  # noqa: PERF401  (ids taken before a failure are given back)
         except PlanError as error:
             self._free(own, Share(switch, base, slots, group, tuple(rids)))
             raise PlanError(f"switch {switch}: {error}") from None

@@ -1,8 +1,8 @@
-"""What a switch is to run, in the format of p4lang/tutorials and p4-utils: ``s1-runtime.json``.
+"""Programs and entries of a switch in the format of p4lang/tutorials and p4-utils: ``s1-runtime.json``.
 
 A file names a program (``p4info``, ``bmv2_json``), and lists ``table_entries``, ``multicast_group_entries`` and
-``clone_session_entries``. Values are numbers, or text as people write them: MAC and IPv4 addresses, ``0x800``. A match
-is the value alone, ``[value, prefix length]``, ``[value, mask]`` or ``[low, high]``, as its kind wants it.
+``clone_session_entries``. Values are numbers, or text: MAC and IPv4 addresses, ``0x800``. A match is a value, ``[value,
+prefix length]``, ``[value, mask]`` or ``[low, high]``, depending on its kind.
 """
 
 import json
@@ -22,16 +22,16 @@ from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.files import read_text
 
 SUFFIX: Final = "-runtime.json"
-"""behind the name of the switch"""
+"""end of a file's name, after the name of the switch"""
 LARGEST: Final = 64 << 20
-"""bytes of a file"""
+"""largest size of a file in bytes"""
 Value: TypeAlias = int | str
 _PAIRS: Final = {P4MatchType.LPM: "{}/{}", P4MatchType.TERNARY: "{}/&{}", P4MatchType.RANGE: "{}...{}"}
-"""how finsy writes a match of two numbers"""
+"""finsy's text for a match of two numbers"""
 
 
 class RuntimeFileError(BadInput, ValueError):
-    """A file that cannot be used; the text names the file, the entry and the fix."""
+    """A file that cannot be used; the message names the file, the entry and the fix."""
 
 
 class _Strict(BaseModel):
@@ -74,14 +74,14 @@ class _File(_Strict):
 
 @dataclass(frozen=True)
 class SwitchProgram:
-    """A program for a switch, and what is to stand in its tables."""
+    """A program for a switch, and the file with its table entries."""
 
     p4info: Path
     p4_json: Path
     runtime: Path | None = None
 
     def schema(self) -> fy.P4Schema:
-        """The program as finsy knows it. Raises ``RuntimeFileError``."""
+        """The program's schema for finsy. Raises ``RuntimeFileError``."""
         try:
             return fy.P4Schema(self.p4info, self.p4_json)
         except OSError as error:
@@ -91,7 +91,7 @@ class SwitchProgram:
             raise RuntimeFileError(f"{self.p4info}: is no P4Info in text format: {why}") from None
 
     def entities(self, schema: fy.P4Schema) -> "Entities":
-        """What stands in ``runtime``, checked against the program. Raises ``RuntimeFileError``."""
+        """Read the entries of ``runtime``, checked against the program. Raises ``RuntimeFileError``."""
         return Entities() if self.runtime is None else _entities(self.runtime, read_runtime(self.runtime), schema)
 
 
@@ -117,7 +117,7 @@ def switch_program(runtime: Path, p4info: Path | None, p4_json: Path | None) -> 
 
 
 def read_runtime(path: Path) -> _File:
-    """The file as objects. Raises ``RuntimeFileError``."""
+    """Read the file as objects. Raises ``RuntimeFileError``."""
     try:
         if path.stat().st_size > LARGEST:
             raise RuntimeFileError(f"{path}: larger than {LARGEST} bytes")
@@ -133,7 +133,7 @@ def read_runtime(path: Path) -> _File:
 
 
 def install(targets: dict[Target, SwitchProgram], *, deadline_s: float) -> None:
-    """Load each switch's program and write its entries; then leave, so that others may take the switches over.
+    """Load each switch's program and write its entries; then disconnect, so that other controllers can connect.
 
     Raises ``ControllerError``, which names the switch, and ``RuntimeFileError``.
     """
@@ -189,7 +189,7 @@ def _entities(path: Path, file: _File, schema: fy.P4Schema) -> Entities:
 
 
 def _checked(where: str, schema: fy.P4Schema, make: Any) -> Any:
-    """What ``make`` makes, if the program has such tables, fields, actions and widths."""
+    """Return what ``make`` makes, if the program has its tables, fields, actions and widths."""
     try:
         made = make()
         made.encode(schema)

@@ -18,12 +18,12 @@ chosen = parser.parse_args()
 
 comm = connect()
 weights, step = np.zeros(chosen.elements, np.float32), np.zeros(1, np.int64)
-ours, whole = not comm.joined, not comm.joined  # whether the state is here; whether it is at everybody's
+ours, whole = not comm.joined, not comm.joined  # whether this rank has the state; whether all ranks have it
 while not whole or step[0] < chosen.steps:
     try:
         if not whole:
             if not ours and comm.rank == 0:
-                sys.exit("nobody is left who has the weights")
+                sys.exit("no rank is left that has the weights")
             for part in (weights, step):
                 comm.broadcast(part, root=0)
             ours = whole = True

@@ -1,5 +1,5 @@
 """Studies of docs/: what is declared of each, how its cells are run, and what it leaves behind.
 
-``frame.py`` is what a study is made of, ``parallel.py`` how cells are spread, ``charts.py`` its figures, ``pages.py``
-its tables and its command. Each folder holds one study.
+``frame.py`` is what a study is made of, ``pages.py`` writes its tables, figures and pages and is its command. Each
+folder holds one study.
 """

@@ -1,4 +1,4 @@
-"""What a study is: parts with cells, rows and columns, and bars that are decided on seeds of their own."""
+"""The frame of a study: parts with cells, rows and columns, and bars that are decided on seeds of their own."""
 
 import dataclasses
 import math
@@ -28,7 +28,7 @@ _LANES: Final = 256
 
 @dataclass(frozen=True)
 class Column:
-    """Its heading, with the unit, and how a value is written: a format, or a function."""
+    """A column: its heading, with the unit, and how a value is written (a format, or a function)."""
 
     heading: str
     show: Show = "{}"
@@ -62,12 +62,12 @@ def columns_of(record: type) -> dict[str, Column]:
 
 
 def percent(digits: int = 1, *, sign: bool = False) -> Callable[[float], str]:
-    """How a share is written in percent."""
+    """A function that writes a share in percent."""
     return lambda value: f"{100 * value:{'+' if sign else ''}.{digits}f} %"
 
 
 def scaled(factor: float, show: str) -> Callable[[float], str]:
-    """How a value is written in another unit."""
+    """A function that writes a value in another unit."""
     return lambda value: show.format(factor * value)
 
 
@@ -84,7 +84,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Estimate":
-        """Of at least one value, each of a seed."""
+        """The estimate from at least one value, each of a seed."""
         mean, count = statistics.fmean(values), len(values)
         if count < 2:
             return cls(mean, None, None)
@@ -233,13 +233,13 @@ class Part:
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
-        """All columns of points beyond their key."""
+        """All measures: the columns of points beyond their key."""
         shown = columns_of(self.row)
         return tuple(mean_of(one, shown[one]) if isinstance(one, str) else one for one in self.mean)
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """Of points: the key, then measures; of rows that are listed: theirs."""
+        """The columns of points (the key, then measures), or of rows that are listed."""
         shown = columns_of(self.row)
         if self.lists:
             return shown
@@ -264,7 +264,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a value may be: at most (or at least) so much, or off zero by so much."""
+    """A limit of a value: at most (or at least) so much, or off zero by at most so much."""
 
     kind: Literal["<=", ">=", "+-"]
     value: float
@@ -308,7 +308,7 @@ def within(value: float) -> Limit:
 
 @dataclass(frozen=True)
 class Bar:
-    """What must hold.
+    """A requirement on a measured value.
 
     Attributes
     ----------
@@ -362,12 +362,12 @@ class Verdict:
         return word if self.decided else f"({word})"
 
     def cells(self) -> tuple[str, ...]:
-        """In the order of the columns."""
+        """The texts of the cells, in the order of the columns."""
         return self.bar, self.limit, self.value, self.interval, self.seeds, self.word
 
 
 def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
-    """What a bar comes to.
+    """Decide a bar.
 
     A mean holds where the whole of its interval does; where it is not decided, the mean alone says what it looks like.
     Where each of n seeds must, and each does, the interval says in
@@ -483,7 +483,7 @@ class Study:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What was found; pages and figures are made of it.
+    """The results of a study, from which pages and figures are made.
 
     Attributes
     ----------
@@ -521,7 +521,7 @@ class StudyResult:
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """All bars for which something was measured."""
+        """Verdicts on all bars for which something was measured."""
         return tuple(judge(bar, self.study.held_out) for bar in self.study.bars(self) if bar.values)
 
     def as_data(self) -> dict[str, Any]:
@@ -590,7 +590,7 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 
 @dataclass(frozen=True)
 class Work:
-    """How a study is run.
+    """Options of a study's run.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ def save_all(figures: Iterable[tuple[str, Figure | None]], folder: Path) -> dict
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that is none of points over a value: ``draw`` makes it, or gives None where nothing of it was run."""
+    """A figure that does not show points over a value: ``draw`` makes it, or gives None if nothing of it was run."""
 
     name: str
     says: str
@@ -179,7 +179,7 @@ class Chart:
         return figure
 
     def headings(self, study: Study) -> list[str]:
-        """What stands at the axes: x, then each y."""
+        """Titles of the axes: x, then each y."""
         shown = self._columns(study)
         return [self._heading(shown, name) for name in (self.x, *((self.y,) if isinstance(self.y, str) else self.y))]
 
@@ -246,7 +246,7 @@ class Chart:
 
 
 def _spread(own: Sequence[Any], x: str, y: str) -> dict[Any, tuple[float, float, float]]:
-    """By place the value, and how far the ends of its interval are below and above: of rows, the least and the most."""
+    """By place, the value and how far its interval reaches below and above it (for rows: the least and the most)."""
     found: dict[Any, list[tuple[float, float, float]]] = {}
     for one in own:
         value = _get(one, y)
@@ -299,7 +299,7 @@ def points_table(part: Part, points: Sequence[Point], *, brief: bool = False) ->
 
 
 def _cell(part: Part, point: Any, name: str) -> str:
-    """Of a point, or of a row that is listed."""
+    """The text of a cell of a point, or of a row that is listed."""
     shown = part.columns[name]
     estimate = point.estimate(name) if isinstance(point, Point) and name not in point.key else None
     if estimate is None or estimate.high is None:
@@ -308,7 +308,7 @@ def _cell(part: Part, point: Any, name: str) -> str:
 
 
 def bars_table(verdicts: Iterable[Verdict]) -> Table:
-    """What must hold, beside what was measured."""
+    """The table of bars, with what must hold beside what was measured."""
     return "Bars", [one.heading for one in columns_of(Verdict).values()], [one.cells() for one in verdicts]
 
 
@@ -542,7 +542,7 @@ _READERS: Final[dict[Any, tuple[Callable[[str, str], Any], str, str]]] = {
     tuple[float, ...]: (floats, "0,0.5", ""),
     tuple[str, ...]: (texts, "A,B", ""),
 }
-"""How a list is read, by the type of its field; 'none': nothing."""
+"""readers of lists, by the type of the field; 'none': an empty list"""
 
 
 def flag(name: str) -> str:
@@ -551,7 +551,7 @@ def flag(name: str) -> str:
 
 
 def descriptions(settings: type) -> dict[str, str]:
-    """What the docstring of the settings (numpydoc, Attributes) says of each field, for argparse."""
+    """Texts for argparse on each field, from the docstring of the settings (numpydoc, Attributes)."""
     found = {}
     for names, text in re.findall(r"^(\w[\w, ]*) : .*\n((?: {4}.*\n?)+)", inspect.getdoc(settings) or "", re.M):
         plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", " ".join(text.split())).replace("`", "")

@@ -1,4 +1,4 @@
-"""Star, leaf-spine and fat-tree."""
+"""Builders of networks: star, leaf-spine, fat-tree and wide-area graphs, and the builder that they use."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from p4reduce.base import errors
 from p4reduce.topologies.model import MAX_NODES, MAX_PORT, Link, Node, Role, Topology, TopologyError
 from p4switch.base.values import parse_delay, parse_rate
 
-# Building a topology node by node: gives out indices and ports.
+# Building a topology node by node; the builder assigns indices and ports.
 
 
 Capable = bool | str | Iterable[str]
-"""Which switches aggregate: True or 'all', False or 'none', or shell patterns of names ('leaf*')."""
+"""Which switches aggregate: True or 'all', False or 'none', or shell patterns of their names ('leaf*')."""
 
 
 class TopologyBuilder:
@@ -37,14 +37,14 @@ class TopologyBuilder:
         self._passive: set[str] = set()
 
     def host(self, name: str, *, server: bool = False, position: tuple[float, float] | None = None) -> None:
-        """Add a host; ``server`` keeps it for a parameter server."""
+        """Add a host; ``server`` reserves it for a parameter server."""
         self._room_for("host", name)
         role: Role = "server" if server else "worker"
         self._nodes.append(Node(name, "host", self._count["host"], False, role, position))
         self._count["host"] += 1
 
     def switch(self, name: str, *, capable: bool = True, position: tuple[float, float] | None = None) -> None:
-        """Add a switch; one that is not ``capable`` only routes."""
+        """Add a switch; without ``capable`` it routes but does not aggregate."""
         self._room_for("switch", name)
         self._nodes.append(Node(name, "switch", self._count["switch"], capable, "switch", position))
         self._count["switch"] += 1
@@ -66,17 +66,17 @@ class TopologyBuilder:
         self._links.append(Link(a, self._ports[a], b, self._ports[b], parse_rate(rate), parse_delay(delay)))
 
     def build(self) -> Topology:
-        """The finished topology; raises :class:`TopologyError` when it is not a sound network."""
+        """Return the topology; raises :class:`TopologyError` when the network is not valid."""
         return Topology(self._name, tuple(self._nodes), tuple(self._links))
 
     def _room_for(self, kind: str, name: str) -> None:
-        """Refuses what no topology may have as soon as it is reached: building 10^9 nodes takes long."""
+        """Refuse a node beyond the limit at once, since building 10^9 nodes would take long."""
         if self._count[kind] >= MAX_NODES:
             raise TopologyError(f"{name!r} is one {kind} too many: addresses allow {MAX_NODES}")
 
 
 class CapableSwitches:
-    """Decides by name which switches aggregate, and remembers whether every pattern was of use."""
+    """Decides by name which switches aggregate, and records which patterns matched a switch."""
 
     def __init__(self, capable: Capable) -> None:
         if isinstance(capable, bool):
@@ -94,7 +94,7 @@ class CapableSwitches:
         return bool(hits)
 
     def check_used(self) -> None:
-        """Raise :class:`TopologyError` when a pattern matched no switch: it is a slip of the pen."""
+        """Raise :class:`TopologyError` when a pattern matched no switch."""
         if self._unused:
             shown = ", ".join(self._seen[:6]) + (", ..." if len(self._seen) > 6 else "")
             raise TopologyError(
@@ -138,7 +138,7 @@ def leaf_spine(
     capable: Capable = True,
     name: str | None = None,
 ) -> Topology:
-    """Leaves 'leaf1'... each with ``hosts`` workers ('h1'..., leaf by leaf) and a link to every spine 'spine1'...
+    """Leaves 'leaf1'..., each with ``hosts`` workers ('h1'..., leaf by leaf) and a link to every spine 'spine1'...
 
     Parameters
     ----------
@@ -147,11 +147,11 @@ def leaf_spine(
     rate, delay : int or str
         Rate of the links to hosts; delay of every link.
     uplink : int or str
-        Rate of a link between leaf and spine; the same as ``rate`` when neither this nor the next is given.
+        Rate of a link between leaf and spine; by default ``rate``.
     oversubscription : float or str
         Instead of ``uplink``: hosts * rate / (spines * uplink), such as 2 or '3/2'.
     servers : int
-        Server hosts 'server1'..., one leaf after the other.
+        Number of server hosts 'server1'..., spread over the leaves in turn.
     capable : bool, str or strings
         Which switches aggregate: all or none, or shell patterns of names.
     name : str
@@ -193,8 +193,8 @@ def fat_tree(
 ) -> Topology:
     """A k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 hosts.
 
-    All links have one rate. Names: 'core1'..., 'agg<pod>-<i>', 'edge<pod>-<i>', 'h1'... edge by edge, and
-    'server1'... one edge switch after the other (a port beyond the k of the textbook).
+    All links have the same rate. Names: 'core1'..., 'agg<pod>-<i>', 'edge<pod>-<i>', 'h1'... edge by edge, and
+    'server1'..., spread over the edge switches in turn (each uses a port beyond the k ports of the paper).
 
     References
     ----------
@@ -274,9 +274,9 @@ def _middle(count: int) -> float:
 
 
 PS_PER_KM: Final = 4_900_000
-"""Light in fibre of group index 1.468: 4.9 us a kilometre."""
+"""Propagation delay of light in fibre of group index 1.468: 4.9 us for a kilometre."""
 GROUPS: Final = ("sndlib", "topozoo")
-"""The groups of topohub that are searched for a bare name, in this order."""
+"""The groups of topohub in which a bare name is looked up, in this order."""
 
 
 def wan(
@@ -293,7 +293,7 @@ def wan(
 ) -> Topology:
     """A wide-area network: a switch for each city, each with ``hosts`` workers '<city>-h1'...
 
-    topohub knows nodes and distances but no capacities: those here are ours.
+    topohub has nodes and distances but no capacities; the defaults of ``rate`` and ``access_rate`` are p4reduce's.
 
     Parameters
     ----------
@@ -302,11 +302,11 @@ def wan(
     hosts : int
         Workers in each city.
     rate, access_rate : int or str
-        Capacity of every link between cities, and of the links to hosts (``rate`` when not given).
+        Capacity of every link between cities, and of the links to hosts (by default ``rate``).
     delay, access_delay : int or str
-        Delay of every link between cities (when not given: from its length at 4.9 us/km), and of links to hosts.
+        Delay of every link between cities (by default 4.9 us for each km of its length), and of the links to hosts.
     servers : int
-        Server hosts '<city>-server', at the first cities.
+        Number of server hosts '<city>-server', one in each of the first cities.
     capable : bool, str or strings
         Which switches aggregate: all or none, or shell patterns of names.
     name : str
@@ -364,7 +364,7 @@ def _city_names(nodes: list[dict[str, Any]]) -> dict[Any, str]:
 
 
 def plain_name(text: str) -> str:
-    """A name without what names may not have."""
+    """The text without the characters that node names must not contain: each becomes a hyphen."""
     return "".join("-" if character.isspace() or character in ",=+" else character for character in text.strip())
 
 

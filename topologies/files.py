@@ -1,4 +1,4 @@
-"""Loading a topology: a YAML file, a bundled name, a one-line specification, or a file of another program."""
+"""Reading a topology: from a YAML file, a bundled name, a one-line specification, or a file of another program."""
 
 import json
 import math
@@ -26,14 +26,14 @@ from p4switch.base.values import format_delay, format_rate, parse_delay, parse_r
 if TYPE_CHECKING:
     import networkx as nx
 
-# What a topology file may say, checked by pydantic: explicit nodes and links, or a builder and its parameters.
+# The content of a topology file, checked by pydantic: explicit nodes and links, or a builder and its parameters.
 
 
 Rate = Annotated[int, BeforeValidator(parse_rate)]
 Delay = Annotated[str, BeforeValidator(lambda value: format_delay(parse_delay(value)))]
 CapableField = bool | str | list[str]
 _SHOWN: Final = 10
-"""faults of one file that are told at once"""
+"""largest number of faults reported for one file"""
 
 
 class _Strict(BaseModel):
@@ -60,7 +60,7 @@ class LinkModel(_Strict):
 
 
 class DefaultsModel(_Strict):
-    """Rate and delay of links that do not say their own."""
+    """Rate and delay of links that do not give their own."""
 
     rate: Rate | None = None
     delay: Delay | None = None
@@ -76,7 +76,7 @@ class ExplicitModel(_Strict):
     links: list[LinkModel]
 
     def build(self, name: str) -> Topology:
-        """The topology; ``name`` is used when the file gives none."""
+        """Build the topology; ``name`` is used when the file gives none."""
         builder = TopologyBuilder(self.name or name)
         for number, node in enumerate(self.nodes):
             field = f"nodes[{number}] ({node.name})"
@@ -123,7 +123,7 @@ class StarModel(_BuilderModel):
     delay: Delay = "1us"
 
     def build(self, name: str) -> Topology:
-        """The topology; ``name`` is used when the file gives none."""
+        """Build the topology; ``name`` is used when the file gives none."""
         return datacenter.star(**self._arguments() | {"name": self.name or name})
 
 
@@ -139,7 +139,7 @@ class LeafSpineModel(_BuilderModel):
     oversubscription: float | str | None = None
 
     def build(self, name: str) -> Topology:
-        """The topology; ``name`` is used when the file gives none."""
+        """Build the topology; ``name`` is used when the file gives none."""
         return datacenter.leaf_spine(**self._arguments() | {"name": self.name or name})
 
 
@@ -151,7 +151,7 @@ class FatTreeModel(_BuilderModel):
     delay: Delay = "1us"
 
     def build(self, name: str) -> Topology:
-        """The topology; ``name`` is used when the file gives none."""
+        """Build the topology; ``name`` is used when the file gives none."""
         return datacenter.fat_tree(**self._arguments() | {"name": self.name or name})
 
 
@@ -166,12 +166,12 @@ class WanModel(_BuilderModel):
     access_delay: Delay = "1us"
 
     def build(self, name: str) -> Topology:
-        """The topology; ``name`` is used when the file gives none."""
+        """Build the topology; ``name`` is used when the file gives none."""
         return wan(**self._arguments() | {"name": self.name or name})
 
 
 class OxcModel(_Strict):
-    """``builder: oxc``. What schedules need besides (gpus, delta, parallel) may stand in the same text."""
+    """``builder: oxc``. The file may also hold settings of schedules: gpus, delta, parallel."""
 
     builder: Literal["oxc"]
     name: str | None = None
@@ -189,7 +189,7 @@ class OxcModel(_Strict):
     parallel: Literal["bonded", "striped"] = "bonded"
 
     def build(self, name: str) -> Topology:
-        """The topology; ``name`` is used when the file gives none."""
+        """Build the topology; ``name`` is used when the file gives none."""
         left_out = ("builder", "description", "gpus", "delta", "parallel")
         given: dict[str, Any] = {key: value for key, value in self if key not in left_out}
         return oxc(**given | {"name": self.name or name})
@@ -213,7 +213,7 @@ class WdmModel(_BuilderModel):
         return wdm(**self._arguments() | {"name": self.name or name})
 
     def build(self, name: str) -> Topology:
-        """The topology: a port of the cross-connect for each transponder."""
+        """Build the topology: its cross-connect has a port for each transponder."""
         return self.network(name).physical()
 
 
@@ -226,26 +226,26 @@ BUILDERS: dict[str, type[Model]] = {
     "oxc": OxcModel,
     "wdm": WdmModel,
 }
-"""The builders by the name that files and spec strings use."""
+"""The builders, by the name that files and specifications use."""
 OTHERS: Registry[Callable[..., Topology]] = Registry("topology", TopologyError)
-"""Builders of other distributions, from entry points of ``p4reduce.topologies``: functions whose arguments are the
-parameters, converted to their annotations."""
+"""Builders of other distributions (entry points of ``p4reduce.topologies``): functions whose arguments are the
+parameters of a file, converted to their annotations."""
 
 
 def build(data: Any, name: str) -> Topology:
-    """The topology that the content of a file describes.
+    """Build the topology that the content of a file describes.
 
     Parameters
     ----------
     data : object
-        What ``read_yaml`` gave, or a dict of the same shape.
+        What ``read_yaml`` returned, or a dict of the same shape.
     name : str
         The topology's name when the file gives none.
 
     Raises
     ------
     TopologyError
-        Names the field and the fix; the caller knows the file.
+        The message names the field and the fix; the caller adds the file.
     """
     if not isinstance(data, dict):
         raise TopologyError(
@@ -300,7 +300,7 @@ def describe(topology: Topology) -> dict[str, Any]:
 
 
 def with_capable(topology: Topology, capable: bool | str | list[str]) -> Topology:
-    """The same network with another choice of capable switches (see :data:`builder.Capable`)."""
+    """The same network with other capable switches (see :data:`~p4reduce.topologies.datacenter.Capable`)."""
     chosen = CapableSwitches(capable)
     builder = TopologyBuilder(topology.name)
     for node in topology.nodes:
@@ -317,7 +317,7 @@ def with_capable(topology: Topology, capable: bool | str | list[str]) -> Topolog
 
 
 def _explain(error: ValidationError, model: type[BaseModel] | None) -> str:
-    """One line for each thing that is wrong, with the field as it stands in the file."""
+    """One line for each fault, with the field as it stands in the file."""
     lines = []
     for problem in error.errors():
         field = ""
@@ -325,7 +325,7 @@ def _explain(error: ValidationError, model: type[BaseModel] | None) -> str:
             if isinstance(part, int):
                 field += f"[{part}]"
             elif part in ("bool", "str", "float", "list[str]"):
-                continue  # which branch of a union pydantic tried: not the user's business
+                continue  # the branch of a union that pydantic tried: no field of the file
             else:
                 field += f".{part}" if field else str(part)
         message = problem["msg"].removeprefix("Value error, ")
@@ -344,11 +344,11 @@ def _explain(error: ValidationError, model: type[BaseModel] | None) -> str:
 
 
 _FILE_LIMIT = 16 * 2**20
-"""bytes; far above any network that the address plan admits, far below what would fill the memory"""
+"""largest file in bytes: far above any network that the address plan allows, far below what would fill the memory"""
 
 
 def load(source: str | Path) -> Topology:
-    """The topology of a file, a bundled name, or a specification.
+    """Read the topology of a file, a bundled name, or a specification.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def load(source: str | Path) -> Topology:
     Raises
     ------
     TopologyError
-        Names the file, the field and the fix.
+        The message names the file, the field and the fix.
     """
     if isinstance(source, str) and _is_spec(source):
         return _from_spec(source)
@@ -380,7 +380,7 @@ def load(source: str | Path) -> Topology:
 
 
 def check_source(source: str | Path) -> None:
-    """Raise `TopologyError` where there is nothing that :func:`load` could read; reads nothing itself."""
+    """Raise `TopologyError` when :func:`load` has nothing to read at ``source``; does not read the file itself."""
     text, path = str(source), Path(source)
     if isinstance(source, str) and (_is_spec(source) or source in bundled()):
         return
@@ -400,7 +400,7 @@ def check_source(source: str | Path) -> None:
 
 
 def _is_spec(text: str) -> bool:
-    """Whether it is a builder with its parameters."""
+    """Whether the text is the name of a builder with its parameters."""
     builder, colon, _ = text.partition(":")
     return bool(colon) and (builder in BUILDERS or builder in OTHERS)
 
@@ -412,7 +412,7 @@ def bundled() -> tuple[str, ...]:
 
 
 def to_yaml(topology: Topology) -> str:
-    """The YAML text of a topology, with all nodes and links; :func:`load` gives an equal topology back."""
+    """The YAML text of a topology, with all nodes and links; :func:`load` reads an equal topology from it."""
     data = describe(topology)
     lines = [f"name: {_flow(data['name'])}"]
     for part in ("nodes", "links"):
@@ -422,12 +422,12 @@ def to_yaml(topology: Topology) -> str:
 
 
 def save(topology: Topology, path: str | Path) -> None:
-    """Write :func:`to_yaml` to a file."""
+    """Write the text of :func:`to_yaml` to a file."""
     write_text(Path(path), to_yaml(topology))
 
 
 def _flow(value: Any) -> str:
-    """A value on one line of YAML."""
+    """A value as one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
     return text.removesuffix("...\n").strip()
 
@@ -483,7 +483,7 @@ FORMATS: Final = {
     "containerlab": "topology file of containerlab",
     "links": "list of links of ASTRA-sim's ns-3 back end, or of SimAI",
 }
-"""Formats that :func:`import_file` reads."""
+"""Formats that :func:`import_file` reads, with a description of each."""
 _ENDINGS: Final = {".graphml": "graphml", ".json": "json", ".txt": "links"} | dict.fromkeys(
     (".yml", ".yaml"), "containerlab"
 )
@@ -493,12 +493,12 @@ _HOST_KINDS: Final = frozenset({"host", "linux", "worker", "server"})
 
 @dataclass
 class Imported:
-    """What a file of another program says.
+    """The content of a file of another program.
 
     Attributes:
-        nodes: of each node, by its name: whether it is a ``host``, a ``server``, ``capable``, and its ``position``.
-        links: ends, rate in bit/s or None, delay in ps or None; several between two nodes are one with all rates.
-        left_out: what a topology has no place for, in words.
+        nodes: for each node name: whether it is a ``host``, a ``server``, ``capable``, and its ``position``.
+        links: ends, rate in bit/s or None, delay in ps or None; parallel links become one with the sum of their rates.
+        left_out: descriptions of what a topology cannot represent.
     """
 
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -506,7 +506,7 @@ class Imported:
     left_out: list[str] = field(default_factory=list)
 
     def topology(self, name: str, *, hosts: int, servers: int, rate: int | str, delay: int | str) -> Topology:
-        """The network; where the file names no host, with workers at each switch and servers at the first ones."""
+        """Build the network; where the file names no host, add workers at each switch and servers at the first ones."""
         builder = TopologyBuilder(name)
         for node, said in self.nodes.items():
             if said["host"]:
@@ -535,7 +535,7 @@ class Imported:
         return builder.build()
 
     def _merged(self) -> Iterable[tuple[str, str, int | None, int | None]]:
-        """One link for each pair of nodes, as fast as all between them together, and as long as the longest."""
+        """One link for each pair of nodes, with the sum of the rates and the longest delay of its parallel links."""
         together: dict[frozenset[str], list[tuple[str, str, int | None, int | None]]] = {}
         for link in self.links:
             together.setdefault(frozenset(link[:2]), []).append(link)
@@ -559,23 +559,23 @@ def import_file(
     rate: int | str = "10G",
     delay: int | str = "1us",
 ) -> tuple[Topology, list[str]]:
-    """The topology of a file of another program, and in words what of the file is not in it.
+    """Read a file of another program: its topology, and descriptions of what the topology leaves out.
 
     Parameters
     ----------
     path : str or Path
         The file.
     form : str or None
-        One of :data:`FORMATS`; None: as the name of the file ends.
+        One of :data:`FORMATS`; None: the ending of the file's name decides.
     hosts, servers : int
-        Where the file names no hosts: workers at each switch, and server hosts, at the first switches.
+        Where the file names no hosts: workers added at each switch, and server hosts added, at the first switches.
     rate, delay : int or str
-        Of links for which the file says none, and of those to hosts that are added.
+        Values of links for which the file gives none, and of links to added hosts.
 
     Raises
     ------
     TopologyError
-        Names the file, the place and the fix.
+        The message names the file, the place and the fix.
     """
     path = Path(path)
     form = form or _ENDINGS.get(path.suffix.lower())
@@ -598,12 +598,12 @@ def import_file(
 
 
 def from_networkx(graph: "nx.Graph[Any]") -> Imported:
-    """What a graph says.
+    """Read nodes and links from a networkx graph.
 
-    Nodes: ``kind`` (host, switch; all are switches where it is missing), ``role`` (server), ``capable``, ``position``,
-    or ``Longitude`` and ``Latitude``; named by ``label`` where there is one. Edges: ``rate`` ('10G', bit/s) or
-    ``LinkSpeedRaw`` (bit/s); ``delay`` ('1us', '300ns'), else the distance of their ends at 4.9 us/km, where known.
-    ``number`` puts them in order and ``start`` says which end is the first, where they are given.
+    Nodes: ``kind`` (host, switch; by default switch), ``role`` (server), ``capable``, ``position``, or ``Longitude``
+    and ``Latitude``; a node's name is its ``label`` if it has one. Edges: ``rate`` ('10G', bit/s) or ``LinkSpeedRaw``
+    (bit/s); ``delay`` ('1us', '300ns'), else 4.9 us for each km between its ends, where both are known. Optional
+    attributes of edges: ``number`` gives their order, ``start`` the end that comes first.
     """
     if graph.is_directed():
         raise TopologyError("links: they are directed; links of a network carry both ways: write an undirected graph")
@@ -639,7 +639,7 @@ def from_networkx(graph: "nx.Graph[Any]") -> Imported:
 
 
 def to_networkx(topology: Topology) -> "nx.Graph[str]":
-    """The graph of a topology, with the attributes that :func:`from_networkx` reads."""
+    """Convert a topology to a graph with the attributes that :func:`from_networkx` reads."""
     import networkx as nx  # noqa: PLC0415  (slow to import)
 
     graph: nx.Graph[str] = nx.Graph(name=topology.name)
@@ -655,9 +655,9 @@ def _from_graphml(text: str) -> Imported:
     import networkx as nx  # noqa: PLC0415  (slow to import)
 
     try:
-        with warnings.catch_warnings(action="ignore"):  # of keys without a type, which are text
+        with warnings.catch_warnings(action="ignore"):  # networkx warns of keys without a type, which are read as text
             graph = nx.parse_graphml(text)
-    except Exception as error:  # of XML, of numbers, of keys that are missing: networkx has no error of its own
+    except Exception as error:  # errors of XML, of numbers, of missing keys: networkx raises no type of its own
         raise TopologyError(f"no GraphML: {type(error).__name__}: {short(str(error))}") from None
     return from_networkx(graph)
 
@@ -675,13 +675,13 @@ def _from_json(text: str) -> Imported:
         raise
     except (ValueError, RecursionError) as error:
         raise TopologyError(f"no JSON: {short(str(error))}") from None
-    except Exception as error:  # networkx looks into what it is given without checking it
+    except Exception as error:  # networkx does not check its input
         raise TopologyError(f"no node-link JSON of networkx: {type(error).__name__}: {short(str(error))}") from None
     return from_networkx(graph)
 
 
 def _from_containerlab(text: str) -> Imported:
-    """Nodes of kind ``linux`` with one link are hosts; all others are switches."""
+    """Read containerlab's YAML: nodes of kind ``linux`` with one link are hosts, all others are switches."""
     data = read_yaml(text, limit=_FILE_LIMIT)
     inside = data.get("topology") if isinstance(data, dict) else None
     if not isinstance(inside, dict) or not isinstance(inside.get("nodes"), dict):
@@ -711,10 +711,10 @@ def _from_containerlab(text: str) -> Imported:
 
 
 def _from_links(text: str) -> Imported:
-    """Node numbers, rate, delay and error rate of each link, behind one or two lines of counts.
+    """Read node numbers, rate, delay and error rate of each link, after one or two lines of counts.
 
-    ASTRA-sim: ``nodes switches links``, then the numbers of the switches. SimAI: ``nodes GPUs-a-server NVSwitches
-    switches links type``, then those of NVSwitches and switches; a server's NVSwitches are inside it, and left out.
+    ASTRA-sim: ``nodes switches links``, then the numbers of the switches. SimAI: ``nodes GPUs-per-server NVSwitches
+    switches links type``, then the numbers of NVSwitches and switches. NVSwitches are inside a server and are left out.
     """
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if len(lines) < 2 or len(lines[0]) not in (3, 5, 6):
@@ -775,7 +775,7 @@ def _whole(word: str, line: int) -> int:
 
 
 def _unique(names: Mapping[Any, str]) -> dict[Any, str]:
-    """Names that several nodes have get the node's own name behind them."""
+    """Names by key; a name that several nodes have is extended by the node's own key."""
     times = Counter(names.values())
     return {node: name if times[name] == 1 else f"{name}-{plain_name(str(node))}" for node, name in names.items()}
 
@@ -793,7 +793,7 @@ def _numbers(x: Any, y: Any) -> tuple[float, float] | None:
 
 
 def _distance_km(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Along a great circle (haversine formula), of (longitude, latitude) in degrees."""
+    """Great-circle distance in km (haversine formula) between two (longitude, latitude) pairs in degrees."""
     (x1, y1), (x2, y2) = (tuple(map(math.radians, place)) for place in (one, other))
     half = math.sin((y2 - y1) / 2) ** 2 + math.cos(y1) * math.cos(y2) * math.sin((x2 - x1) / 2) ** 2
     return 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(half)))

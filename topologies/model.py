@@ -1,4 +1,4 @@
-"""The network as a graph: nodes with addresses, links with ports, rates and delays. Immutable."""
+"""The network as an immutable graph: nodes with addresses; links with ports, rates and delays."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ Kind = Literal["host", "switch", "crossconnect"]
 Role = Literal["worker", "server", "switch", "crossconnect"]
 
 HOST_BASE: Final = 0x0A000000
-"""10.0.0.0: host number i (from 0) has this address plus 1 + i."""
+"""10.0.0.0: the host with index i (from 0) has the address 10.0.0.0 + 1 + i"""
 SWITCH_BASE: Final = 0x0A800000
-"""10.128.0.0: switch number i (from 0) has this address plus 1 + i."""
+"""10.128.0.0: the switch with index i (from 0) has the address 10.128.0.0 + 1 + i"""
 MAX_NODES: Final = 131_072
-"""of each kind: twice a fat-tree of k = 64; the addresses would allow 2**23 - 2"""
+"""largest number of nodes of one kind: twice a fat-tree of k = 64; the addresses would allow 2**23 - 2"""
 MAX_PORT: Final = 509
-"""510 is the controller's port, 511 is BMv2's drop port"""
+"""largest port number: 510 is the controller's port, 511 is BMv2's drop port"""
 
 
 Hop = tuple[str, int]
@@ -33,7 +33,7 @@ Hop = tuple[str, int]
 
 
 class TopologyError(BadInput, ValueError):
-    """A topology that cannot be built; the text names the file or the field, and the fix."""
+    """A topology that cannot be built; the message names the file or the field, and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +112,15 @@ class Link:
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes and links, checked when made.
+    """Nodes and links, checked on construction.
 
-    Ports of a node count from 1 in the order in which ``links`` lists its links, so they follow from the order
-    alone; :class:`~p4reduce.topologies.datacenter.TopologyBuilder` gives them out.
+    Ports of a node count from 1 in the order in which ``links`` lists its links;
+    :class:`~p4reduce.topologies.datacenter.TopologyBuilder` assigns them in this way.
 
     Raises
     ------
     TopologyError
-        When names repeat, a link is impossible, a host has not exactly one link, or the graph is not connected.
+        When names repeat, a link is impossible, a host does not have exactly one link, or the graph is not connected.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Topology:
     links: tuple[Link, ...]
 
     partial: ClassVar[bool] = False
-    """whether ports may be left out, and parts cut off (:class:`~p4reduce.topologies.optical.View`)"""
+    """whether ports may stay unused and parts may be disconnected (:class:`~p4reduce.topologies.optical.View`)"""
     shared_ports: ClassVar[bool] = False
     """whether links may share a port of a switch (:class:`~p4reduce.topologies.optical.Overlay`)"""
 
@@ -153,12 +153,12 @@ class Topology:
 
     @cached_property
     def workers(self) -> tuple[Node, ...]:
-        """Hosts that may work in a job, by index."""
+        """Hosts that can be workers of a job, by index."""
         return tuple(node for node in self.hosts if node.role == "worker")
 
     @cached_property
     def servers(self) -> tuple[Node, ...]:
-        """Hosts kept for parameter servers, by index."""
+        """Hosts reserved for parameter servers, by index."""
         return tuple(node for node in self.hosts if node.role == "server")
 
     @cached_property
@@ -188,14 +188,14 @@ class Topology:
         return {name: tuple(names) for name, names in found.items()}
 
     def node(self, name: str) -> Node:
-        """The node of that name; `TopologyError` when there is none."""
+        """The node with this name; `TopologyError` when there is none."""
         try:
             return self.by_name[name]
         except KeyError:
             raise TopologyError(f"topology {self.name!r} has no node {name!r}") from None
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Names of the nodes at ports 1, 2, ... of a node, in a partial topology at those that are in use."""
+        """Names of the nodes at ports 1, 2, ... of a node; in a partial topology only those at ports in use."""
         self.node(name)
         return self._neighbours[name]
 
@@ -225,7 +225,7 @@ class Topology:
             raise TopologyError(f"topology {self.name!r} has no link {a} - {b}") from None
 
     def graph(self) -> "Graph":
-        """The same as a networkx graph, frozen (``.copy()`` it to change it).
+        """The topology as a frozen networkx graph (``.copy()`` gives one that can be changed).
 
         Nodes carry ``kind``, ``index``, ``capable``, ``role``, ``position``; edges ``rate_bps`` and ``delay_ps``.
         """
@@ -251,11 +251,11 @@ class Topology:
         return frozen
 
 
-# What every topology must hold, whoever built it.
+# Checks that every topology passes, whatever built it.
 
 
 def check(topology: Topology) -> None:
-    """Raise :class:`TopologyError` at the first thing that is wrong, naming it and the fix."""
+    """Raise :class:`TopologyError` at the first fault; the message names it and the fix."""
     _check_nodes(topology)
     _check_links(topology)
     _check_ports(topology)

@@ -1,4 +1,4 @@
-"""Pods around an optical cross-connect (OXC), and the networks that its configurations make of them."""
+"""Networks of pods around an optical cross-connect (OXC), with or without the circuits of a configuration."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -10,16 +10,16 @@ from p4reduce.topologies.model import Link, Topology, TopologyError
 from p4switch.base.values import parse_rate
 
 Matrix = Sequence[Sequence[int]]
-"""L, pods x pods: how many circuits join two pods; symmetric, zero diagonal"""
+"""L, shape (pods, pods): the number of circuits between two pods; symmetric, zero diagonal"""
 Parallel = Literal["bonded", "striped"]
 MOST_PLANES: Final = 2
 
 
 @dataclass(frozen=True)
 class View(Topology):
-    """What is lit of an optical network: hosts, switches, and a link for each circuit, at the ports of its fibres.
+    """The lit part of an optical network: hosts, switches, and a link for each circuit, at the ports of its fibres.
 
-    Other than elsewhere, ports of a switch may be left out (their fibres lead nowhere), and pods may be cut off.
+    Unlike in other topologies, ports of a switch may be unused (their fibres are dark), and pods may be cut off.
     """
 
     partial: ClassVar[bool] = True
@@ -27,7 +27,7 @@ class View(Topology):
 
 @dataclass(frozen=True)
 class Overlay(View):
-    """Circuits of several configurations at once: a port may be that of one circuit in each of them."""
+    """Circuits of several configurations in one topology: they may share a port, each in its own configuration."""
 
     shared_ports: ClassVar[bool] = True
 
@@ -44,20 +44,20 @@ def oxc(
     capable: Capable = True,
     name: str | None = None,
 ) -> Topology:
-    """Pods of a ToR 'tor1'... with ``hosts`` workers ('h1'..., pod by pod), and ``ports`` fibres each to the OXC.
+    """Pods, each with a ToR 'tor1'..., ``hosts`` workers ('h1'..., pod by pod), and ``ports`` fibres to the OXC.
 
-    Which pods are joined is no part of it: :func:`lay_circuits` and :func:`view` say that for a configuration.
+    The topology holds no circuits: :func:`lay_circuits` and :func:`view` add those of a configuration.
 
     Parameters
     ----------
     pods, hosts, ports : int
         P pods of s hosts, R ports of each ToR to the cross-connect.
     rate, port_rate : int or str
-        Of a host's link, and of a port to the cross-connect (the same if absent), each way.
+        Rate in each direction of a host's link, and of a port to the cross-connect (by default ``rate``).
     delay : int or str
-        Of every fibre; a circuit is two of them.
+        Delay of every fibre; a circuit consists of two fibres.
     planes : int
-        1: one cross-connect 'oxc1'. 2: 'oxc1' and 'oxc2', to which the ports of a ToR go in turns.
+        1: one cross-connect 'oxc1'. 2: the ports of a ToR alternate between 'oxc1' and 'oxc2'.
     capable : bool, str or strings
         Which ToRs aggregate: all or none, or shell patterns of names.
     name : str
@@ -87,7 +87,7 @@ def oxc(
 
 
 def uplinks(topology: Topology) -> dict[str, list[Link]]:
-    """The fibres from every switch (``a``) to cross-connects (``b``), by port; `TopologyError` where there are none."""
+    """The fibres from every switch (``a``) to cross-connects (``b``), by port; `TopologyError` when there are none."""
     crossconnects = {node.name for node in topology.crossconnects}
     if not crossconnects:
         raise TopologyError(
@@ -105,26 +105,26 @@ def uplinks(topology: Topology) -> dict[str, list[Link]]:
 def lay_circuits(
     topology: Topology, configurations: Sequence[Matrix], parallel: Parallel = "bonded"
 ) -> tuple[tuple[Link, ...], ...]:
-    """Which ports each configuration joins: for each of them its circuits as links between switches.
+    """Choose the ports of the circuits of each configuration; returns each configuration's links between switches.
 
-    Circuits that are in all configurations come first; then a circuit keeps the ports that it has in the configuration
-    before. So what stays is at the same ports, and never goes dark.
+    Circuits that are in all configurations are placed first; every other circuit keeps its ports from the configuration
+    before where possible. A circuit that stays is therefore at the same ports and never goes dark.
 
     Parameters
     ----------
     topology : Topology
-        With cross-connects; row i of a matrix is its i-th switch.
+        Has cross-connects; row i of a matrix is its i-th switch.
     configurations : sequence of matrices
-        L of each, int, shape (pods, pods).
+        L of each configuration, int, shape (pods, pods).
     parallel : str
         'bonded': circuits between the same pods are one link with the sum of their rates, at the first of their ports.
-        'striped': a link each.
+        'striped': each circuit is a link.
 
     Raises
     ------
     TopologyError
         A matrix has the wrong shape, is not symmetric, or wants more ports than a switch has; or its circuits cannot be
-        shared out among the planes (all ports are in use, and circuits are odd in number).
+        divided among the planes (all ports are in use, and the number of circuits is odd).
     """
     fibres = uplinks(topology)
     names = [switch.name for switch in topology.switches]
@@ -151,10 +151,62 @@ def lay_circuits(
     return tuple(_as_links(placed, parallel) for placed in laid)
 
 
-def view(topology: Topology, circuits: Iterable[Link]) -> View:
-    """The network of hosts and switches with these circuits, which are some of :func:`lay_circuits`'s.
+Joined = Mapping[frozenset[str], tuple[Link, ...]]
+"""by two switches, all circuits of the configuration in which they are joined"""
 
-    ``TopologyError`` where two join the same switches: of parallel ones a view has one.
+
+def joined(topology: Topology, size: Mapping[frozenset[str], int]) -> Joined:
+    """Configurations in which all of these pairs of switches are joined, each in one of them.
+
+    The most bytes first; a port that nobody else needs goes to the pair with the most bytes for each of its circuits.
+
+    Parameters
+    ----------
+    topology : Topology
+        With cross-connects.
+    size : mapping of int
+        Bytes between two switches.
+    """
+    fibres = {name: len(own) for name, own in uplinks(topology).items()}
+    place = {switch.name: number for number, switch in enumerate(topology.switches)}
+    left = sorted(size, key=lambda pair: (-size[pair], sorted(pair)))
+    found: dict[frozenset[str], tuple[Link, ...]] = {}
+    while left:
+        free, chosen = dict(fibres), Counter[frozenset[str]]()
+
+        def give(pair: frozenset[str], free: dict[str, int] = free, chosen: Counter[frozenset[str]] = chosen) -> bool:
+            if not all(free[name] for name in pair):
+                return False
+            chosen[pair] += 1
+            free.update({name: free[name] - 1 for name in pair})
+            return True
+
+        for pair in left:
+            give(pair)
+        while any(give(pair) for pair in sorted(chosen, key=lambda pair: (-size[pair] / chosen[pair], sorted(pair)))):
+            pass
+        try:
+            circuits = _laid(topology, chosen, place)
+        except TopologyError:  # of two planes: what cannot be halved
+            chosen = Counter(left[:1])
+            circuits = _laid(topology, chosen, place)
+        found |= dict.fromkeys(chosen, circuits)
+        left = [pair for pair in left if pair not in chosen]
+    return found
+
+
+def _laid(topology: Topology, counts: Mapping[frozenset[str], int], place: Mapping[str, int]) -> tuple[Link, ...]:
+    matrix = [[0] * len(place) for _ in place]
+    for pair, count in counts.items():
+        a, b = (place[name] for name in pair)
+        matrix[a][b] = matrix[b][a] = count
+    return lay_circuits(topology, [matrix])[0]
+
+
+def view(topology: Topology, circuits: Iterable[Link]) -> View:
+    """The network of hosts and switches with these circuits, which come from :func:`lay_circuits`.
+
+    Raises ``TopologyError`` when two circuits join the same switches.
     """
     known = {node.name for node in topology.crossconnects}
     nodes = tuple(node for node in topology.nodes if node.name not in known)
@@ -163,13 +215,13 @@ def view(topology: Topology, circuits: Iterable[Link]) -> View:
 
 
 def overlay(topology: Topology, circuits: Iterable[Link]) -> Overlay:
-    """The same with circuits of which not all are lit at one time: for a job whose pairs take turns."""
+    """The network with circuits of several configurations, for a job whose pairs take turns."""
     lit = view(topology, ())
     return Overlay(lit.name, lit.nodes, (*lit.links, *circuits))
 
 
 def lit(topology: Topology) -> list[list[str | int]] | None:
-    """The circuits of a view as plain data; None for a network that is no view."""
+    """The circuits of a view as plain data; None for a network without cross-connects."""
     if not topology.partial:
         return None
     hosts = {host.name for host in topology.hosts}
@@ -177,7 +229,7 @@ def lit(topology: Topology) -> list[list[str | int]] | None:
 
 
 def with_lit(topology: Topology, circuits: Iterable[Iterable[str | int]] | None) -> Topology:
-    """What :func:`lit` wrote, in the network that has these circuits."""
+    """The network with the circuits that :func:`lit` wrote; None: the topology itself."""
     if circuits is None:
         return topology
     links = [Link(*row) for row in circuits]  # type: ignore[arg-type]
@@ -190,7 +242,7 @@ Placed = dict[tuple[str, str], list[tuple[Link, Link]]]
 
 
 def _demand(names: Sequence[str], matrix: Matrix, ports: dict[str, int], where: str) -> Demand:
-    """Circuits between each pair of switches."""
+    """The number of circuits between each pair of switches."""
     if len(matrix) != len(names) or any(len(row) != len(names) for row in matrix):
         raise TopologyError(f"{where}: must have {len(names)} rows of {len(names)} numbers, one for each pod")
     found: Demand = {}
@@ -208,7 +260,7 @@ def _demand(names: Sequence[str], matrix: Matrix, ports: dict[str, int], where: 
 
 
 def _always(wanted: Sequence[Demand], parallel: Parallel) -> Demand:
-    """What no configuration lacks."""
+    """The circuits that are in every configuration."""
     common: Demand = {}
     for pair, count in (wanted[0] if wanted else {}).items():
         counts = [one.get(pair, 0) for one in wanted]
@@ -226,7 +278,7 @@ def _replace(fibres: dict[str, list[Link]], demand: Demand, always: Demand, numb
 
 
 def _place(fibres: dict[str, list[Link]], demand: Demand, kept: Placed, always: Demand) -> Placed:
-    """A fibre of both ends, of the same plane, for each circuit."""
+    """Choose for each circuit a fibre of both ends, in the same plane."""
     free = {name: list(own) for name, own in fibres.items()}
     placed: Placed = {pair: [] for pair in demand}
     for pair, have in kept.items():
@@ -254,10 +306,10 @@ def _place(fibres: dict[str, list[Link]], demand: Demand, kept: Placed, always: 
 def _split(
     left: list[tuple[str, str]], free: dict[str, list[Link]], planes: Sequence[str]
 ) -> list[list[tuple[str, str]]]:
-    """Circuits for each of two planes, such that no switch needs more ports of one than it has there.
+    """Divide circuits between two planes, such that no switch needs more ports of a plane than it has there.
 
-    An Euler tour whose edges go to the planes in turns gives each switch as many of both, up to one. Only where the
-    tour closes after an odd number of edges its first switch gets two more of one: it must be one with ports to spare
+    The edges of an Euler tour alternate between the planes, so each switch gets as many edges of both, up to one. Only
+    the first switch of a tour with an odd number of edges gets two more of one plane: it must have spare ports
     (Petersen's 2-factors; where all ports are in use, an odd number of circuits cannot be halved at all).
     """
     spare = {
@@ -271,7 +323,7 @@ def _split(
         for end in pair:
             at[end].append(number)
     odd = [name for name, own in at.items() if len(own) % 2]
-    for name in odd:  # a switch that is none joins them all: then every degree is even
+    for name in odd:  # an extra switch without ports is joined to each of them, which makes every degree even
         edges[len(edges)] = (name, "")
         at[name].append(len(edges) - 1)
         at[""].append(len(edges) - 1)
@@ -324,7 +376,7 @@ def _as_links(placed: Placed, parallel: Parallel) -> tuple[Link, ...]:
     return tuple(found)
 
 
-# What is left of a network where links and switches are down.
+# The part of a network that remains when links and switches are down.
 
 
 Ends = frozenset[str]
@@ -332,15 +384,15 @@ Ends = frozenset[str]
 
 
 def is_down(links: Collection[Ends], switches: Collection[str]) -> Callable[[Link], bool]:
-    """Whether a link carries nothing any more: it is one of ``links``, or one of its ends is one of ``switches``."""
+    """Return a test of whether a link is down: it is one of ``links``, or one of its ends is one of ``switches``."""
     gone = {*switches}
     return lambda link: frozenset((link.a, link.b)) in links or not gone.isdisjoint((link.a, link.b))
 
 
 def without(topology: Topology, links: Collection[Ends] = (), switches: Collection[str] = ()) -> Topology:
-    """The network without links between switches that are down; nodes, ports and hosts' links stay what they are.
+    """The network without links between switches that are down; nodes, ports and links to hosts stay.
 
-    A host has one link, up or down: :func:`unreachable` says which hosts can do nothing.
+    A host keeps its link even when it is down: :func:`unreachable` names the hosts that are cut off.
     """
     if not links and not switches:
         return topology
@@ -353,9 +405,9 @@ def without(topology: Topology, links: Collection[Ends] = (), switches: Collecti
 def unreachable(
     topology: Topology, members: Iterable[str], links: Collection[Ends] = (), switches: Collection[str] = ()
 ) -> frozenset[str]:
-    """Members that cannot go on with the others where the network falls apart.
+    """Members that are cut off from the others when links and switches are down.
 
-    The largest part goes on; of equal ones that of the member that is listed first.
+    The part with the most members goes on; of equal parts, the one whose member is listed first.
     """
     names = list(members)
     if not names or (not links and not switches):
@@ -369,7 +421,7 @@ def unreachable(
 
 
 def _parts(topology: Topology, down: Callable[[Link], bool]) -> Mapping[str, str]:
-    """Each node with the first node of its part of the network."""
+    """For each node, the first node of its connected part of the network."""
     beside: dict[str, list[str]] = {node.name: [] for node in topology.nodes}
     for link in topology.links:
         if not down(link):

@@ -1,9 +1,9 @@
 """Wavelength-division multiplexing: cities with a switch, transponders and a ROADM, joined by fibres.
 
 A node is a P4 switch with X transponders and a colourless, directionless ROADM (reconfigurable optical add/drop
-multiplexer). A lightpath joins transponders of two nodes: the same wavelength on every fibre of its path, both ways,
-and to the switches one link. So the network of packets has one cross-connect that stands for all ROADMs, with a port
-for each transponder; which fibres and wavelengths a lightpath takes is the business of its planner.
+multiplexer). A lightpath joins transponders of two nodes: it uses the same wavelength on every fibre of its path, in
+both directions, and is one link to the switches. The packet network has one cross-connect that stands for all ROADMs,
+with a port for each transponder. A lightpath's planner chooses its fibres and its wavelength.
 """
 
 from collections import Counter
@@ -20,29 +20,29 @@ from p4reduce.topologies.optical import View, view
 from p4switch.base.values import format_delay, parse_rate
 
 ROADMS: Final = "roadms"
-"""the cross-connect that stands for all of them"""
+"""the cross-connect that stands for all ROADMs"""
 SURFACING_PS: Final = 2_000_000
-"""of both transponders of a lightpath, 2 us"""
+"""delay of both transponders of a lightpath: 2 us"""
 MOST_WAVELENGTHS: Final = 320
 MOST_TRANSPONDERS: Final = 400
 
 
 @dataclass(frozen=True)
 class Wdm:
-    """A network of fibres, and what each node and fibre has.
+    """A network of fibres with the equipment of its nodes and fibres.
 
     Attributes
     ----------
     base : Topology
         Hosts, switches, and a link for each fibre pair, with its delay.
     wavelengths : int
-        W, of each fibre pair, both ways.
+        W: wavelengths of each fibre pair, in both directions.
     rate_bps : int
-        C, of a lightpath, each way.
+        C: bit/s of a lightpath in each direction.
     slots : int
-        T, electrical slots of a lightpath.
+        T: electrical slots of a lightpath.
     transponders : int
-        X, of each node; 0: as many as its fibres could use.
+        X: transponders of each node; 0: as many as the node's fibres can use.
     """
 
     base: Topology
@@ -64,40 +64,40 @@ class Wdm:
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
-        """Names of the nodes."""
+        """Names of the nodes, which are the switches of the base."""
         return tuple(switch.name for switch in self.base.switches)
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """The number of each node."""
+        """The position of each node in :attr:`nodes`, by name."""
         return {name: number for number, name in enumerate(self.nodes)}
 
     @cached_property
     def fibres(self) -> tuple[Link, ...]:
-        """The fibre pairs, as links of the base."""
+        """The fibre pairs: the links of the base that do not lead to hosts."""
         hosts = {host.name for host in self.base.hosts}
         return tuple(link for link in self.base.links if not hosts & {link.a, link.b})
 
     @cached_property
     def home(self) -> dict[str, str]:
-        """The node of every host."""
+        """The node (switch) of every host, by name."""
         return {host.name: self.base.neighbour(host.name, 1) for host in self.base.hosts}
 
     def km(self, path: Sequence[str]) -> float:
-        """Length of a path of nodes."""
+        """Length of a path of nodes, in km."""
         return self.delay_ps(path) / PS_PER_KM
 
     def delay_ps(self, path: Sequence[str]) -> int:
-        """Propagation along a path of nodes, without transponders."""
+        """Propagation delay of a path of nodes in ps, without the transponders."""
         return sum(self.base.link_between(a, b).delay_ps for a, b in pairwise(path))
 
     def at_most(self, node: str) -> int:
-        """Transponders of a node."""
+        """Number of transponders of a node; automatic values are at most :data:`MOST_TRANSPONDERS`."""
         degree = sum(node in (fibre.a, fibre.b) for fibre in self.fibres)
         return self.transponders or min(self.wavelengths * degree, MOST_TRANSPONDERS)
 
     def physical(self) -> Topology:
-        """Hosts, switches, and the cross-connect that stands for the ROADMs, at a port for each transponder."""
+        """Hosts, switches, and the cross-connect that stands for the ROADMs, with a port for each transponder."""
         builder = TopologyBuilder(self.base.name)
         builder.crossconnect(ROADMS)
         for node in self.base.nodes:
@@ -116,9 +116,9 @@ class Wdm:
     def circuits(
         self, physical: Topology, paths: Iterable[Sequence[str]], kept: Mapping[int, Link] = MappingProxyType({})
     ) -> tuple[Link, ...]:
-        """A link at ports of ``physical`` for each lightpath, with the delay of its path of nodes.
+        """A link at ports of ``physical`` for each lightpath, with the delay of its path of nodes and its transponders.
 
-        ``kept``: those of lightpaths that stay what they are, by number.
+        ``kept``: the links of lightpaths that do not change, by their number in ``paths``.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Wdm:
         return tuple(found)
 
     def lit(self, physical: Topology, circuits: Iterable[Link]) -> View:
-        """The network of hosts and switches with some lightpaths, of which no two join the same switches."""
+        """The network of hosts and switches with these lightpaths, at most one between any two switches."""
         return view(physical, circuits)
 
 
@@ -166,7 +166,7 @@ def wdm(
 ) -> Wdm:
     """Fibres of a wide-area graph; the first parameters are those of :class:`Wdm`, the others those of ``wan``.
 
-    Fibres are as long as the graph says, at 4.9 us a kilometre.
+    The length of a fibre comes from the graph; light takes 4.9 us for a kilometre.
     """
     base = wan(graph, hosts=hosts, rate=rate, access_rate=access_rate, access_delay=access_delay, servers=servers,
                capable=capable, name=name)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The endpoints of all hosts of a fabric: made here, posted to here, driven by ``endpoint.py``."""
+"""``Endpoints``, the table of a fabric's endpoints; ``kernels/endpoint.py`` drives them."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -50,11 +50,11 @@ from p4switch.native.memory import address_of
 Keep = Callable[[NDArray[Any]], int]
 """keeps an array alive, and gives its address"""
 _REACH: Final = 4
-"""windows, that frames of a ring may be ahead of a gap"""
+"""windows by which frames of a ring may be ahead of a gap"""
 _IN_ORDER: Final = 3
 """later frames after which one counts as missing, between hosts"""
 _SOONER: Final = 10
-"""how much shorter the least time-out of a stream is where frames are known to be lost"""
+"""factor by which the least time-out of a stream is shorter once frames are known to be lost"""
 SUMMED: Final = (
     "frames_sent",
     "bytes_sent",
@@ -74,14 +74,14 @@ SUMMED: Final = (
 
 
 def power_of_two(at_least: int) -> int:
-    """The smallest power of two that is not less."""
+    """The smallest power of two that is at least ``at_least``."""
     return 1 << max(0, at_least - 1).bit_length()
 
 
 def set_worker(
     record: Any, keep: Keep, window: int, reach: int, room: int, timing: Timing, congestion: Congestion
 ) -> None:
-    """The window of a worker, slot by slot. ``ValueError`` for one of none, or that cannot be filled.
+    """Set up a worker's window, slot by slot. ``ValueError`` for an empty one, or one that cannot be filled.
 
     window: a chunk waits for the RESULT so many before it. reach: chunks from the oldest missing one on. room: chunks
     on their way at once.
@@ -101,7 +101,7 @@ def set_worker(
 
 
 def set_relay(record: Any, keep: Keep, spec: WorkerSpec) -> None:
-    """What a worker has beside its window where it adds up for others: slots, and what they are owed."""
+    """Set up what a relay has beside its window: slots, and the queue of answers to its children."""
     lanes, peers = int(record["lanes"]), int(record["peers"])
     slots = np.zeros(spec.slots, RELAY_SLOT_DTYPE)
     slots["seq"] = -1
@@ -123,7 +123,7 @@ def set_window(
     least: int = 1,
     room: int | None = None,
 ) -> None:
-    """What a sender keeps of its chunks, and its timer. ``ValueError`` for a window of none."""
+    """Set up a sender's memory of its chunks, and its timer. ``ValueError`` for an empty window."""
     if window < 1:
         raise ValueError(f"window: {window}, must be at least 1")
     lanes = int(record["lanes"])
@@ -141,7 +141,7 @@ def set_window(
 
 
 def change_timing(record: Any, timing: Timing) -> None:
-    """A sender's time-outs from now on; a timer that runs goes off when it would have."""
+    """Set a sender's time-outs; a timer that already runs keeps its time."""
     record["rto_initial"], record["rto_min"], record["rto_max"] = timing.initial_ps, timing.min_ps, timing.max_ps
     record["rto_lossy"] = timing.min_ps // _SOONER
     record["retries"], record["question"] = timing.retries, timing.question_ps
@@ -150,7 +150,7 @@ def change_timing(record: Any, timing: Timing) -> None:
 
 
 def set_ring(record: Any, keep: Keep, spec: RingSpec | AllToAllSpec) -> None:
-    """Both ends of a stream: what it sends, and what it has received."""
+    """Set up both ends of a stream: what it sends, and what it has received."""
     # Streams of an all-to-all are many: while a gap holds one, others go on.
     reach = spec.window if isinstance(spec, AllToAllSpec) else min(_REACH * spec.window, MAX_RING_WINDOW)
     ring = power_of_two(reach)
@@ -165,7 +165,7 @@ def set_ring(record: Any, keep: Keep, spec: RingSpec | AllToAllSpec) -> None:
 
 
 def set_streams(record: Any, keep: Keep, spec: AllToAllSpec) -> NDArray[Any]:
-    """The streams of an endpoint whose own fields are set: shape (others,), to the next rank first."""
+    """Make the streams of an endpoint whose own fields are set: shape (others,), to the next rank first."""
     size = len(spec.others) + 1
     record["rank"], record["size"], record["members"], record["mode"] = spec.rank, size, size, NumberMode.RAW
     record["window"], record["pace"] = spec.window, spec.congestion.pace_ps
@@ -187,7 +187,7 @@ def set_streams(record: Any, keep: Keep, spec: AllToAllSpec) -> NDArray[Any]:
 
 
 def post_streams(record: Any, streams: NDArray[Any], operation: Post) -> None:
-    """Give every stream its block. ``ValueError`` when an array is no equal blocks for all ranks."""
+    """Give every stream its block. ``ValueError`` if an array cannot be cut into equal blocks for all ranks."""
     size, rank = int(record["size"]), int(record["rank"])
     if operation.length % size:
         raise ValueError(f"source has {operation.length} elements, no equal blocks for {size} ranks")
@@ -244,7 +244,7 @@ class Endpoints:
     """
 
     def __init__(self, kept_in: Path | None = None) -> None:
-        """``kept_in``: a new file that holds the first records as they change, so that other processes may look."""
+        """``kept_in``: a new file that mirrors the first records, so that other processes can read them."""
         self._room = np.zeros(_FIRST_ROOM, ENDPOINT_DTYPE)
         if kept_in is not None:
             self._room = np.asarray(np.memmap(kept_in, ENDPOINT_DTYPE, "w+", shape=(_FIRST_ROOM,)))
@@ -266,7 +266,7 @@ class Endpoints:
         return self._records
 
     def add(self, spec: EndpointSpec) -> int:
-        """Make an endpoint; its index. ``ValueError`` names the field that cannot be."""
+        """Make an endpoint and return its index. ``ValueError`` names a field that is out of range."""
         common = {"job": spec.job, "epoch": spec.epoch, "lanes": spec.lanes, "first_seq": spec.first_seq}
         kind = Kind.RELAY if isinstance(spec, WorkerSpec) and spec.children else _KINDS[type(spec)]
         index = self._add(kind, spec.link, peers_of(spec), **common)
@@ -287,7 +287,7 @@ class Endpoints:
                 room = most if spec.window is None else spec.window
                 set_worker(self._records[index], keep, most, reach, room, spec.timing, spec.congestion)
                 self._records[index]["repeats"] = spec.repeats
-                self._records[index]["prompt"] = spec.prompt
+                self._records[index]["prompt"] = 1
                 self._records[index]["deadline"] = spec.deadline_ps or 0
                 self._records[index]["share"] = (spec.deadline_ps or 0) // spec.levels
                 if spec.guesses:
@@ -365,9 +365,9 @@ class Endpoints:
         return [prepared[place] for place in range(len(indices))]
 
     def announce(self, index: int, operation: Post) -> bool:
-        """A worker's next operation is known while the one before is under way; it, or its like, must be posted next.
+        """Announce a worker's next operation while the one before is under way; it, or its like, must be posted next.
 
-        Its first exponents are then agreed on by the last chunks of the one before, where all workers know it in time.
+        Its first exponents are then agreed on by the last chunks of the one before, if all workers announce it in time.
         From now on its source must stay as it is. Returns whether there was anything to announce; False too where the
         source is still to be written to. Raises as ``post`` does for what does not fit.
         """
@@ -393,7 +393,7 @@ class Endpoints:
         return True
 
     def status(self, index: int) -> EndpointStatus:
-        """What the endpoint says of itself now."""
+        """The endpoint's present status."""
         record = self._records[index]
         return read_status(summed(record, self._streams[index]) if record["kind"] == Kind.ALL_TO_ALL else record)
 
@@ -406,7 +406,7 @@ class Endpoints:
         return int(endpoint.oldest_missing(self._records, index))
 
     def change_epoch(self, index: int, epoch: int, restart_seq: int | None = None) -> None:
-        """Goes on in another epoch. Workers say from where: the oldest seq that any worker of the job lacks.
+        """Go on in another epoch; workers from ``restart_seq`` on, the oldest seq that any worker of the job lacks.
 
         restart_seq: unwrapped, as ``oldest_missing`` counts; ignored for a server. ValueError when a worker cannot go
         back so far (more than it keeps inputs), or the endpoint is of the ring, which knows no epochs.
@@ -426,7 +426,7 @@ class Endpoints:
             )
 
     def change_peers(self, index: int, link: HostAddress, peers: Sequence[HostAddress]) -> None:
-        """Talks to other peers from now on, as many as before, or with other tokens: of an epoch with another tree.
+        """Replace the peers by as many others, or by the same with other tokens, as in an epoch with another tree.
 
         ValueError for another number of them.
         """
@@ -439,22 +439,22 @@ class Endpoints:
         templates[:], senders[:], ranks[:] = templates_to(link, peers, int(record["lanes"])), keys[order], order
 
     def change_pace(self, index: int, pace_ps: int) -> None:
-        """From now on a worker has so much time between two new chunks (``Congestion.pace_ps``)."""
+        """Set the time between two new chunks of a worker, in picoseconds (``Congestion.pace_ps``)."""
         self._records[index]["pace"] = pace_ps
 
     def change_priority(self, index: int, priority: int) -> None:
-        """From now on an endpoint is of this class (0..7): whoever drives it asks the highest class first."""
+        """Set an endpoint's class (0..7); its host asks endpoints of the highest class first for frames."""
         if not 0 <= priority < CLASSES:
             raise ValueError(f"priority: {priority}, must be 0..{CLASSES - 1}")
         self._records[index]["priority"] = priority
 
     def change_timing(self, index: int, timing: Timing) -> None:
-        """From now on these are a sender's time-outs; a timer that runs goes off when it would have."""
+        """Set a sender's time-outs; a timer that already runs keeps its time."""
         for record in (self._records[index], *self._streams.get(index, ())):
             change_timing(record, timing)
 
     def change_cover(self, index: int, cover_ps: int, burst_ps: int, strangers_ps: int) -> None:
-        """Say for how long other jobs may keep a worker's chunk waiting, ps, now that the jobs under way are others.
+        """Set for how long (ps) other jobs may keep a worker's chunk waiting, after a change of the jobs under way.
 
         cover_ps: because of all of them; burst_ps: in queues of switches; strangers_ps: because of other tensors.
         """
@@ -463,13 +463,13 @@ class Endpoints:
         record["joined"] = record["rtt_samples"]
 
     def give_up(self, index: int) -> None:
-        """An endpoint leaves its operation where it is, and owes nobody anything any more."""
+        """Stop an endpoint's operation where it is; the endpoint sends nothing more for it."""
         self._records[index]["status"], self._records[index]["lingering"] = State.IDLE, 0
-        if index in self._guesses:  # some may have had all exponents of it
+        if index in self._guesses:  # other workers may have had all of its exponents
             self._guesses[index] = self._guesses[index].fresh()
 
     def retire(self, index: int, link: HostAddress) -> None:
-        """An endpoint of this address hears and says nothing more, and its memory is freed.
+        """Retire an endpoint of this address: it receives and sends nothing more, and its memory is freed.
 
         The next one that is added at the address takes its index, so that as many are kept as are in use at one time.
         """
@@ -528,7 +528,7 @@ class Endpoints:
         return index
 
     def _take_index(self, link: HostAddress) -> int:
-        """That of a retired endpoint of this address, or the next one."""
+        """The index of a retired endpoint of this address, or the next free one."""
         if self._retired.get(link):
             index = self._retired[link].pop()
             self._records[index] = np.zeros((), ENDPOINT_DTYPE)
@@ -571,7 +571,7 @@ class Endpoints:
         record["replies"] = self._keep(index, np.zeros(REPLIES * ring * peers, np.int64))
 
     def _make_room(self, index: int) -> None:
-        """What is kept of a sender's chunks has room for those of narrow lanes from now on."""
+        """Make a sender's memory of its chunks large enough for those of narrow lanes."""
         record = self._records[index]
         ring, had, wants = (int(record[name]) for name in ("ring", "room_elements", "elements"))
         place = next(at for at, kept in enumerate(self._memory[index]) if address_of(kept) == record["payloads"])
@@ -661,7 +661,7 @@ class Endpoints:
 
 
 def _again(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which rows have come before."""
+    """Mask of the rows that have come before in ``rows``."""
     found = np.ones(len(rows), np.bool_)
     found[np.unique(rows, return_index=True)[1]] = False
     return found

@@ -2,7 +2,7 @@
 
 One interface, ``Numbers``, and three ways to fill it: ``BlockFloat`` and ``FixedScale`` for sums in the network,
 ``RawFloat`` for host-side baselines, which move float32 bits. The methods here are the NumPy reference;
-``kernels.py`` holds the compiled loops, tested equal to them.
+``kernels/chunks.py`` holds the compiled loops, tested equal to them.
 
 Block floating point
 --------------------
@@ -33,8 +33,6 @@ from numpy.typing import NDArray
 from p4reduce.workers.wire import WORD_BITS
 
 EXPONENT_BIAS: Final = 127
-MIN_EXPONENT: Final = -126
-MAX_EXPONENT: Final = 128
 UNANNOUNCED: Final = 255
 """in the place of the exponent of a chunk of the next operation: not posted yet. It is the largest, so one worker that
 says so is heard by all; a chunk that has it (abs(x) >= 2**127) is agreed on like one that was not announced."""
@@ -57,7 +55,7 @@ MAX_MEMBERS: Final = 65535
 
 
 class NumberMode(IntEnum):
-    """What the compiled core calls a way of carrying numbers."""
+    """Codes of the ways of carrying numbers, for the compiled core."""
 
     RAW = 0
     FIXED = 1
@@ -104,7 +102,7 @@ def float32_rounding(values: NDArray[np.float32]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Scale:
-    """What the compiled loops need: q = rint(x * up) within +-limit, y = float32(q * down)."""
+    """Scale factors for the compiled loops: q = rint(x * up) within +-limit, y = float32(q * down)."""
 
     up: float
     down: float
@@ -122,7 +120,7 @@ def mixed(number: NDArray[np.uint64] | int) -> NDArray[np.uint64]:
 
 
 def chance_key(ip: int, job: int, iteration: int, chunk: int) -> int:
-    """What the chances of a chunk are drawn from: the worker's IPv4 address, job and iteration, and its number."""
+    """The key of a chunk's chances, from the worker's IPv4 address, the job, the iteration and the chunk's number."""
     key = ip
     for more in (job, iteration, chunk):
         key = int(mixed(key)[0]) ^ more
@@ -162,7 +160,7 @@ class Numbers(Protocol):
 
     @property
     def mode(self) -> NumberMode:
-        """What the compiled core calls it."""
+        """The compiled core's code of this way."""
 
     def scale(self, exponent: int, members: int) -> Scale:
         """The factors for a chunk with this agreed exponent and this many workers."""
@@ -227,7 +225,7 @@ class BlockFloat(_Scaled):
     bits: int = WORD_BITS
 
     def scale(self, exponent: int, members: int) -> Scale:
-        """2**(B-2-h-e), its inverse, and 2**(B-2-h), beyond which nobody who kept to the exponent comes."""
+        """2**(B-2-h-e), its inverse, and 2**(B-2-h), the bound of numbers that keep to the exponent."""
         if not 0 <= exponent <= 255:
             raise ValueError(f"exponent: {exponent}, must be 0..255 (biased by {EXPONENT_BIAS})")
         free = bits_left(self.bits, members)
@@ -271,7 +269,7 @@ class FixedScale(_Scaled):
 
 
 def with_bits(numbers: BlockFloat | FixedScale | None, bits: int) -> BlockFloat | FixedScale | None:
-    """The same way of carrying numbers in lanes of so many bits; hosts (None) add float32."""
+    """These numbers in lanes of ``bits`` bits; None, where hosts add float32, stays None."""
     return None if numbers is None else replace(numbers, bits=bits)
 
 
@@ -296,7 +294,7 @@ class RawFloat:
         return np.ascontiguousarray(sums, np.int32).view(np.float32).copy()
 
     def error_bound(self, result: NDArray[np.float32], exponent: int, members: int) -> NDArray[np.float64]:
-        """Not known from the result alone: float32 sums depend on their partial sums. Infinite."""
+        """Infinite: the error of float32 sums depends on partial sums, and is not known from the result alone."""
         return np.full(result.shape, np.inf)
 
 
@@ -309,7 +307,7 @@ Arrays = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Partial:
-    """What an ALL_REDUCE of a job with a deadline fills in, beside its target.
+    """Arrays that an ALL_REDUCE of a job with a deadline fills in beside its target.
 
     counts: uint16, shape (chunks,): contributions in each chunk's sum. late: uint8, shape (chunks,): 1 where this
     worker's own is not in it. kept: float32, shape (elements,): its own contribution to these chunks; of others what
@@ -334,7 +332,7 @@ class Partial:
 
 
 class Residuals:
-    """What one worker's operations left out: it goes into its next one on the same tensor, and into no other.
+    """Numbers that one worker's operations left out; they go into its next operation on the same tensor only.
 
     An operation calls ``add_to`` before, and ``keep`` with the same tensor after.
     """
@@ -344,16 +342,16 @@ class Residuals:
         self._added: dict[tuple[str, int], Arrays] = {}
 
     def add_to(self, array: Floats, tensor: str) -> None:
-        """``array`` (float32, shape (elements,)) gets what was left out of ``tensor``, which is then kept no longer."""
+        """Add what was left out of ``tensor`` to ``array`` (float32, shape (elements,)), and forget it."""
         left = self._of.pop((tensor, array.size), None)
         if left is not None:
             array += left[0]
             self._added[tensor, array.size] = left[1]
 
     def keep(self, partial: Partial, tensor: str) -> int:
-        """What ``partial`` left out is for the next operation on ``tensor``; where that is empty it is not kept.
+        """Keep what ``partial`` left out for the next operation on ``tensor``; nothing is kept if ``tensor`` is empty.
 
-        Returns how many chunks of arrays that is: of a chunk that came too late twice, two.
+        Returns the number of late chunks; a chunk that came too late twice counts as two.
         """
         place = tensor, partial.kept.size
         arrays = np.where(partial.late, 1 + self._added.pop(place, 0), 0)
@@ -362,6 +360,6 @@ class Residuals:
         return int(arrays.sum())
 
     def keep_rounding(self, lost: Floats, tensor: str) -> None:
-        """What narrow lanes lost of an operation without a deadline (float32, shape (elements,)) goes into the next."""
+        """Keep what narrow lanes lost of an operation without a deadline (float32, shape (elements,)) for the next."""
         if tensor:
             self._of[tensor, lost.size] = lost, np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""An operation on a caller's arrays, and the checks that it passes before anything is sent."""
+"""Operations on a caller's arrays, and the checks that each passes before anything is sent."""
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ class Post:
 
     @cached_property
     def addresses(self) -> tuple[int, int]:
-        """Where source and target begin; 0: there is none."""
+        """Addresses of source and target; 0: there is none."""
         return tuple(0 if array is None else address_of(array) for array in (self.source, self.target))  # type: ignore[return-value]
 
     @cached_property
@@ -103,16 +103,16 @@ class Post:
         return mode == NumberMode.BLOCK and self.collective not in without and not self.words
 
     def depends_on(self, before: "Post") -> bool:
-        """Whether its source is what the operation before writes to, so that it is not known until that is done."""
+        """Whether the operation before writes to its source, so that its numbers are not known until that is done."""
         if self.source is None or before.target is None:
             return False
         return bool(np.may_share_memory(self.source, before.target))
 
 
 class Prepared(NamedTuple):
-    """An operation with what is known of its source: for each chunk, uint8, its exponent and whether it is not finite.
+    """An operation with facts about its source: for each chunk, uint8, its exponent and whether it is not finite.
 
-    exponents is empty where nobody needs them; poison is None where all is finite.
+    exponents is empty if the operation needs none; poison is None if all numbers are finite.
     """
 
     operation: Post
@@ -213,7 +213,7 @@ def prepare(operation: Post, mode: NumberMode, lanes: int) -> Prepared:
 
 
 def prepare_all(operations: Sequence[Post], modes: Sequence[int], lanes: Sequence[int]) -> list[Prepared]:
-    """The same for operations of endpoints with these modes and lanes."""
+    """As :func:`prepare`, for operations of endpoints with these modes and lanes."""
     prepared = [Prepared(operation, _NO_EXPONENTS, None, _NOWHERE) for operation in operations]
     rows: list[tuple[int, int, int, int]] = []
     places = []
@@ -257,7 +257,7 @@ def poison_of(source: Floats, lanes: int) -> tuple[NDArray[np.uint8], NDArray[np
     return exponents, poison
 
 
-# What a worker expects exponents to be, from those that were agreed on before; the same at all workers of a job.
+# Guesses of exponents from those that were agreed on before; the same at all workers of a job.
 
 
 DEPTH: Final = 8
@@ -277,13 +277,13 @@ def guess(seen: Sequence[Exponents] | deque[Exponents], slack: int = SLACK) -> E
 
 
 def missed(guesses: Exponents, truths: Exponents) -> NDArray[np.bool_]:
-    """Where a guess does not do (as ``guessing.is_missed``)."""
+    """Mask of the chunks for which a guess does not do (as ``is_missed`` in ``kernels/chunks.py``)."""
     wide, true = guesses.astype(np.int64), truths.astype(np.int64)
     return np.asarray((true > wide) | ((true > 0) & (true < wide - EXCESS)))
 
 
 class Guesses:
-    """Of one endpoint. What is decided depends only on its operations and their RESULTs, which all workers have alike.
+    """Guesses of one endpoint. They depend only on its operations and their RESULTs, which all workers have alike.
 
     Operations are told apart by their length: gradients of one model have theirs in each iteration. Where the last one
     of a length would have been guessed wrong for more than half of its first chunks, as by turns of different tensors,
@@ -303,7 +303,7 @@ class Guesses:
         self._inputs = np.zeros((count, lanes), np.float32)
 
     def learn(self) -> None:
-        """The operation before is done: its exponents become part of what is known."""
+        """Remember the exponents of the operation before, which is done."""
         if self._length is None:
             return
         length, self._length = self._length, None
@@ -321,11 +321,11 @@ class Guesses:
             self._useless.discard(self._seen.popitem(last=False)[0])
 
     def fresh(self) -> "Guesses":
-        """Of the same endpoint, without what was seen."""
+        """Guesses of the same endpoint, with nothing remembered."""
         return Guesses(self._count, self._most, self._lanes)
 
     def begin(self, record: Any, operation: Post) -> None:
-        """An operation with exponents begins at a worker; its record has ``known``, and ``lead`` as if it waited."""
+        """Begin an operation with exponents at a worker; its record has ``known``, and ``lead`` as without guesses."""
         if operation.collective is not Collective.ALL_REDUCE or operation.partial is not None:
             return
         if operation.bits != wire.WORD_BITS:  # a guess that is too large costs bits that narrow lanes do not have
@@ -352,7 +352,7 @@ class Guesses:
 
 
 def begin_guessing(record: Any, guesses: Guesses | None, operation: Post) -> None:
-    """What the operation before has shown, and what is guessed of this one; None: nothing is guessed."""
+    """Learn from the operation before, and guess this one's exponents; None: nothing is guessed."""
     for name in ("truths", "guesses", "redone"):
         record[name] = 0
     if guesses is not None:

@@ -20,7 +20,7 @@ CLASSES: Final = 8
 
 
 class Kind(IntEnum):
-    """What an endpoint is; 0 is an unused record."""
+    """The kind of an endpoint; 0 is an unused record."""
 
     WORKER = 1
     SERVER = 2
@@ -30,7 +30,7 @@ class Kind(IntEnum):
 
 
 class Collective(IntEnum):
-    """What an operation does; the table is in docs/protocol.md."""
+    """The collective of an operation; the table is in docs/protocol.md."""
 
     ALL_REDUCE = 1
     PUSH = 2
@@ -74,7 +74,7 @@ class EntryState(IntEnum):
 
 
 class Answer(IntEnum):
-    """What the RESULT of a chunk carries."""
+    """The content of a chunk's RESULT."""
 
     NOTHING = 0
     SUM = 1
@@ -109,7 +109,7 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # known: its first chunks, whose exponents the operation before has agreed on. tail: its last seqs, which may
         # announce those of the next one. ahead: exponents of the next one, or 0; ahead_count: how many are announced.
         *_integers("known", "tail", "ahead", "ahead_count"),
-        # Of a worker that guesses exponents (guessing.py), 0: it does not. truths: int16 for each of the first ``lead``
+        # Of a worker that guesses exponents; 0: it does not. truths: int16 for each of the first ``lead``
         # chunks, agreed on or -1; unknown: how many are -1. guesses, doubtful: uint8 for each, what they left with,
         # whether a RESULT was flagged; inputs: float32, copies of them; again: int64, which come again; redone: how
         # many do, redone_total: in all operations. losing: some worker has said that it lacked many chunks;
@@ -119,8 +119,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # words: the lanes are the array's own int32; poison: uint8 for each chunk, or 0: which ones are not finite.
         # tainted: of a ring's sum of words, whether some lane met the end of int32, here or at others.
         *_integers("words", "poison", "tainted"),
-        # Of an operation that may be closed without some (partial.py): uint16, uint8 for each chunk; 0: none. kept:
-        # float32, what of this worker is in no sum, since it came too late, or rounding lost it; 0: nobody asks.
+        # Of an operation that may be closed without some (`kernels/worker.py`): uint16, uint8 for each chunk; 0: none.
+        # kept: float32, the part of this worker's numbers that no sum has (late, or lost by rounding); 0: not kept.
         *_integers("counts", "lates", "kept"),
         ("step", "f4"),
         # The sender's window: entries from low (oldest unanswered) to next; fresh: the first seq never sent in any
@@ -143,12 +143,13 @@ ENDPOINT_DTYPE: Final = np.dtype(
         # newest answered chunk had (blocked, below: nothing new may leave);
         # slack: doublings of the time after which a chunk is missing, in real time; when it grew last.
         # longest: round trips that took longer than the time after which they were asked for: the longest, forgotten
-        # slowly (patience.py); moved_at: when a chunk that was not asked for, or for nothing, was answered last.
+        # slowly (`kernels/recovery.py`); moved_at: when a chunk that was not asked for, or for nothing, was answered
+        # last.
         # cover: for how long other jobs' windows may keep a chunk waiting, picoseconds; burst: in queues of switches;
         # strangers: those of other tensors;
         # joined: its round trips when one of these jobs, or this one, last began.
         # latest: the chunk whose RESULT came last, of those sent for the first time.
-        # prompt: whoever is asked repeats no RESULT that is on its way, so this worker may ask early.
+        # prompt: the parent repeats no RESULT that is on its way, so this worker may ask early.
         # repeats: it asks by sending its contribution again. deadline, share: of a tree that closes chunks, and of each
         # of its levels, picoseconds.
         *_integers("asks", "waits", "wait_seq", "wait_level", "wait_mask", "wait_at", "own_losses", "own_rate"),
@@ -171,8 +172,8 @@ ENDPOINT_DTYPE: Final = np.dtype(
             "latest",
             "prompt",
         ),
-        # Congestion (congestion.py): flight: chunks sent and neither answered nor lost. cwnd and its like in CHUNKs;
-        # held_back, cut_order: transmissions before these were on their way when the window was full, or was cut.
+        # Congestion (`kernels/sender.py`): flight: chunks sent and neither answered nor lost. cwnd and its like in
+        # CHUNKs; held_back, cut_order: transmissions before these were on their way when the window filled, or was cut.
         *_integers("adaptive", "flight", "cwnd", "initial", "floor", "threshold", "keep", "brake", "brake_ps"),
         *_integers("held_back", "cut_order", "base_rtt", "last_rtt", "echo"),
         *_integers("cwnd_low", "cwnd_high", "cwnd_sum", "answers", "cuts", "braked", "lost_by_order", "lost_by_time"),
@@ -182,13 +183,14 @@ ENDPOINT_DTYPE: Final = np.dtype(
         ),
         # question: least time between questions by time, or again (0: none); question_at: when the next may leave.
         *_integers("timeouts", "retries", "failed_seq", "question", "question_at"),
-        # Pacing (pacing.py), picoseconds: between new chunks (0: none), when the next may leave, when to ask again.
+        # Pacing (`kernels/sender.py`), picoseconds: between new chunks (0: none), when the next may leave, when to ask
+        # again.
         *_integers("pace", "pace_at", "wake"),
         # Ring: this worker's rank, segment length in chunks, what came in (cells: one byte a seq, held: early frames).
         *_integers("rank", "size", "segment", "rx_low", "rx_start", "rx_end", "rx_high", "reported", "reportable"),
         *_integers("cells", "held", "ack_every", "acks_sent", "acks_due", "poll"),
-        # Selective acknowledgements (selective.py): how far the window may reach beyond a gap; the latest transmission
-        # when a loss was noticed, and the least time-out from then on; new frames since the last one that told of
+        # Selective acknowledgements (`kernels/ring.py`): how far the window may reach beyond a gap; the latest
+        # transmission when a loss was noticed, and the least time-out from then on; new frames since the last report of
         # them; frames that were sent again and are to be confirmed, the latest, and whether one was in already; whether
         # a poll is to be answered.
         *_integers("lossy", "rto_lossy", "unreported", "confirming", "repeated", "early", "polled"),
@@ -235,9 +237,9 @@ ENTRY_DTYPE: Final = np.dtype(
         ("exponent", "u1"),
         ("withheld", "u1"),
         ("closes", "u1"),
-        # guessed: its exponent was a guess, or was settled before it left (guessing.py); else it is announced.
+        # guessed: its exponent was a guess, or was settled before it left (kernels/chunks.py); else it is announced.
         ("guessed", "u1"),
-        # Sent again because the timer ran out, to ask whether anybody answers.
+        # Sent again because the timer ran out, to ask whether the peer answers.
         ("probe", "u1"),
         # A ring's: its operation was tainted when it left.
         ("saturated", "u1"),

@@ -1,4 +1,4 @@
-"""What an endpoint is made from, as plain values: virtual time adds them to its hosts, real time tells processes.
+"""Specifications of endpoints, as plain values: virtual time adds them to hosts, real time sends them to processes.
 
 ``WorkerSpec`` and ``ServerSpec`` are of jobs in the network, the others of the baselines without aggregation.
 """
@@ -21,7 +21,7 @@ MAX_BRAKE: Final = 1000
 
 @dataclass(frozen=True)
 class HostAddress:
-    """Where a frame goes to or comes from: MAC (48 bits), IPv4 address and UDP port, as integers.
+    """An address that a frame goes to or comes from: MAC (48 bits), IPv4 address and UDP port, as integers.
 
     For a peer behind routers ``mac`` is that of the next hop; ``ip`` and ``udp`` are the peer's own.
     ``token`` (24 bits) is what peer and endpoint show each other (docs/protocol.md, Tokens); 0: nothing. Never printed.
@@ -86,7 +86,7 @@ class Congestion:
     adaptive: False: as many as the window allows. True: additive increase, multiplicative decrease.
     initial, minimum: chunks to start with, and that are always allowed.
     decrease: what is left of the congestion window after a loss or a congestion mark.
-    pace_ps: least time between two new chunks that carry lanes or ask for them (pacing.py); 0: none.
+    pace_ps: least time between two new chunks that carry lanes or ask for them (`kernels/sender.py`); 0: none.
     brake, brake_ps: it does not grow while a round trip takes more than ``brake`` times the shortest one, plus
     ``brake_ps`` picoseconds (where hosts share processors, their turns are in the round trip too).
     """
@@ -113,7 +113,7 @@ class Congestion:
 
 
 FIXED: Final = Congestion()
-"""The whole window, always."""
+"""Always the whole window."""
 
 
 MAX_RING_WINDOW: Final = 32768
@@ -121,12 +121,12 @@ MAX_RING_WINDOW: Final = 32768
 MOST_CHILDREN: Final = 31
 """of a worker that adds up: it is the first one itself, and a mask of who is missing has 32 bits"""
 CLOSED: Final = 8
-"""windows in the slots of a job with a deadline: room for whoever is late (docs/protocol.md)"""
+"""windows in the slots of a job with a deadline: room for late workers (docs/protocol.md)"""
 
 
 @dataclass(frozen=True)
 class _Spec:
-    """What all endpoints have: their own address, whose chunks theirs are, from which seq on, and their class.
+    """Fields of all specifications: the endpoint's address, its job and epoch, its first seq, and its class.
 
     priority: 0..7; a host asks its endpoints of the highest class first for frames, those of one class in turn.
     """
@@ -142,7 +142,7 @@ class _Spec:
 
 @dataclass(frozen=True)
 class _InNetwork(_Spec):
-    """What all endpoints of an in-network job have alike.
+    """Fields that all endpoints of an in-network job share.
 
     slots: P, the job's slots in each switch, a power of two. members: workers of the job. lead: how many chunks ahead
     exponents are agreed on with block floating point, 1..P/2 (default P/2). terms: numbers that a sum may have
@@ -167,13 +167,12 @@ class _InNetwork(_Spec):
 class WorkerSpec(_InNetwork):
     """A worker of an in-network job.
 
-    deadline_ps: how long after a chunk was opened its tree closes it without the missing (None: never); with one its
-    window is P/8. levels: of switches that aggregate; each has its share of the deadline, so it asks after each.
+    deadline_ps: time after which a tree closes an open chunk without the missing contributions (None: never); with one
+    its window is P/8. levels: of switches that aggregate; each has its share of the deadline, so it asks after each.
     window: chunks on their way at once, 1 to ``most`` (the default), which is that window, else P/2. repeats: it asks
     by sending its contribution again, where a switch cannot make a packet longer by its lanes. guesses: first chunks of
     an all-reduce whose exponents may be guessed, as many as a round trip needs; 0: none. children: whose contributions
     it adds to its own, at most :data:`MOST_CHILDREN`; then it is a relay, and where its parent is itself the root.
-    prompt: its parent repeats no RESULT that is on its way: it may ask early, and often.
     """
 
     _: KW_ONLY
@@ -183,7 +182,6 @@ class WorkerSpec(_InNetwork):
     levels: int = 1
     repeats: bool = False
     guesses: int = 0
-    prompt: bool = False
     timing: Timing = Timing()
     congestion: Congestion = FIXED
     kind: Literal["worker"] = "worker"
@@ -203,7 +201,7 @@ class WorkerSpec(_InNetwork):
 
     @property
     def closes(self) -> bool:
-        """Whether its chunks may be closed without some."""
+        """Whether its chunks may be closed without some contributions."""
         return self.deadline_ps is not None
 
     @property
@@ -316,7 +314,7 @@ EndpointSpec = WorkerSpec | ServerSpec | PsWorkerSpec | PsServerSpec | RingSpec 
 
 
 def peers_of(spec: EndpointSpec) -> Sequence[HostAddress]:
-    """Whom an endpoint talks to."""
+    """The peers that an endpoint talks to."""
     match spec:
         case WorkerSpec():
             return (spec.parent, *spec.children)
@@ -333,6 +331,6 @@ def peers_of(spec: EndpointSpec) -> Sequence[HostAddress]:
 
 
 def check_field(name: str, value: int, bits: int) -> None:
-    """``ValueError`` for what does not fit a field of the header."""
+    """Raise ``ValueError`` if a value does not fit a field of so many bits."""
     if not 0 <= value < 1 << bits:
         raise ValueError(f"{name}: {value}, must be 0..{(1 << bits) - 1} ({bits} bits on the wire)")

@@ -1,4 +1,4 @@
-"""What an endpoint says of itself, read out of its record."""
+"""The status of an endpoint, read out of its record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class WindowStatus:
 
 @dataclass(frozen=True)
 class WaitStatus:
-    """The last WAIT that a worker got: whom its chunk waits for.
+    """The last WAIT that a worker got: the contributions that its chunk waits for.
 
     seq: of the chunk, 32 bits. level: how many aggregating switches up the worker's contribution is in; awaited: the
     children that are missing there, one bit each (of a parameter server without aggregation, ranks), whose names
@@ -66,8 +66,8 @@ class EndpointStatus:
     travelled without lanes, since they are zero at all workers. congested: frames that met a
     congested queue. asks, waits: questions sent (resends count them, too), WAITs received; waiting: the last of these.
     spurious: resends that were not needed, of a worker questions, as far as known.
-    window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that nobody
-    answered, None unless the endpoint gave up.
+    window: of a sender. refused: ignored frames by reason. failed_seq: the 32-bit sequence number that stayed without
+    an answer, None unless the endpoint gave up.
     """
 
     kind: Kind

@@ -23,6 +23,7 @@ from p4reduce.workers.kernels.frames import RESEND
 from p4reduce.workers.operation import Post, exponents_of
 from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, State
 from p4reduce.workers.specs import EndpointSpec, HostAddress
+from p4switch.base.closing import Closable
 from p4switch.base.values import PS_PER_NS, PS_PER_S
 from p4switch.native.memory import (
     CONTROL,
@@ -58,21 +59,21 @@ from p4switch.native.memory import (
 
 
 BATCH: Final = 64
-"""Datagrams that are given to, or taken from, the kernel in one call."""
+"""datagrams that are given to, or taken from, the kernel in one call"""
 MESSAGES: Final = 16
-"""Of a tunnel that are taken in one call, each perhaps of many datagrams."""
+"""messages of a tunnel that are taken in one call, each perhaps of many datagrams"""
 CONTROL_BYTES: Final = CONTROL.itemsize
-"""Of the one control message that comes with a datagram: its type of service, or how long those of a tunnel are."""
+"""bytes of the one control message of a datagram: its type of service, or the length of a tunnel's datagrams"""
 
 
 class Reason(IntEnum):
-    """Why the loop came back. Negative: minus the ``errno`` of a call that failed."""
+    """The reason why the loop came back. Negative: minus the ``errno`` of a call that failed."""
 
     DONE = 0
     """The watched endpoint is not active any more, and all that it had to send is sent."""
     TIME = 1
     WAKE = 2
-    """Somebody wants the port (``wake`` is readable)."""
+    """Another thread wants the port (``wake`` is readable)."""
     SIGNAL = 3
 
 
@@ -133,11 +134,11 @@ _TIME: Final = int(Reason.TIME)
 _WAKE: Final = int(Reason.WAKE)
 _SIGNAL: Final = int(Reason.SIGNAL)
 _WHEN_FULL_NS: Final = 1_000_000
-"""How long to wait where the kernel has no space for a frame and cannot say when it will (ENOBUFS)."""
+"""time to wait if the kernel has no space for a frame and cannot say when it will (ENOBUFS)"""
 _OVERHEAD_BYTES: Final = 24
 _LEAST_BYTES: Final = 60
 _BUCKET_PS: Final = 5_000_000_000
-"""What a link that was idle may be behind and catch up with, as where the kernel shapes: a late timer costs no rate."""
+"""time by which an idle link may be behind and catch up, as in the kernel's shaping: a late timer costs no rate"""
 
 
 @kernel
@@ -149,7 +150,7 @@ def _store_be16(address: int, value: int) -> None:
 
 @kernel
 def _wrap(port: Any, k: int, payload: int) -> Any:
-    """The headers before the k-th datagram's payload; returns the frame's length."""
+    """Write the headers before the k-th datagram's payload; returns the frame's length."""
     cell = port.rx_cells + k * port.rx_cell
     name = port.rx_names + k * _NAME_BYTES
     message = carray(pointer(port.rx_messages), (BATCH,), MESSAGE)[k]
@@ -176,7 +177,7 @@ def _wrap(port: Any, k: int, payload: int) -> Any:
 
 @kernel
 def _offer(eps: Any, port: Any, address: int, length: int, now: int) -> None:
-    """A frame that came in, to the endpoints in turn until one takes it."""
+    """Offer a frame that came in to the endpoints in turn until one takes it."""
     frame = carray(pointer(address), (port.cell,), np.uint8)
     if length > _FLAGS and frame[_FLAGS] & RESEND:
         port.resend_frames += 1
@@ -192,7 +193,7 @@ def _offer(eps: Any, port: Any, address: int, length: int, now: int) -> None:
 
 @kernel
 def _receive_batch(eps: Any, port: Any, now: int) -> Any:
-    """A batch of messages; how many datagrams they were, at least BATCH of a whole one; or minus an ``errno``."""
+    """Take in a batch of messages; return its datagrams (BATCH or more if it was full), or minus an ``errno``."""
     messages = carray(pointer(port.rx_messages), (port.rx_count,), MESSAGE)
     count = np.int64(recvmmsg(port.socket, port.rx_messages, port.rx_count, MSG_DONTWAIT, 0))
     port.calls += 1
@@ -225,7 +226,7 @@ def _receive_batch(eps: Any, port: Any, now: int) -> Any:
 
 @kernel
 def _make_frame(eps: Any, port: Any, priority: int, now: int) -> Any:
-    """A frame of the next endpoint of a class that has one into the next free cell; False when none has."""
+    """Make a frame of a class's next endpoint that has one, in the next free cell; False if none has."""
     k = port.tx_tail
     cell = port.tx_cells + k * port.cell
     for _ in range(port.endpoints):
@@ -247,7 +248,7 @@ def _make_frame(eps: Any, port: Any, priority: int, now: int) -> Any:
 
 @kernel
 def _make_batch(eps: Any, port: Any, now: int) -> None:
-    """Frames of the endpoints into the free cells: those of the highest class first, within a class taken in turn."""
+    """Make frames of the endpoints in the free cells: of the highest class first, within a class in turn."""
     if port.tx_head < port.tx_tail:
         return
     port.tx_head = 0
@@ -259,7 +260,7 @@ def _make_batch(eps: Any, port: Any, now: int) -> None:
 
 @kernel
 def _link_ps(port: Any, k: int) -> Any:
-    """How long the k-th frame that was made occupies the link, as in virtual time (docs/architecture.md)."""
+    """Picoseconds for which the k-th frame occupies the link, as in virtual time (docs/architecture.md)."""
     length = carray(pointer(port.tx_iovecs), (BATCH,), IOVEC)[k].length + port.skipped
     bits = (max(length, _LEAST_BYTES) + _OVERHEAD_BYTES) * 8
     return (bits * PS_PER_S + port.rate_bps - 1) // port.rate_bps
@@ -267,7 +268,7 @@ def _link_ps(port: Any, k: int) -> Any:
 
 @kernel
 def _allowed(port: Any, now: int) -> Any:
-    """How many of the frames that are made the link's rate lets go now."""
+    """Number of the made frames that the link's rate lets go now."""
     waiting = port.tx_tail - port.tx_head
     if port.rate_bps == 0:
         return waiting
@@ -282,7 +283,7 @@ def _allowed(port: Any, now: int) -> Any:
 
 @kernel
 def _send_batch(port: Any, now: int) -> Any:
-    """Frames to the kernel. How many it took; minus an ``errno``, -EAGAIN when it has no space now."""
+    """Give frames to the kernel; return how many it took, or minus an ``errno`` (-EAGAIN: it has no space now)."""
     waiting = _allowed(port, now)
     if waiting == 0:
         return 0
@@ -328,7 +329,7 @@ def _expire_all(eps: Any, port: Any, now: int) -> None:
 
 @kernel
 def _wait(port: Any, wait_ns: int, blocked: int) -> Any:
-    """Until a datagram, space for one (``blocked``), a wake-up or the time comes; True when somebody wants the port."""
+    """Wait for a datagram, space for one (``blocked``), a wake-up, or the time; 0: it was the time, < 0: an error."""
     fds = carray(pointer(port.polls), (2,), POLLFD)
     fds[0].fd = port.socket
     fds[0].events = POLLIN | POLLOUT if blocked else POLLIN
@@ -358,7 +359,7 @@ def now_ps(port: Any) -> Any:
 
 @entry(ENDPOINT_DTYPE, PORT, int, int)
 def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
-    """Drives the endpoints for at most ``wait_ns``; why it came back: a ``Reason``, or minus an ``errno``.
+    """Drive the endpoints for at most ``wait_ns``; return a ``Reason``, or minus an ``errno``.
 
     eps: the endpoints' records. ports: an array with the one PORT. watched: index of the endpoint whose end is waited
     for, or -1: serve all until woken up.
@@ -407,7 +408,7 @@ def run(eps: Any, ports: Any, watched: int, wait_ns: int) -> Any:
 
 
 BUFFER_BYTES: Final = 8 << 20
-"""Asked of the kernel for each direction; it gives what ``net.core.rmem_max`` and ``wmem_max`` allow."""
+"""bytes asked of the kernel for each direction; it gives what ``net.core.rmem_max`` and ``wmem_max`` allow"""
 _ALIGNMENT: Final = 64
 # Linux's <asm/socket.h> and <linux/in.h>; Python's socket module does not name them all.
 _SO_NO_CHECK: Final = 11
@@ -424,11 +425,11 @@ _MEMINFO_DROPS: Final = 8
 
 @dataclass(frozen=True)
 class PortCounts:
-    """What a port has seen. Bytes are those of Ethernet frames without FCS; what went out, endpoints count.
+    """Counts of a port. Bytes are those of Ethernet frames without FCS; endpoints count frames that went out.
 
     first_… and resend_…: frames that came in, without and with the flag ``resend``. unclaimed: of them, those that
-    none of the endpoints took. dropped: datagrams that the kernel dropped because nobody took them in time. blocked:
-    how often the kernel had no space for a frame. calls, waits: of the kernel, to move datagrams and to wait.
+    none of the endpoints took. dropped: datagrams that came faster than the process took them. blocked: how often the
+    kernel had no space for a frame. calls, waits: of the kernel, to move datagrams and to wait.
     """
 
     first_frames: int
@@ -443,7 +444,7 @@ class PortCounts:
     receive_buffer: int
 
 
-class Port:
+class Port(Closable):
     """The network of one process: frames of its endpoints travel through one UDP socket.
 
     On a *plain* socket (``remote`` None) the kernel's IP stack carries them: the socket is bound to the host's own
@@ -491,12 +492,12 @@ class Port:
 
     @property
     def local(self) -> tuple[str, int]:
-        """Where it is bound."""
+        """The address and port that the socket is bound to."""
         address: tuple[str, int] = self.socket.getsockname()
         return address
 
     def connect(self, remote: tuple[str, int]) -> None:
-        """Say, or change, where a tunnel's other end is."""
+        """Set, or change, the address of a tunnel's other end."""
         self.socket.connect(remote)
 
     def wake(self) -> None:
@@ -511,7 +512,7 @@ class Port:
             return
 
     def counts(self) -> PortCounts:
-        """What it has seen so far."""
+        """The counts so far."""
         record = self.record[0]
         taken = ("first_frames", "first_bytes", "resend_frames", "resend_bytes", "unclaimed")
         memory = self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * _MEMINFO_WORDS)
@@ -523,17 +524,11 @@ class Port:
         )
 
     def close(self) -> None:
-        """Close the socket. Nobody may be in the loop."""
+        """Close the socket. No thread may be in the loop."""
         self.socket.close()
         if self._wake >= 0:
             os.close(self._wake)
             self._wake = -1
-
-    def __enter__(self) -> "Port":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _prepare_socket(self, local: tuple[str, int], remote: tuple[str, int] | None) -> None:
         made = self.socket
@@ -587,20 +582,20 @@ class Port:
         return address_of(array)
 
 
-# Who is in the loop: a caller that waits for a collective, or else a thread that serves the peers meanwhile.
+# The loop is run by a caller that waits for a collective, or else by a thread that serves the peers meanwhile.
 
 
 _SLICE_NS: Final = 100_000_000
-"""The loop comes back this often, so that signals and other threads of Python are seen."""
+"""time after which the loop comes back, so that signals and other threads of Python are seen"""
 _NOBODY: Final = -1
 
 
 class SilenceError(TimeoutError):
-    """Nothing has come in for as long as one is willing to wait."""
+    """Nothing has come in for as long as the caller is willing to wait."""
 
 
 class StoppedError(RuntimeError):
-    """An operation was given up on the way, because somebody said so; its endpoint is gone."""
+    """An operation was given up on the way at a caller's request; its endpoint is gone."""
 
 
 class Driver:
@@ -665,7 +660,7 @@ class Driver:
         self._stop.clear()
 
     def replace(self, indices: Iterable[int], specs: Sequence[EndpointSpec]) -> list[int]:
-        """In the place of these endpoints there are others from now on, as many as are wanted; their indices."""
+        """Replace these endpoints by others, as many as there are ``specs``; return their indices."""
         with self._alone():
             for index in indices:
                 self._retire(index)
@@ -705,7 +700,7 @@ class Driver:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """The loop for the caller; the thread stands aside."""
+        """Give the loop to the caller while the thread stands aside."""
         self._serve.clear()
         self._port.wake()
         try:

@@ -18,19 +18,19 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import Wdm
 
 WARM_UP: Final = 3.0
-"""mean stays in which tasks fill the network and are not counted"""
+"""number of mean stays in which tasks fill the network without being counted"""
 MOST_LOAD: Final = 10_000
 ATTEMPTS: Final = 12
-"""sets of tasks that are tried where a task would be blocked"""
+"""number of sets of tasks that are tried when a task would be blocked"""
 CONFIDENCE: Final = 0.95
 
 
 @dataclass
 class Arrived:
-    """What became of tasks that came.
+    """Statistics of arrivals.
 
-    blocked, interrupted: shares of those that came; of a running task, each time that its tree or a flow was laid anew
-    is an interruption. transponders and running: means over arrivals.
+    blocked, interrupted: shares of the arrivals; each new tree or flow of a running task is an interruption.
+    transponders and running: means over arrivals.
     """
 
     policy: str
@@ -53,7 +53,7 @@ class _World:
     interrupted: int = 0
 
     def admit(self, number: int, task: Task, moved: int) -> bool:
-        """Whether there is a way, with up to ``moved`` running tasks laid anew."""
+        """Admit a task, moving up to ``moved`` running tasks if necessary; returns whether that worked."""
         granted = self.grooming.admit(self.policy, task)
         if granted is None and moved and self.running:
             granted = self._make_room(task, moved)
@@ -98,28 +98,28 @@ def arrive(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> Arrived:
-    """Play arrivals at one load.
+    """Simulate arrivals at one load.
 
     Parameters
     ----------
     policy, network, options
-        A policy that takes tasks one after the other: no search, and not `exact`; where; what it is told.
+        A policy that handles tasks one after the other (no search, and not `exact`); its network and options.
     load : float
-        Erlang: tasks that would run on average if none were blocked.
+        Erlang: mean number of running tasks if none were blocked.
     arrivals, models, demand_bps : int
-        Tasks that are counted, after others that fill the network for three mean stays; local models of each; what a
-        copy of a model takes.
+        Tasks that are counted, after others that fill the network for three mean stays; local models of each; rate of a
+        copy of a model.
     moved : int
-        Running tasks that may be laid anew where one would be blocked; 0: none.
+        Largest number of running tasks that may be moved to avoid blocking one; 0: none.
     seed : int
-        Of times and hosts: the same tasks for every policy.
+        Seed of times and hosts: the same tasks for every policy.
     progress : Progress or None
-        Told of arrivals.
+        Gets the number of arrivals.
 
     Raises
     ------
     OpticalError
-        For a policy that looks at all tasks at once, or numbers that are not positive.
+        For a policy that plans all tasks at once, or numbers that are not positive.
     """
     if policy in (*SEARCHES, "exact"):
         raise OpticalError(f"policy: {policy} looks at all tasks at once; take groom-agg, opaque-agg or {FLOWS[1]}")
@@ -154,7 +154,7 @@ def arrive(
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half of its 95 % interval over seeds (Student's t); infinite for one."""
+    """Mean, and half of its 95 % confidence interval over seeds (Student's t); infinite for one value."""
     mean, count = statistics.fmean(values), len(values)
     if count < 2:
         return mean, float("inf")

@@ -1,14 +1,14 @@
-"""The auxiliary graph: what is lit and free, and the cheapest way to join routers over both.
+"""The auxiliary graph of lit and free resources, and the cheapest paths over both to join routers.
 
-States are (node, router) and (node, wavelength); edges are a transponder that sends, a free wavelength on a fibre, a
-transponder that receives, and a lightpath with free slots (Zhu, Zang, Zhu, Mukherjee, "A novel generic graph model for
-traffic grooming in heterogeneous WDM mesh networks", IEEE/ACM ToN 11(2), 2003). A way from router to router that sends,
-crosses fibres on one wavelength and receives is one new lightpath, and costs are sums over its edges; so the layers of
-wavelengths are folded into one edge for each pair of routers, that of its cheapest new lightpath.
+States are (node, router) and (node, wavelength); edges are a sending transponder, a free wavelength on a fibre, a
+receiving transponder, and a lightpath with free slots (Zhu, Zang, Zhu, Mukherjee, "A novel generic graph model for
+traffic grooming in heterogeneous WDM mesh networks", IEEE/ACM ToN 11(2), 2003). A path from router to router that
+sends, crosses fibres on one wavelength and receives is one new lightpath, and costs are sums over its edges; the
+wavelength layers are therefore folded into one edge for each pair of routers, that of its cheapest new lightpath.
 
-A lightpath of h fibres is worth A = 2 c_t + h c_w. For d of T slots an existing one costs A d / T, a new one
-A max(phi, d / T): phi = 1 lights as few as can be, phi = d / T keeps ways short. On top come ``lam`` a kilometre and
-``mu`` a fibre.
+A lightpath of h fibres is worth A = 2 c_t + h c_w. For d of T slots an existing one costs A d / T, a new one A max(phi,
+d / T): phi = 1 lights as few as possible, phi = d / T keeps paths short. ``lam`` for each kilometre and ``mu`` for each
+fibre are added.
 """
 
 from collections.abc import Iterable
@@ -34,24 +34,24 @@ Pair = tuple[int, int]
 
 TRANSPONDER: Final = 10.0
 WAVELENGTH: Final = 1.0
-"""c_t and c_w"""
+"""costs c_t of a transponder and c_w of a wavelength on a fibre"""
 PATHS: Final = 3
-"""that are tried for a pair, by fibres and by length each, where its cheapest has no free spectrum"""
+"""number of alternative paths of a pair, by fibres and by length each, if its cheapest has no free spectrum"""
 SLICE_BPS: Final = 12_500_000_000
-"""that a slice of 12.5 GHz carries with one bit a symbol"""
+"""bit/s of a slice of 12.5 GHz at one bit a symbol"""
 SLICES: Final = 320
-"""of 12.5 GHz in the C band, 4 THz"""
+"""number of slices of 12.5 GHz in the C band, 4 THz"""
 REACH_KM: Final = ((4, 500.0), (3, 1000.0), (2, 2000.0), (1, 4000.0))
-"""bits a symbol (16QAM, 8QAM, QPSK, BPSK), and how far they reach: rounded after Christodoulopoulos, Tomkos,
-Varvarigos, "Elastic bandwidth allocation in flexible OFDM-based optical networks", JLT 29(9), 2011; to be replaced by
-one's own"""
+"""bits a symbol (16QAM, 8QAM, QPSK, BPSK) and their reach, rounded after Christodoulopoulos, Tomkos, Varvarigos,
+"Elastic bandwidth allocation in flexible OFDM-based optical networks", JLT 29(9), 2011; to be adapted to the equipment
+"""
 _TIE: Final = 1e-7
-"""a kilometre, between ways of the same cost"""
+"""cost of a kilometre that decides between paths of equal cost"""
 
 
 @dataclass(frozen=True)
 class Way:
-    """What a way costs: phi, lambda and mu of the module."""
+    """Weights of a path's cost: phi, lambda and mu of the module."""
 
     phi: float = 1.0
     lam: float = 0.0
@@ -60,7 +60,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Lit:
-    """A lightpath, by numbers of nodes and fibres."""
+    """A lightpath, with nodes and fibres as numbers."""
 
     ends: Pair
     path: tuple[int, ...]
@@ -72,25 +72,25 @@ class Lit:
 
     @property
     def worth(self) -> float:
-        """A."""
+        """A, the worth of the lightpath."""
         return 2 * TRANSPONDER + self.hops * WAVELENGTH
 
 
 @dataclass
 class Lights:
-    """What is lit, by number; copied and put back as a whole."""
+    """The state of all resources and lightpaths, by number; copied and restored as a whole."""
 
     free: npt.NDArray[np.bool_]
-    """(fibres, wavelengths or slices)"""
+    """free spectrum, (fibres, wavelengths or slices)"""
     left: npt.NDArray[np.int64]
-    """transponders of each node that are free"""
+    """free transponders of each node"""
     lit: dict[int, Lit] = field(default_factory=dict)
     taken: dict[int, int] = field(default_factory=dict)
-    """slots of each as bits"""
+    """used slots of each lightpath, as bits"""
     between: dict[Pair, tuple[int, ...]] = field(default_factory=dict)
 
     def copy(self) -> "Lights":
-        """The same, to change."""
+        """A copy that can be changed independently."""
         return Lights(self.free.copy(), self.left.copy(), dict(self.lit), dict(self.taken), dict(self.between))
 
 
@@ -99,7 +99,7 @@ Taken = tuple[int, int]
 
 
 class Fibres:
-    """A network as arrays, with the cheapest paths of new lightpaths by their weights; the same for all states."""
+    """A network as arrays, with cached cheapest paths of new lightpaths; shared by all states."""
 
     def __init__(self, network: Wdm, grid: Grid = "fixed", assign: Assign = "first-fit") -> None:
         self.network, self.grid, self.assign = network, grid, assign
@@ -111,23 +111,23 @@ class Fibres:
         self.km: Final = np.array([one.delay_ps / PS_PER_KM for one in network.fibres])
         self._ends: Final = np.array(ends, np.int64).reshape(-1, 2)
         self.between: Final = np.full((self.size, self.size), np.inf)
-        """kilometres of the fibre between two nodes, inf where there is none"""
+        """length in km of the fibre between two nodes, inf where there is none"""
         self.between[tuple(self._ends.T)] = self.between[tuple(self._ends.T[::-1])] = self.km
         self.spectrum: Final = network.wavelengths if grid == "fixed" else SLICES
         self._cheapest: dict[tuple[float, float, float], tuple[Floats, npt.NDArray[np.int32]]] = {}
         self._others: dict[Pair, tuple[tuple[int, ...], ...]] = {}
 
     def dark(self) -> Lights:
-        """Nothing is lit."""
+        """The state in which nothing is lit."""
         left = np.array([self.network.at_most(name) for name in self.network.nodes], np.int64)
         return Lights(np.ones((len(self.km), self.spectrum), np.bool_), left)
 
     def weigh(self, new: float, way: Way, hops: float, km: Any) -> Any:
-        """What the fibres of a path cost; ``new``: max(phi, d / T); kilometres may be an array."""
+        """Cost of a path's fibres; ``new``: max(phi, d / T); kilometres may be an array."""
         return hops * (new * WAVELENGTH + way.mu) + km * (way.lam + _TIE)
 
     def cheapest(self, new: float, way: Way) -> tuple[Floats, npt.NDArray[np.int32]]:
-        """Costs of the fibres of the cheapest path of every pair, and predecessors, (nodes, nodes) each."""
+        """Costs of the fibres of every pair's cheapest path, and predecessors, (nodes, nodes) each."""
         key = (new, way.lam, way.mu)
         if key not in self._cheapest:
             weights = [self.weigh(new, way, 1, km) for km in self.km.tolist()]
@@ -140,7 +140,7 @@ class Fibres:
         return self._cheapest[key]
 
     def path(self, a: int, b: int, before: npt.NDArray[np.int32]) -> tuple[int, ...]:
-        """From a to b."""
+        """The path from a to b, from predecessors."""
         path = [b]
         while path[-1] != a:
             path.append(int(before[a, path[-1]]))
@@ -154,7 +154,7 @@ class Fibres:
         return graph
 
     def others(self, a: int, b: int) -> tuple[tuple[int, ...], ...]:
-        """Paths of a pair: the shortest ones by fibres and by kilometres."""
+        """Paths of a pair: the shortest by fibres and by kilometres."""
         if (a, b) not in self._others:
             found: dict[tuple[int, ...], None] = {}
             for weight in ("hops", "km"):
@@ -164,25 +164,25 @@ class Fibres:
         return self._others[a, b]
 
     def lightpath(self, one: Lit) -> Lightpath:
-        """By names."""
+        """Convert a lightpath to names."""
         return Lightpath(tuple(self.network.nodes[node] for node in one.path), one.first, one.count)
 
     def lit(self, one: Lightpath) -> Lit:
-        """By numbers."""
+        """Convert a lightpath to numbers."""
         path = tuple(self.network.place[name] for name in one.path)
         over = tuple(self.number[pair] for pair in pairwise(path))
         km = float(self.km[list(over)].sum())
         return Lit((path[0], path[-1]), path, over, len(over), one.first, one.count, km)
 
     def slices(self, km: float) -> int:
-        """Spectrum that a new lightpath of so many kilometres takes; 0: none reaches so far."""
+        """Number of slices for a new lightpath of this length; 0: out of reach."""
         if self.grid == "fixed":
             return 1
         bits = next((bits for bits, reach in REACH_KM if km <= reach), 0)
         return -(-self.network.rate_bps // (SLICE_BPS * bits)) + 1 if bits else 0
 
     def fit(self, lights: Lights, fibres: tuple[int, ...], count: int) -> int:
-        """Where spectrum is free on all fibres; -1: nowhere."""
+        """First slice that is free on all fibres; -1: none."""
         free: npt.NDArray[np.bool_] = np.logical_and.reduce(lights.free[list(fibres)])
         run = np.convolve(free, np.ones(count, np.int64), "valid") == count if count > 1 else free
         if not run.any():
@@ -194,7 +194,7 @@ class Fibres:
 
 
 class Groomer:
-    """Joins routers over what is lit and free, and lights what is missing."""
+    """Joins routers over lit lightpaths and free resources, and lights missing lightpaths."""
 
     def __init__(self, fibres: Fibres, lights: Lights | None = None) -> None:
         self.fibres = fibres
@@ -204,7 +204,7 @@ class Groomer:
     # --- lightpaths
 
     def plan(self, path: tuple[int, ...]) -> Lit | None:
-        """A new lightpath along a path where one may be; None: no transponder, spectrum or reach."""
+        """A new lightpath along a path; None: a transponder, spectrum or reach is missing."""
         fibres = tuple(self.fibres.number[pair] for pair in pairwise(path))
         km = float(self.fibres.km[list(fibres)].sum())
         count = self.fibres.slices(km)
@@ -214,7 +214,7 @@ class Groomer:
         return None if first < 0 else Lit((path[0], path[-1]), path, fibres, len(fibres), first, count, km)
 
     def light(self, one: Lit) -> int:
-        """Its number, from now on."""
+        """Light a lightpath; returns its number."""
         lights, number = self.lights, self._next
         self._next += 1
         lights.lit[number], lights.taken[number] = one, 0
@@ -225,7 +225,7 @@ class Groomer:
         return number
 
     def take(self, number: int, slots: int) -> Taken:
-        """The first free slots of a lightpath, which has as many."""
+        """Take the first free slots of a lightpath, which must have enough."""
         taken, mask, bit = self.lights.taken[number], 0, 1
         while slots:
             if not taken & bit:
@@ -235,7 +235,7 @@ class Groomer:
         return number, mask
 
     def release(self, uses: Iterable[Taken]) -> None:
-        """Give slots back; a lightpath without any goes dark."""
+        """Release slots; a lightpath without used slots goes dark."""
         lights = self.lights
         for number, mask in uses:
             lights.taken[number] &= ~mask
@@ -248,11 +248,11 @@ class Groomer:
                 lights.free[list(one.fibres), one.first : one.first + one.count] = True
 
     def room(self, a: int, b: int, slots: int) -> list[int]:
-        """Lightpaths between two nodes that have so many slots left."""
+        """Lightpaths between two nodes with at least ``slots`` free slots."""
         most = self.fibres.network.slots - slots
         return [n for n in self.lights.between.get((a, b), ()) if self.lights.taken[n].bit_count() <= most]
 
-    # --- ways
+    # --- paths
 
     def join(
         self,
@@ -264,18 +264,18 @@ class Groomer:
         opaque: bool = False,
         no_new: Iterable[Pair] = (),
     ) -> dict[Pair, Taken] | None:
-        """A tree from a router to others: the nearest terminal joins at any router of the tree (Takahashi, Matsuyama).
+        """A tree from a router to others: each step joins the nearest terminal to the tree (Takahashi, Matsuyama).
 
-        With one terminal it is a cheapest way. None: a terminal cannot be reached, and nothing is changed.
+        With one terminal it is a cheapest path. None: a terminal cannot be reached, and nothing is changed.
 
         Parameters
         ----------
         root, terminals, slots
             Numbers of nodes, and d.
         way : Way
-            Costs.
+            Weights of costs.
         opaque : bool
-            Lightpaths are of one fibre: nothing is bypassed.
+            Whether each lightpath has one fibre, so that no router is bypassed.
         no_new : iterable of (int, int)
             Pairs that no new lightpath may join.
         """
@@ -297,14 +297,14 @@ class Groomer:
         return self._pruned(uses, {root, *terminals})
 
     def _pruned(self, uses: dict[Pair, Taken], needed: set[int]) -> dict[Pair, Taken]:
-        """Without ends that serve nobody, which a way that could not be lit to its end has left."""
+        """Remove branches that serve no terminal, which remain when a path could not be lit to its end."""
         while dead := [pair for pair in uses if pair[1] not in needed and all(pair[1] != a for a, _ in uses)]:
             self.release(uses.pop(pair) for pair in dead)
         return uses
 
 
 class _Costs:
-    """Of joining every pair of routers for one task, as far as is known: too low where spectrum has run out."""
+    """Costs of joining every pair of routers for one task; they are lower bounds until spectrum has been checked."""
 
     def __init__(
         self,
@@ -342,14 +342,14 @@ class _Costs:
         self._stale = True
 
     def nearest(self, inside: set[int], wanted: set[int]) -> list[int] | None:
-        """The cheapest path from the tree to a terminal; its first edge can be had."""
+        """The cheapest path from the tree to a terminal, whose edges have certain costs."""
         while True:
             path = self._dijkstra(inside, wanted)
             if path is None or all(self._certain(a, b) for a, b in pairwise(path)):
                 return path
 
     def _dijkstra(self, inside: set[int], wanted: set[int]) -> list[int] | None:
-        """On from where it stood, since the tree only grows; anew where an edge has become dearer."""
+        """Continue from the last state, since the tree only grows; restart after an edge's cost has increased."""
         if self._stale:
             self._dist, self._back = np.full(len(self.cost), np.inf), np.full(len(self.cost), -1, np.int64)
             self._open, self._stale = self._dist.copy(), False
@@ -373,7 +373,7 @@ class _Costs:
             before[better] = node
 
     def _certain(self, a: int, b: int) -> bool:
-        """Whether an edge costs what is written; else that is corrected."""
+        """Whether an edge's cost is exact; otherwise correct it."""
         if (a, b) in self._lit or (a, b) in self._planned:
             return True
         groomer, fibres = self._groomer, self._groomer.fibres
@@ -394,20 +394,20 @@ class _Costs:
         return float(self._new * 2 * TRANSPONDER + self._groomer.fibres.weigh(self._new, self._way, one.hops, one.km))
 
     def realise(self, a: int, b: int) -> int | None:
-        """The lightpath of an edge; None: what it needs has gone meanwhile, and the edge with it."""
+        """The lightpath of an edge; None: its resources are used up by now, and the edge is gone."""
         if (a, b) in self._lit:
             return self._lit[a, b]
         if not self._certain(a, b):
             return None
         number = self._groomer.light(self._planned[a, b])
-        self._planned.clear()  # spectrum and transponders may have gone
+        self._planned.clear()  # spectrum and transponders may be used up
         for end in (a, b):
             if self._groomer.lights.left[end] < 1:
                 self._spent(end)
         return number
 
     def _spent(self, node: int) -> None:
-        """No new lightpath ends at a node any more."""
+        """Remove all new lightpaths that end at a node."""
         self._stale = True
         for other in range(len(self.cost)):
             for pair in ((node, other), (other, node)):

@@ -1,9 +1,9 @@
-"""The least lightpaths for a few tasks in a small network, by mixed-integer linear programming (HiGHS).
+"""The cheapest lightpaths for a few tasks in a small network, by mixed-integer linear programming (HiGHS).
 
 A virtual link joins two nodes by whole lightpaths, over the shortest paths by fibres and by kilometres. A task's tree
 is a set of arcs of virtual links away from the global model's node that carries a unit of flow to each of its nodes
-(bidirected, which bounds better than undirected cuts). Wavelengths are assigned afterwards, by backtracking; where W do
-not do, the program is solved again with a variable for each path and wavelength.
+(bidirected, which gives better bounds than undirected cuts). Wavelengths are assigned afterwards, by backtracking; if W
+do not suffice, the program is solved again with a variable for each path and wavelength.
 """
 
 from collections import defaultdict
@@ -13,9 +13,8 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
+from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.optical.auxiliary import TRANSPONDER, WAVELENGTH, Fibres, Groomer, Taken
 from p4reduce.control_plane.optical.plan import GroomingPlan, Lightpath, OpticalError, slots_of
 from p4reduce.control_plane.scheduling.task import Task
@@ -28,52 +27,38 @@ MOST_NODES: Final = 8
 MOST_TASKS: Final = 8
 BLOCKED: Final = 1000.0
 EDGE: Final = 1e-3
-"""what an edge of a tree costs: less than any lightpath"""
+"""cost of an edge of a tree: less than any lightpath"""
 
 Column = tuple[tuple[int, ...], int]
-"""a path of nodes, and its wavelength; -1: whichever"""
+"""a path of nodes, and its wavelength; -1: any"""
 
 
-class _Program:
+class _Program(Rows):
     """Rows and columns as they come."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.cost: list[float] = []
         self.most: list[float] = []
         self.whole: list[int] = []
-        self._rows: list[tuple[dict[int, float], float, float]] = []
 
     def add(self, cost: float, most: float, *, whole: bool) -> int:
-        """A column from 0 to ``most``."""
+        """Add a column with values from 0 to ``most``."""
         self.cost.append(cost)
         self.most.append(most)
         self.whole.append(int(whole))
         return len(self.cost) - 1
 
-    def row(self, terms: dict[int, float], low: float, high: float) -> None:
-        """low <= sum <= high."""
-        self._rows.append((terms, low, high))
-
-    def solve(self, time_limit_s: float) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
+    def best(self, time_limit_s: float) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
         """Values and a lower bound; `OpticalError` where time was too short for any."""
-        entries = [(i, j, value) for i, (terms, _, _) in enumerate(self._rows) for j, value in terms.items()]
-        i, j, values = zip(*entries, strict=True)
-        matrix = coo_array((values, (i, j)), shape=(len(self._rows), len(self.cost))).tocsc()
-        _, low, high = zip(*self._rows, strict=True)
-        found = milp(
-            np.array(self.cost),
-            integrality=np.array(self.whole),
-            bounds=Bounds(0, np.array(self.most)),
-            constraints=LinearConstraint(matrix, low, high),
-            options={"time_limit": time_limit_s, "mip_rel_gap": 1e-6},
-        )
+        found = self.solve(self.cost, whole=self.whole, most=self.most, time_limit=time_limit_s, mip_rel_gap=1e-6)
         if found.x is None:
             raise OpticalError(f"exact: {found.message.strip()}; give it more time, or use best")
         return found.x, float(found.mip_dual_bound)
 
 
 def exact(tasks: Sequence[Task], network: Wdm, options: "Options") -> GroomingPlan:
-    """The plan; its ``bound`` is what no plan of these paths costs less than."""
+    """The cheapest plan; its ``bound`` is a lower bound on the cost of every plan with these paths."""
     from p4reduce.control_plane.optical.policies import Granted, Grooming  # noqa: PLC0415  (they ask for this)
 
     if len(network.nodes) > MOST_NODES or len(tasks) > MOST_TASKS or options.grid != "fixed":
@@ -150,7 +135,7 @@ def _solved(
         program.row(load | dict.fromkeys(own, -float(fits)), -np.inf, 0)
         for arc in used:  # cuts: an edge needs a lightpath, whatever else shares it
             program.row({arc[a, b]: 1.0, arc[b, a]: 1.0} | dict.fromkeys(own, -1.0), -np.inf, 0)
-    values, dual = program.solve(time_limit_s)
+    values, dual = program.best(time_limit_s)
     columns = [column for column, number in light.items() for _ in range(round(values[number]))]
     trees = [
         [pair for pair in arcs if values[arc[pair]] > 0.5] if values[yes] > 0.5 else None
@@ -165,7 +150,7 @@ def _ends(task: Task, network: Wdm) -> tuple[int, set[int]]:
 
 
 def _coloured(paths: Sequence[tuple[int, ...]], fibres: Fibres) -> list[Column] | None:
-    """A wavelength for each path; None: W are too few. Paths that share a fibre differ."""
+    """A wavelength for each path, different where paths share a fibre; None: W are too few."""
     over = [frozenset(fibres.number[pair] for pair in pairwise(path)) for path in paths]
     order = sorted(range(len(paths)), key=lambda one: -len(over[one]))
     waves: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What a grooming policy answers: lightpaths, which of them each task uses, and what that costs."""
+"""The result of a grooming policy: lightpaths, their use by each task, and the cost."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,37 +13,37 @@ from p4reduce.topologies.wdm import SURFACING_PS, Wdm
 from p4switch.base.values import PS_PER_S
 
 BYTES: Final = 4
-"""of a number"""
+"""bytes of a number"""
 
 
 class OpticalError(BadInput, ValueError):
-    """What is asked of the optical layer cannot be; the text names the field and the fix."""
+    """An impossible request to the optical layer; the message names the field and the fix."""
 
 
 @dataclass(frozen=True)
 class Lightpath:
-    """The same spectrum on every fibre of a path of nodes, both ways."""
+    """The same spectrum on every fibre of a path of nodes, in both directions."""
 
     path: tuple[str, ...]
     first: int
     """wavelength, or first slice of a flexible grid, from 0"""
     count: int = 1
-    """slices"""
+    """number of slices"""
 
     @property
     def hops(self) -> int:
-        """Fibres."""
+        """Number of fibres."""
         return len(self.path) - 1
 
 
 @dataclass(frozen=True)
 class Use:
-    """Slots of a lightpath that one edge of a tree, or one flow, has."""
+    """Slots of a lightpath that one edge of a tree, or one flow, uses."""
 
     lightpath: int
     slots: tuple[int, ...]
     worker: str = ""
-    """of a flow: whose; of a tree: none"""
+    """worker of the flow; '' for an edge of a tree"""
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class GroomingPlan:
     Attributes
     ----------
     uses : tuple of tuple of Use
-        Of each task; of a blocked one none.
+        Uses of each task; () for a blocked task.
     admitted : tuple of bool
-        Of each task: a task is admitted as a whole, or blocked.
+        Whether each task is admitted; a task is admitted as a whole, or blocked.
     trees : bool
-        Whether a task's uses are the edges of one tree at whose routers sums are formed; else they are flows, in their
+        Whether a task's uses are the edges of one tree whose routers aggregate; else they are flows, in their
         order from the worker to the global model.
     bound : float
-        Lower bound of :attr:`cost`; 0: not known.
+        Lower bound of :attr:`cost`; 0: unknown.
     """
 
     network: Wdm
@@ -74,22 +74,22 @@ class GroomingPlan:
 
     @property
     def blocked(self) -> int:
-        """Tasks that are."""
+        """Number of blocked tasks."""
         return self.admitted.count(False)
 
     @property
     def transponders(self) -> int:
-        """Of all nodes."""
+        """Number of transponders of all nodes."""
         return 2 * len(self.lightpaths)
 
     @property
     def fibre_copies(self) -> int:
-        """Fibres that copies of a model cross one way, of all tasks."""
+        """Number of fibres that copies of a model cross in one direction, for all tasks."""
         return sum(self.lightpaths[use.lightpath].hops for own in self.uses for use in own)
 
     @property
     def cost(self) -> float:
-        """Of the lightpaths: 10 for a transponder, 1 for a wavelength on a fibre."""
+        """Cost of the lightpaths: 10 for a transponder, 1 for a wavelength on a fibre."""
         return sum(20.0 + one.hops for one in self.lightpaths)
 
     @cached_property
@@ -97,7 +97,7 @@ class GroomingPlan:
         return Counter(end for one in self.lightpaths for end in (one.path[0], one.path[-1]))
 
     def edges(self, task: int) -> list[tuple[str, str, int]]:
-        """Of a task's tree: (child, parent, lightpath), parents first."""
+        """Edges of a task's tree: (child, parent, lightpath), parents first."""
         beside: dict[str, list[tuple[str, int]]] = {}
         for use in self.uses[task]:
             path = self.lightpaths[use.lightpath].path
@@ -115,7 +115,7 @@ class GroomingPlan:
         return found
 
     def layout(self, task: int) -> TreeLayout:
-        """The tree at whose routers sums are formed: where workers are, and where branches meet; others pass on."""
+        """A task's tree with aggregation at routers with workers and where branches meet; other routers forward."""
         one, home = self.tasks[task], self.network.home
         above = {child: parent for child, parent, _ in self.edges(task)}
         below = Counter(above.values()) + Counter(home[worker] for worker in one.workers)
@@ -133,7 +133,7 @@ class GroomingPlan:
         return TreeLayout(root, parent, paths=full)
 
     def depths_ps(self, task: int) -> dict[str, int]:
-        """Propagation from each router of a task's tree, or from each worker of its flows, to the global model's."""
+        """Propagation in ps from each router of a task's tree, or each worker of its flows, to the global model."""
         numbers = [self._delay_ps(one) for one in self.lightpaths]
         if not self.trees:
             flows = dict.fromkeys(self.tasks[task].workers, 0)
@@ -146,9 +146,9 @@ class GroomingPlan:
         return found
 
     def latency_ps(self, task: int, *, bytes_: int | None = None) -> int:
-        """There and back along the longest way, and the model at the rate of its slots: without aggregation n of them.
+        """Time in ps of the longest path there and back, and of one model (n without aggregation) at its slots' rate.
 
-        A fibre takes 4.9 us a kilometre, a lightpath 2 us beyond its fibres. ``bytes_``: of the model, as it is sent.
+        A fibre takes 4.9 us for a kilometre, a lightpath 2 us beyond its fibres. ``bytes_``: size of the model as sent.
         """
         one = self.tasks[task]
         size = BYTES * one.elements if bytes_ is None else bytes_
@@ -163,7 +163,7 @@ class GroomingPlan:
         return self.network.delay_ps(one.path) + SURFACING_PS
 
     def metrics(self) -> dict[str, float]:
-        """What tables show; bytes and times are means over admitted tasks, 0 where there are none."""
+        """Figures for tables; bytes and times are means over admitted tasks, 0 if there are none."""
         network = self.network
         done = [place for place, yes in enumerate(self.admitted) if yes]
         sizes = [2 * BYTES * task.elements for task in self.tasks]
@@ -192,7 +192,7 @@ class GroomingPlan:
         }
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data, complete: who reads it needs nothing else to check it."""
+        """Complete plain data, sufficient to check the plan."""
         network = self.network
         return {
             "policy": self.policy,
@@ -233,7 +233,7 @@ def slots_of(task: Task, network: Wdm) -> int:
 
 
 def check_tasks(tasks: Sequence[Task], network: Wdm) -> None:
-    """Raise `OpticalError` for a task that this network cannot have at all."""
+    """Raise `OpticalError` for a task that is impossible in this network."""
     homes: Mapping[str, str] = network.home
     for task in tasks:
         if task.wanted is not None or task.select is not None:

@@ -1,4 +1,4 @@
-"""Policies that plan a set of tasks: lightpaths as today, grooming with and without sums on the way, and a search."""
+"""Policies that plan a set of tasks: today's lightpaths, grooming with and without aggregation, and a search."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -15,35 +15,35 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import Wdm
 
 PHIS: Final = (1.0, 0.5, 0.25, 0.0)
-"""that `best` tries; 0 is d / T"""
+"""values of phi that `best` tries; 0 means d / T"""
 MUS: Final = (0.0, 0.5, 2.0)
-"""a fibre, that it tries"""
+"""values of mu, the cost of a fibre, that `best` tries"""
 FEW: Final = Way(phi=0.0, mu=1000.0)
 SHORT: Final = Way(phi=0.0, lam=1000.0)
-"""as few fibres, and as few kilometres, as can be"""
+"""weights for the fewest fibres, and for the fewest kilometres"""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What policies may be told.
+    """Options of policies.
 
     Attributes
     ----------
     phi : float or None
-        Of :class:`Way`, for `groom` and `groom-agg`; None: .25 and 1.
+        phi of :class:`Way`, for `groom` and `groom-agg`; None: .25 and 1.
     lam : float
-        Of :class:`Way`, for these and the searches.
+        lam of :class:`Way`, for these and the searches.
     grid, assign : str
-        Spectrum.
+        Spectrum grid, and its assignment.
     shortest : str
-        What shortest paths are measured in: km or fibres.
+        Unit of shortest paths: km or fibres.
     seed, moves : int
-        Of searches: random numbers, and how often they change something.
+        Seed of searches, and their number of changes.
     budget : float
-        Of searches: fibre bytes, at most so many times those of `opaque-agg` (of flows: `spff`), where that blocks
-        nothing; 0: no limit.
+        Limit of searches on fibre bytes, as a multiple of those of `opaque-agg` (for flows: `spff`), if that blocks
+        no task; 0: no limit.
     time_limit_s : float
-        Of `exact`.
+        Time limit of `exact`, in seconds.
     """
 
     phi: float | None = None
@@ -60,11 +60,11 @@ class Options:
 
 DEFAULT: Final = Options()
 Granted = dict[str, tuple[Taken, ...]] | None
-"""of a task: by worker, by '' for a tree; None: blocked"""
+"""uses of a task: by worker, under '' for a tree; None: blocked"""
 
 
 class Grooming:
-    """Tasks, one after the other, over lightpaths that they share."""
+    """Grooms tasks, one after the other, over lightpaths that they share."""
 
     def __init__(self, network: Wdm, options: Options = DEFAULT, fibres: Fibres | None = None) -> None:
         self.network, self.options = network, options
@@ -72,7 +72,7 @@ class Grooming:
         self.groomer = Groomer(self.fibres)
 
     def admit(self, policy: str, task: Task) -> Granted:
-        """One more task, as a whole or not at all."""
+        """Add a task, as a whole or not at all."""
         if policy == "opaque-agg":
             return self.tree(task, FEW, opaque=True)
         phi = self.options.phi
@@ -81,7 +81,7 @@ class Grooming:
         return self.flows(policy, task, Way(0.25 if phi is None else phi, self.options.lam))
 
     def tree(self, task: Task, way: Way, *, opaque: bool = False, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
-        """One tree for a task."""
+        """Add a task with one tree."""
         home, place = self.network.home, self.network.place
         root, *ends = (place[home[host]] for host in (task.server, *task.workers))
         slots = slots_of(task, self.network)
@@ -89,12 +89,12 @@ class Grooming:
         return None if uses is None else {"": tuple(uses.values())}
 
     def release(self, granted: Granted) -> None:
-        """A task ends."""
+        """Release the slots of an ended task."""
         for uses in (granted or {}).values():
             self.groomer.release(uses)
 
     def flows(self, policy: str, task: Task, way: Way, *, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
-        """A way for each local model of a task."""
+        """Add a task with a path for each of its local models."""
         home, place = self.network.home, self.network.place
         slots, granted = slots_of(task, self.network), dict[str, tuple[Taken, ...]]()
         b = place[home[task.server]]
@@ -114,7 +114,7 @@ class Grooming:
         return granted
 
     def _shortest(self, policy: str, a: int, b: int, slots: int) -> tuple[Taken, ...] | None:
-        """Along the shortest path: one lightpath, or one for each fibre of it."""
+        """Use the shortest path: one lightpath, or one for each of its fibres."""
         shortest = SHORT if self.options.shortest == "km" else FEW
         path = self.fibres.path(a, b, self.fibres.cheapest(1.0, shortest)[1])
         uses: list[Taken] = []
@@ -130,7 +130,7 @@ class Grooming:
         return tuple(uses)
 
     def finished(self, policy: str, tasks: Sequence[Task], granted: Sequence[Granted], lights: Lights) -> GroomingPlan:
-        """What came out, with lightpaths numbered from 0."""
+        """The resulting plan, with lightpaths numbered from 0."""
         numbers = {number: place for place, number in enumerate(lights.lit)}
         slots = range(self.network.slots)
         uses = tuple(
@@ -154,16 +154,16 @@ class Grooming:
 
 FLOWS: Final = ("lightpath-per-flow", "spff", "opaque", "groom", "best-flows")
 SEARCHES: Final = ("best", "best-opaque", "best-flows")
-"""policies that form no sums on the way"""
+"""`FLOWS`: policies without aggregation on the way; `SEARCHES`: policies that search over plans of all tasks"""
 
 
 def groom(policy: str, tasks: Sequence[Task], network: Wdm, options: Options = DEFAULT) -> GroomingPlan:
-    """Plan all tasks with one of the policies, in their order where it goes by that.
+    """Plan all tasks with a policy, in their order if the policy depends on one.
 
     Raises
     ------
     OpticalError
-        For an unknown policy, or a task that this network cannot have; of `exact`: the network is too large.
+        For an unknown policy, or a task that is impossible in this network; for `exact`: the network is too large.
     """
     GROOMERS.check(policy, "policy")
     check_tasks(tasks, network)
@@ -189,10 +189,10 @@ class _State:
 
 
 class _Search:
-    """Orders and weights drawn anew, then tasks that are ripped up and joined again, some of them off a lightpath.
+    """Search that draws orders and weights, then removes tasks and joins them again, some of them off a lightpath.
 
-    It begins from `opaque-agg`, for flows from `spff`, so it is never worse than that. Simulated annealing: what is a
-    little worse is taken now and then, the less the later; the best of all is kept.
+    It begins with the plan of `opaque-agg`, for flows of `spff`, so it is never worse. Simulated annealing: a slightly
+    worse plan is accepted sometimes, less often later; the best plan is kept.
     """
 
     def __init__(self, tasks: Sequence[Task], network: Wdm, options: Options, policy: str) -> None:
@@ -204,7 +204,7 @@ class _Search:
         self._origin: tuple[Granted, ...] = ()
 
     def run(self) -> GroomingPlan:
-        """The best of all."""
+        """Return the best plan found."""
         start = self._whole(range(len(self._tasks)), None)
         if self._options.budget and not start.blocked:
             self._limit = self._options.budget * start.copies
@@ -219,7 +219,7 @@ class _Search:
         return self._annealed(best)
 
     def change(self, plan: GroomingPlan, price: float) -> GroomingPlan:
-        """Another plan, whose fewer transponders are worth ``price`` for each task that is laid anew."""
+        """Another plan; the saved transponders must be worth ``price`` for each task that is moved."""
         if self._options.budget:
             self._limit = self._options.budget * plan.fibre_copies
         groomer = self._grooming.groomer = Groomer(self._grooming.fibres)
@@ -250,7 +250,7 @@ class _Search:
         return self._grooming.finished(self._policy, self._tasks, best.granted, best.lights)
 
     def _key(self, state: _State) -> tuple[float, ...]:
-        """Less is better."""
+        """Sort key: less is better."""
         paid = state.transponders + self._price * self._moved(state)
         return state.blocked, max(0.0, state.copies - self._limit), paid, state.worth, state.copies
 
@@ -266,7 +266,7 @@ class _Search:
         return Way(PHIS[number % len(PHIS)], self._options.lam, MUS[number // len(PHIS) % len(MUS)])
 
     def _one(self, place: int, way: Way | None, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
-        """One task; without a way as the policy does from which the search begins."""
+        """Add one task; without a way, by the policy with which the search begins."""
         task, flows = self._tasks[place], self._policy == "best-flows"
         if way is None:
             return self._grooming.admit("spff" if flows else "opaque-agg", task)
@@ -289,7 +289,7 @@ class _Search:
         return _State(lights, tuple(granted), granted.count(None), 2 * len(lights.lit), copies, worth)
 
     def _changed(self, state: _State) -> _State:
-        """Some tasks ripped up: those on a lightpath, which is not to come again, or any."""
+        """Remove some tasks and add them again: those on a lightpath, which is then avoided, or any."""
         draw = self._random
         lights = state.lights.copy()
         self._grooming.groomer = Groomer(self._grooming.fibres, lights)
@@ -324,17 +324,17 @@ def regroom(plan: GroomingPlan, options: Options = DEFAULT, price: float = 0.5) 
     Parameters
     ----------
     plan : GroomingPlan
-        What is there. Wavelengths and slots of a task that is not laid anew stay what they are.
+        The present plan. Wavelengths and slots of a task that is not moved stay the same.
     options : Options
-        Of the search; ``budget``: fibre bytes over those of the plan.
+        Options of the search; ``budget``: limit on fibre bytes, as a multiple of the plan's.
     price : float
-        Transponders that must be saved for each task that is laid anew, and so interrupted.
+        Number of transponders that must be saved for each task that is moved, and so interrupted.
     """
     return _Search(plan.tasks, plan.network, options, "best" if plan.trees else "best-flows").change(plan, price)
 
 
 def laid_anew(before: GroomingPlan, after: GroomingPlan) -> list[int]:
-    """Places of the tasks that are laid anew from one plan of the same tasks to another, or admitted by one alone."""
+    """Indices of the tasks whose use differs between two plans of the same tasks, or that only one of them admits."""
 
     def laid(plan: GroomingPlan, place: int) -> set[object]:
         return {(plan.lightpaths[use.lightpath], use.slots, use.worker) for use in plan.uses[place]}
@@ -349,7 +349,7 @@ def laid_anew(before: GroomingPlan, after: GroomingPlan) -> list[int]:
 def draw_tasks(
     network: Wdm, seed: int, *, tasks: int = 30, models: int = 15, elements: int = 61_706, demand_bps: int = 10**10
 ) -> list[Task]:
-    """Tasks of so many local models at random hosts, as those of the poster.
+    """Tasks with ``models`` local models each at random hosts, like those of the poster.
 
     Raises
     ------

@@ -1,15 +1,15 @@
 """An all-optical spine: circuits for the large pairs of leaves, time slots for all others.
 
-Each leaf has W transceivers. Of these k hold circuits, which are made once (darkness ``delta_s``); the other W - k are
+Each leaf has W transceivers. Of these k hold circuits, which are made once (dark time ``delta_s``); the other W - k are
 fast and rotate through matchings of leaves in slots, dark for a guard in each. A pair's work beyond what its L circuits
 carry in (T - delta) goes into slots (cf. Liu et al., "Scheduling techniques for hybrid circuit/packet networks"
 (Solstice), CoNEXT 2015; Venkatakrishnan et al., "Costly circuits, submodular schedules" (Eclipse), SIGMETRICS 2016):
 
-    T(k) = least T with  ceil(max line sum of ceil(max(0, D - L (T - delta)) / (slot - guard)) / (W - k)) slot <= T
+ T(k) = least T with  ceil(max line sum of ceil(max(0, D - L (T - delta)) / (slot - guard)) / (W - k)) slot <= T
 
-D is work: seconds of one transceiver. Circuits are full duplex, and so is what sums put on a pair: as much up as down.
-D is symmetric therefore, and W - k even: a graph whose nodes have at most 2 m edges is the sum of m cycle covers
-(Petersen), which an Euler tour and matchings of the bipartite graph of its arcs give.
+D is work: seconds of one transceiver. Circuits are full duplex, and aggregation loads a pair equally up and down. D is
+therefore symmetric, and W - k even: a graph whose nodes have at most 2 m edges is the sum of m cycle covers (Petersen),
+which an Euler tour and matchings of the bipartite graph of its arcs give.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ Sharing = Literal["hybrid", "slots", "circuits"]
 SHARINGS: Final = ("hybrid", "slots", "circuits")
 _FUZZ: Final = 1e-9
 _LENGTHS: Final = 48
-"""lengths of configurations that are tried where slow transceivers turn again and again"""
+"""number of configuration lengths that are tried when slow transceivers are switched repeatedly"""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Spine:
     Attributes
     ----------
     leaves, transceivers, fast : int
-        P, W, and how many of these are fast enough for slots.
+        P, W, and the number of transceivers of a leaf that are fast enough for slots.
     delta_s, slot_s, guard_s : float
-        Darkness of slow transceivers that turn; a slot, and the part of it in which fast ones are dark.
+        Dark time of slow transceivers when switched; length of a slot, and the part of it in which fast ones are dark.
     lag_s, chunk_s : float
-        What a slot loses beside that, until the sum of its last chunk is back; what a chunk takes: a slot holds whole
-        ones (0: any part of one).
+        Further loss of a slot until the sum of its last chunk is back; time of a chunk, of which a slot holds a whole
+        number (0: any part of one).
     """
 
     leaves: int
@@ -73,14 +73,14 @@ class Spine:
 
     @property
     def payload_s(self) -> float:
-        """Of a slot what is left for work."""
+        """The part of a slot that is left for work, in seconds."""
         left = self.slot_s - self.guard_s - self.lag_s
         return left // self.chunk_s * self.chunk_s if self.chunk_s else left
 
 
 @dataclass(frozen=True)
 class Run:
-    """A pair that is joined in consecutive slots: port 2 c of the first leaf, port 2 c + 1 of the other (c: channel).
+    """A pair that is joined in consecutive slots: by port 2 c of the first leaf and 2 c + 1 of the other (c: channel).
 
     Ports are counted among those that rotate.
     """
@@ -93,16 +93,16 @@ class Run:
 
 @dataclass(frozen=True)
 class SpinePlan:
-    """Who is joined to whom, and when.
+    """The circuits and slots of all pairs.
 
     Attributes
     ----------
     circuits, over : array
-        L (leaves, leaves); seconds of work of each pair that its circuits carry.
+        L (leaves, leaves); seconds of each pair's work that its circuits carry.
     ports : int
-        W - k, that rotate.
+        W - k, the number of rotating ports.
     slots : int
-        Of all of it.
+        Number of slots in total.
     runs : tuple of Run
         By channel and time.
     time_s : float
@@ -121,12 +121,12 @@ class SpinePlan:
 
     @property
     def bound_s(self) -> float:
-        """No plan is quicker: the busiest leaf's work on all of its transceivers."""
+        """Lower bound in seconds on every plan: the busiest leaf's work on all of its transceivers."""
         return float(self.work.sum(axis=1).max()) / self.spine.transceivers
 
     @property
     def units(self) -> Ints:
-        """Slots that each pair needs, (leaves, leaves)."""
+        """Number of slots that each pair needs, int64 (leaves, leaves)."""
         return _units(self.work - self.over, self.spine)
 
     def as_data(self) -> dict[str, Any]:
@@ -146,22 +146,22 @@ class SpinePlan:
 
 
 def plan_spine(work: Floats, spine: Spine, sharing: Sharing = "hybrid") -> SpinePlan:
-    """The quickest plan of one kind.
+    """The fastest plan of one kind.
 
     Parameters
     ----------
     work : array
-        D (leaves, leaves), seconds of one transceiver; symmetric, nothing on the diagonal.
+        D (leaves, leaves), seconds of one transceiver; symmetric, zero on the diagonal.
     spine : Spine
-        What there is.
+        The leaves and transceivers.
     sharing : str
-        'slots': all transceivers rotate, as if all were fast. 'circuits': all are slow; one configuration, or as many
-        of one length as are quickest. 'hybrid': the best over the number of circuits that the slow ones allow.
+        'slots': all transceivers rotate, as if all were fast. 'circuits': all are slow, in one configuration, or in
+        the best number of configurations of equal length. 'hybrid': the best possible number of circuits.
 
     Raises
     ------
     OpticalError
-        ``work`` is no such matrix, or nothing can carry it.
+        ``work`` is no such matrix, or no plan can carry it.
     """
     size = spine.leaves
     if work.shape != (size, size) or not np.isfinite(work).all() or (work < 0).any():
@@ -185,7 +185,7 @@ def plan_spine(work: Floats, spine: Spine, sharing: Sharing = "hybrid") -> Spine
 
 
 def _turning(work: Floats, spine: Spine, sharing: Sharing) -> list[SpinePlan | None]:
-    """Slow transceivers alone, in configurations of one length."""
+    """Plans with slow transceivers alone, in configurations of equal length."""
     least = 1.02 * (spine.delta_s + spine.lag_s + max(spine.chunk_s, spine.slot_s / _LENGTHS))
     most = spine.delta_s + 2 * float(work.sum(axis=1).max()) / spine.transceivers + least
     slow = [replace(spine, slot_s=float(length), guard_s=spine.delta_s)
@@ -194,7 +194,7 @@ def _turning(work: Floats, spine: Spine, sharing: Sharing) -> list[SpinePlan | N
 
 
 def _rotating(work: Floats, spine: Spine, count: int, sharing: Sharing) -> SpinePlan | None:
-    """The least T where ``count`` transceivers of a leaf hold circuits; None: these do not reach everybody."""
+    """The least T when ``count`` transceivers of a leaf hold circuits; None if some pair with work is not joined."""
     ports = spine.transceivers - count
     circuits = greedy_circuits(work, count)
 
@@ -206,7 +206,7 @@ def _rotating(work: Floats, spine: Spine, count: int, sharing: Sharing) -> Spine
     if not ports and (work[circuits == 0] > 0).any():
         return None
     low, high = 0, slots(0.0) if ports else ceil(alone_s / spine.slot_s)
-    while low < high:  # slots: the fewest n such that n of them do by (n + 1) slots
+    while low < high:  # the fewest slots n such that n slots suffice by the end of n + 1
         middle = (low + high) // 2
         low, high = (low, middle) if slots((middle + 1) * spine.slot_s) <= middle else (middle + 1, high)
     start, end = low * spine.slot_s, (low + 1) * spine.slot_s
@@ -226,7 +226,7 @@ def _units(left: Floats, spine: Spine) -> Ints:
 
 
 def greedy_circuits(work: Floats, most: int) -> Ints:
-    """L, (leaves, leaves): one circuit after the other for the pair with most work for each, up to ``most`` a leaf."""
+    """L, (leaves, leaves): in each step a circuit for the pair with most work per circuit, up to ``most`` a leaf."""
     found = np.zeros(work.shape, np.int64)
     used = np.zeros(len(work), np.int64)
     while True:
@@ -240,7 +240,7 @@ def greedy_circuits(work: Floats, most: int) -> Ints:
 
 
 def rotation(units: Ints, ports: int) -> tuple[Run, ...]:
-    """Slots for pairs, ``units`` for each, at most ``ports`` for a leaf at one time: the fewest that there can be.
+    """Slots for pairs, ``units`` for each, at most ``ports`` for a leaf at one time, with the least number of slots.
 
     Parameters
     ----------
@@ -271,10 +271,10 @@ def rotation(units: Ints, ports: int) -> tuple[Run, ...]:
 
 
 def _oriented(units: Ints) -> Ints:
-    """Arcs for edges, with as many into a node as out of it, up to one: halves, and an Euler tour over what is odd."""
+    """Arcs for edges, with as many into a node as out of it, up to one: halves, and an Euler tour over odd edges."""
     arcs = units // 2
     odd: nx.Graph[int] = nx.Graph([(a, b) for a, b in np.argwhere(np.triu(units % 2)).tolist()])
-    spare = -1  # a node that is none joins those of odd degree
+    spare = -1  # an extra node joins those of odd degree
     odd.add_edges_from([(spare, node) for node, degree in list(odd.degree) if degree % 2])
     for part in nx.connected_components(odd):
         for a, b in nx.eulerian_circuit(odd.subgraph(part)):
@@ -284,7 +284,7 @@ def _oriented(units: Ints) -> Ints:
 
 
 def _matchings(arcs: Ints, total: int) -> list[tuple[int, list[Pair]]]:
-    """Birkhoff and von Neumann: matchings and how often each, ``total`` in all."""
+    """Birkhoff and von Neumann: matchings with their multiplicities, ``total`` in all."""
     size = len(arcs)
     left = np.zeros((2 * size, 2 * size), np.int64)  # every line has the same sum
     left[:size, :size], left[size:, size:] = arcs, arcs.T
@@ -301,11 +301,11 @@ def _matchings(arcs: Ints, total: int) -> list[tuple[int, list[Pair]]]:
     return found
 
 
-# Work: what pairs of leaves have for each other.
+# The work of pairs of leaves.
 
 
 def elephants(leaves: int, share: float, seed: int, *, pairs: int = 32, load_s: float = 1.0) -> Floats:
-    """A drawn matrix: a few pairs (log-normal) have ``share`` of all work, every pair of leaves some of the rest.
+    """A random matrix: a few pairs (log-normal) have ``share`` of all work, every pair of leaves a part of the rest.
 
     ``load_s`` is the work of the busiest leaf, seconds of one transceiver.
     """
@@ -324,10 +324,10 @@ def elephants(leaves: int, share: float, seed: int, *, pairs: int = 32, load_s: 
 
 
 def work_of(tasks: Sequence[Task], pod_of: dict[str, int], how: str, rate: float) -> Floats:
-    """What tasks have for pairs of leaves, a model up and down each; ``rate``: bytes a second of a transceiver.
+    """Work of tasks for pairs of leaves, a model up and down each; ``rate``: bytes a second of a transceiver.
 
-    how: 'flows' is a copy for each local model; 'star' one copy for each leaf to that of the global model, 'chain' one
-    from leaf to leaf, with sums at the leaves.
+    how: 'flows': a copy for each local model; 'star': one copy from each leaf to that of the global model; 'chain': one
+    copy from leaf to leaf, with aggregation at the leaves.
     """
     size = max(pod_of.values()) + 1
     found = np.zeros((size, size))

@@ -1,6 +1,6 @@
-"""The orchestrator: takes AI tasks, gives them trees, watches, swaps trees; a database holds all that it knows.
+"""The orchestrator: gives AI tasks their trees, measures, and swaps trees; its whole state is in a database.
 
-Names are looked up when they are first used: the side where hosts are needs the executor's protocol alone.
+Names are imported on first use: the executor's side needs only the executor's protocol.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Tasks that wait: who is tried, when, and what becomes of it."""
+"""Waiting tasks: which are tried, when, and how they are started."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -29,19 +29,19 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import NetworkState, Policy
 from p4switch.base.safe_yaml import one_line
 
-# The queue: which of the tasks that wait is tried next.
+# The queue, which gives the next waiting task to try.
 
 
 _BATCH: Final = 4096
-"""new tasks that are put in order at once"""
+"""largest number of new tasks that are sorted together"""
 _BEFORE_ALL: Final[Place] = (float("-inf"), -1, -1)
 
 
 class Queue:
-    """In the order of the options, which it writes into the database: who submits there ranks by it."""
+    """Waiting tasks in the order of the options, which the database stores so that submitted tasks are ranked by it."""
 
     def __init__(self, store: Store, options: Options) -> None:
-        """`PlanError` for an order that is not known."""
+        """Raise `PlanError` for an unknown order."""
         self._store = store
         self._order = order_named(options.order)
         self._tried: Place = _BEFORE_ALL
@@ -54,9 +54,9 @@ class Queue:
         return sorted(rows, key=lambda row: (served.get(row.task.owner, 0.0), self._place(row)))
 
     def candidates(self) -> Iterator[TaskRow]:
-        """Tasks that wait: the first of the order, then once round, from behind the one that was tried last.
+        """Waiting tasks: the first of the order, then all in a cycle that begins after the task that was tried last.
 
-        Where owners take turns, first the first task of each.
+        Where owners take turns, the first task of each owner comes first.
         """
         first = self._store.first_of_owners() if self._order.by_owner else self._store.waiting_tasks(_BEFORE_ALL, 1)
         yield from first
@@ -72,11 +72,11 @@ class Queue:
                     yield row
 
     def tried(self, row: TaskRow) -> None:
-        """A task that waited was tried."""
+        """Record that a waiting task was tried."""
         self._tried = self._place(row)
 
     def started(self, task: Task) -> None:
-        """A task has got what it waited for: its owner's others come later."""
+        """Record that a task was started, so that its owner's other tasks come later."""
         if self._order.by_owner:
             self._store.serve(task.owner, work(task))
 
@@ -85,24 +85,24 @@ class Queue:
 
 
 _TOGETHER: Final = 64
-"""tasks that wait for turns which are planned at once"""
+"""largest number of waiting tasks whose turns are planned together"""
 
 
 class Admission:
-    """Gives tasks that have arrived their trees, or rejects them, or lets them wait.
+    """Starts tasks that have arrived, rejects them, or lets them wait.
 
     Parameters
     ----------
     policy, name
-        Gives tasks their trees; what it is called.
+        The policy that gives tasks their trees, and its name.
     state : callable
         The network as policies see it.
     fail : callable
-        Gives a task up that its hosts know of.
+        Fails a task that was sent to its hosts.
     failed : callable
-        Ends one that they do not know of.
+        Fails a task that was not sent to its hosts.
     turns, lightpaths : Turns or None, Lightpaths or None
-        Where tasks take turns; where they get slots of lightpaths.
+        Set where tasks take turns, or where they get slots of lightpaths.
     """
 
     def __init__(
@@ -132,16 +132,16 @@ class Admission:
         self._state, self._fail, self._failed = state, fail, failed
         self._turns, self._lightpaths = turns, lightpaths
         self.room = True
-        """there may be more room than when the tasks that wait were tried"""
+        """whether there may be more room than when the waiting tasks were tried"""
         self.admitted_ps = -1
-        """when tasks that had arrived were looked at last"""
+        """time in ps of the last look at tasks that had arrived"""
 
     def admit(self) -> None:
-        """Schedule tasks that have arrived, in order; one that does not fit lets later ones pass, if that is wanted.
+        """Schedule tasks that have arrived, in order; with backfill, later tasks may pass one that does not fit.
 
-        A new one is tried at once. One that did not fit is tried again when there may be more room; then the first
-        is tried, and those behind the one that was tried last, until ``Options.retries`` of them did not fit. So what
-        a task costs does not grow with the number of tasks that wait.
+        A new task is tried at once. A waiting task is tried again when there may be more room: first the first task,
+        then those after the last one tried, until ``Options.retries`` of them did not fit. The cost for a task
+        therefore does not grow with the number of waiting tasks.
         """
         now = self.admitted_ps = self._executor.now()
         for row in self._store.late_tasks(now):
@@ -162,17 +162,23 @@ class Admission:
             self._retry()
 
     def _admit_turns(self, turns: Turns, now: int) -> None:
-        """The same where tasks take turns: those that wait are planned together, while no schedule is on its way."""
+        """Admit tasks that take turns: waiting tasks are planned together, while no schedule is pending."""
         while rows := self._queue.new(now):
             for row in rows:
                 if fault := self._fault(row):
                     self._reject(row, fault)
+                elif row.task.serving is not None:
+                    self._schedule(row)  # it takes no turn
                 else:
                     self._store.note_waiting(row.name, "it has just arrived")
                     self.room = True
         while not turns.changing and (self.room or not self._store.any_at_work()):
             self.room = False
             rows = list(islice(self._queue.candidates(), _TOGETHER))
+            for row in [row for row in rows if row.task.serving is not None]:
+                self._schedule(row)
+                self._queue.tried(row)
+                rows.remove(row)
             for one in turns.admit(rows) if rows else ():
                 if one.fault:
                     self._reject(one.row, one.reason)
@@ -185,19 +191,17 @@ class Admission:
                 break
 
     def _fault(self, row: TaskRow) -> str:
-        """Why a task can never be run here; empty where it may."""
+        """Reason why a task can never run here; empty where it may."""
         unknown = sorted({row.task.server, *row.task.workers} - self._hosts - {""})
         fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
         if self._turns is not None:
             return fault or self._turns.fault(row.task)
         if self._lightpaths is not None:
             return fault or self._lightpaths.fault(row.task)
-        if row.task.exchange == "a2a" and not fault:
-            return "kind: a2a: blocks are exchanged in turns; run it over a topology with a cross-connect (--schedule)"
         return fault or self._placer.fault(row.task, self._lanes) or self._selector.fault(row.task)
 
     def _retry(self) -> None:
-        """Try tasks that wait; all of them if nothing runs whose end could make room."""
+        """Try waiting tasks; all of them if no task runs whose end could make room."""
         left = self._options.retries
         for row in self._queue.candidates():
             if left <= 0 and self._store.any_at_work():
@@ -209,7 +213,7 @@ class Admission:
             self._queue.tried(row)
 
     def _schedule(self, row: TaskRow) -> bool:
-        """Try to give a queued task its trees; whether it waits no longer. What is wrong with it ends it alone."""
+        """Try to start a queued task; returns whether it no longer waits. A fault of the task ends only this task."""
         if fault := self._fault(row):
             self._reject(row, fault)
             return True
@@ -226,7 +230,7 @@ class Admission:
             return self._does_not_fit(row, one_line(error))
         except (StoreError, sqlite3.Error):
             raise
-        except Exception as error:  # a policy, a planner or a task that nobody thought of
+        except Exception as error:  # any error of a policy, a planner or a task
             self._computing.release(row.name)
             self._reject(row, f"its trees could not be planned: {type(error).__name__}: {one_line(error)}")
             return True
@@ -240,7 +244,7 @@ class Admission:
             }
             if self._lightpaths is not None:
                 why["lightpaths"] = self._lightpaths.of(task.name)
-        except Exception as error:  # numbers of the task, or of a host's profile, that no time or size can have
+        except Exception as error:  # times or sizes of the task or a profile out of range
             self._installer.withdraw(proposals)
             self._computing.release(row.name)
             if self._lightpaths is not None:
@@ -264,16 +268,22 @@ class Admission:
 
     def _place(self, task: Task, state: NetworkState) -> Placement | None:
         """Hosts for a task that does not name them all; None for one that does. `PlanError` when there are none now."""
+        if task.serving is not None and self._lightpaths is not None:
+            return self._lightpaths.serve(task, self._computing)
+        if task.serving is not None and self._turns is not None:
+            return self._turns.standing.serve(task, self._computing)
         if task.serving is not None:
             return self._placer.serve(task, state, self._lanes)
         return None if task.wanted is None else self._placer.choose(task, state)
 
     def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
         """Plans for a new task; `PlanError` when there are none."""
-        if task.serving is not None:
-            return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if self._lightpaths is not None:
             return self._lightpaths.propose(task)
+        if task.serving is not None and self._turns is not None:
+            return self._turns.standing.propose(task)
+        if task.serving is not None:
+            return self._installer.propose_for(self._placer.paths(task, state, self._lanes))
         if choice is not None:
             return self._installer.propose(choice.decision)
         if self._options.slots != "first":
@@ -281,7 +291,7 @@ class Admission:
         return self._installer.propose(self._policy(task, state, lanes=self._lanes))
 
     def _select(self, task: Task, state: NetworkState) -> Choice | None:
-        """The workers of a task that select them, and their trees; None for a task of all its workers."""
+        """The chosen workers of a task with a selection, and their trees; None for a task without one."""
         return None if task.select is None else self._selector.choose(task, task.select, state)
 
     def _reject(self, row: TaskRow, reason: str) -> None:
@@ -290,7 +300,7 @@ class Admission:
             self._decide(row, "reject", reason)
 
     def _does_not_fit(self, row: TaskRow, reason: str) -> bool:
-        """Wait for others to end if there are any, as they may make room; whether the task was rejected."""
+        """Let a task wait while others run, as their end may make room; else end it. Returns whether it was ended."""
         if not (self._options.queueing and self._store.any_at_work()):
             if row.may_restart:
                 self._failed(row.name, reason)
@@ -307,5 +317,5 @@ class Admission:
 
 
 def _refused(row: TaskRow) -> TaskState:
-    """How a task ends that is not let in: one that has run fails."""
+    """The state of a task that is not admitted: failed if it has run before, else rejected."""
     return TaskState.FAILED if row.attempt else TaskState.REJECTED

@@ -1,4 +1,4 @@
-"""The orchestrator: takes tasks, asks the policy, installs trees, watches, swaps trees, and can die at any moment."""
+"""The orchestrator: gives tasks their trees, measures, swaps trees, and can be killed and restarted at any moment."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -7,7 +7,7 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import switches_on_paths
 from p4reduce.control_plane.orchestrator.admission import Admission, Queue
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Report, Role
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Report, Role, is_read
 from p4reduce.control_plane.orchestrator.giving import Giver, KindsOf, Mover, Placer
 from p4reduce.control_plane.orchestrator.installer import Installer
 from p4reduce.control_plane.orchestrator.lightpaths import Lightpaths
@@ -25,18 +25,18 @@ from p4reduce.topologies import format_delay
 from p4switch.base.values import PS_PER_US
 
 LINGER_PS: Final = PS_PER_US
-"""between two looks whether the last window has ended"""
+"""interval of the checks whether the last window has ended"""
 
 
 def _pass(step: str) -> None:
-    """Where tests stop the orchestrator."""
+    """Do nothing; tests pass another function, which stops the orchestrator at a step."""
 
 
 class Orchestrator:
     """Runs the tasks of a database.
 
-    Everything that it knows is in the database, in the switches or at the executor. Before it writes to switches it
-    writes down what it will write, so another orchestrator that opens the database goes on where this one ended.
+    All state is in the database, in the switches or at the executor. Every write to switches is recorded before, so
+    another orchestrator that opens the database continues where this one ended.
 
         with Store(path) as store, Controller(..., keep=True) as controller:
             orchestrator = Orchestrator(store, controller, executor, policy_named("steiner"), name="steiner")
@@ -45,19 +45,19 @@ class Orchestrator:
     Parameters
     ----------
     store : Store
-        The database; :meth:`Store.take_charge` must have been called, and its term be the controller's election id.
+        The database; :meth:`Store.take_charge` must have been called; its term is the controller's election id.
     controller : Controller
         Started with ``keep=True``.
     executor : Executor
-        Where the tasks run.
+        Runs the tasks.
     policy : Policy
         Gives tasks their trees.
     name : str
-        The policy's, for the database.
+        Name of the policy, for the database.
     computing : ComputingManager or None
         Knows the hosts; None: hosts with default profiles.
     checkpoint : callable
-        Told the name of every step that was taken, for tests.
+        Called with the name of every step that was taken, for tests.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Orchestrator:
         self._consider = True
 
     def _make_turns(self, policy: Policy, name: str) -> Turns | None:
-        """Over a cross-connect tasks take turns, elsewhere they do not; `PlanError` where the options say otherwise."""
+        """The turns of tasks over a cross-connect; None elsewhere. `PlanError` if options and topology do not match."""
         topology, options = self.installer.controller.topology, self.options
         if options.wdm is not None and (options.schedule or options.slots != "first" or options.move is not None):
             raise PlanError("schedule, slots, move: tasks over lightpaths have none of them; leave them out")
@@ -158,20 +158,20 @@ class Orchestrator:
     # --- running
 
     def run(self, until_ps: int | None = None) -> None:
-        """Work until every task has ended, or to a virtual time.
+        """Work until every task has ended, or until a virtual time in ps.
 
         Raises
         ------
         StoreError
             Another orchestrator has taken over.
         ControllerError
-            A switch does not answer a read. What is installed stays; a later orchestrator goes on.
+            A switch does not answer a read. Installed plans stay; a later orchestrator continues.
         """
         while self.step(until_ps):
             pass
 
     def step(self, until_ps: int | None = None) -> bool:
-        """Do what is due now, then let time pass to the next event; False when there is nothing to wait for."""
+        """Do what is due now, then let time pass to the next event; returns False when there is nothing to wait for."""
         self.store.check_charge()
         self._take_reports()
         self._cancel()
@@ -180,7 +180,7 @@ class Orchestrator:
             self.rescheduler.consider_all()
             if self.turns is None:
                 self.mover.consider()
-        self._clean()  # what ended makes room for what waits
+        self._clean()  # slots of ended tasks become free for waiting ones
         self.admission.admit()
         if self.turns is None:
             self.giver.share()
@@ -190,7 +190,7 @@ class Orchestrator:
         if wake is None and self.turns is not None and self.executor.turn().open:
             wake = now + LINGER_PS  # hosts acknowledge the last blocks, then the window ends
         if wake is None:
-            self._take_reports()  # of the last window
+            self._take_reports()  # reports of the last window
         if wake is None or (until_ps is not None and now >= until_ps):
             return False
         if until_ps is not None:
@@ -205,11 +205,11 @@ class Orchestrator:
             self.admission.room = self.giver.due = True
 
     def _measure(self) -> None:
-        """Read the counters; a switch that does not answer is written down, and asked again at the next time."""
+        """Read the counters; a switch that does not answer is recorded, and read again at the next measurement."""
         now = self.executor.now()
         self._measure_at = now - now % self.options.measure_every_ps + self.options.measure_every_ps
         try:
-            if self._look():  # of what a switch has lost it has no counters either: the next time
+            if self._look():  # a restarted switch has lost its counters: measure next time
                 self._consider = self.admission.room = True
                 return
             self.monitor.measure()
@@ -223,10 +223,10 @@ class Orchestrator:
         self._checkpoint("measured")
 
     def _look(self) -> bool:
-        """Switches that began anew are restored; tasks of which they had entries must leave their trees.
+        """Restore switches that were restarted; tasks that had entries in them must leave their trees.
 
-        Whether there were any. Killed after any of its steps, the next orchestrator finds entries of these tasks
-        missing (`Recovery`).
+        Returns whether there were any. If the orchestrator is killed after any step, the next one finds entries of
+        these tasks missing (`Recovery`).
         """
         controller = self.installer.controller
         restarted = controller.look().restarted
@@ -245,16 +245,16 @@ class Orchestrator:
             self.store.history.add_decision(self.executor.now(), task, what, self._name, why)
 
     def _next_ps(self, now: int) -> int | None:
-        """When something is to be done at the latest; None when nothing ever is."""
+        """Time in ps of the next thing to do; None when there is none."""
         times = [self.store.next_event_ps(self.admission.admitted_ps)]
         if self.store.any_at_work() or (self.turns is not None and self.turns.changing):
             times.append(max(self._measure_at, now + 1))
         return min((at_ps for at_ps in times if at_ps is not None), default=None)
 
-    # --- what happened
+    # --- reports
 
     def _take_reports(self) -> None:
-        """Write down what the executor reports, each report once."""
+        """Record what the executor reports, each report once."""
         reports = self.executor.reports(self._reported())
         if reports:
             with self.store.transaction():
@@ -265,7 +265,7 @@ class Orchestrator:
             self._checkpoint(f"report {kind}")
 
     def _reported(self) -> int:
-        """The last report that was written down."""
+        """Number of the last report that was recorded."""
         return int(self.store.fact("reports") or 0)
 
     def _take(self, report: Report) -> None:
@@ -282,7 +282,7 @@ class Orchestrator:
         if report.task is None or report.task not in self.store:
             return
         if self.store.task(report.task).state in (*ENDED, TaskState.QUEUED):
-            return  # it has ended, or waits to begin anew
+            return  # it has ended, or waits for a restart
         if report.kind == "round":
             self.store.history.add_round(report)
             task = self.store.task(report.task).task
@@ -302,13 +302,16 @@ class Orchestrator:
             self._consider = self.admission.room = self.giver.due = True
         elif report.kind == "restored":
             self.store.history.note_restored(report)
+            for plan in self.store.plans((Phase.INSTALLED, Phase.ACTIVE), report.task):
+                if is_read(plan.role):
+                    self.store.set_phase(plan.generation, Phase.REMOVING)
         elif report.kind == "finished":
             self._end(report.task, TaskState.FINISHED, report.at_ps, digest=str(report.data["digest"]))
         elif report.kind == "failed":
             self._end(report.task, TaskState.FAILED, report.at_ps, str(report.data["reason"]))
 
     def _end(self, name: str, state: TaskState, at_ps: int, reason: str = "", digest: str | None = None) -> None:
-        """A task has ended, or begins anew: its trees may go."""
+        """Record that a task has ended or will be restarted, and mark its trees for removal."""
         row = self.store.task(name)
         if row.state in ENDED:
             return
@@ -335,17 +338,17 @@ class Orchestrator:
         self._consider = self.admission.room = self.giver.due = True
 
     def fail(self, name: str, reason: str) -> None:
-        """Give a task up: it stops at its hosts, and its trees go. It may begin anew."""
+        """Stop a task and remove its trees. The task may be restarted."""
         self._take_reports()  # it may have ended by itself
         if self.store.task(name).state in (*ENDED, TaskState.QUEUED):
             return
         self._end(name, TaskState.FAILED, self.executor.now(), reason)
         self._checkpoint("recorded stop")
-        self.executor.stop(name)  # or whoever comes next does, who finds it ended here and running there
+        self.executor.stop(name)  # if this orchestrator is killed here, the next one stops the task
         self._checkpoint("stopped")
 
     def _find_stopped(self) -> None:
-        """Tasks that run here and have stopped there, without a word: nothing would ever end them."""
+        """Fail tasks that run in the database but have stopped at the executor without a report."""
         at_work = self.store.tasks(AT_WORK)
         running = self.executor.running([row.name for row in at_work])
         for row in at_work:
@@ -363,10 +366,10 @@ class Orchestrator:
                 self.fail(row.name, "cancelled")
 
     def _changed(self, task: Task, plans: Mapping[Role, Plan]) -> None:
-        """A task runs with these plans from now on, at these hosts."""
+        """Record that a task runs with these plans at these hosts from now on."""
         try:
             self._placer.begin(task, plans, task.rounds - self.store.history.rounds_done(task.name))
-        except PlanError:  # of plans that a database has, and nobody could make: nothing is known of its load
+        except PlanError:  # a damaged plan in the database: its load is not known
             self._placer.end(task.name)
 
     def state(self, without: str | None = None) -> NetworkState:

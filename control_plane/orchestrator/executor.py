@@ -1,8 +1,8 @@
-"""What the orchestrator asks of the side where hosts are: run tasks, swap their trees, report. A protocol and its data.
+"""The interface between the orchestrator and the executor, which runs tasks, swaps their trees, and reports.
 
-Hosts, links and time belong to the executor, in this process or another one. It outlives the orchestrator, so every
-request may come twice: who asks for what is done already gets the same answer and changes nothing. Nothing that
-happened is lost either: reports are numbered and kept.
+The executor owns hosts, links and time, in this process or another one. It outlives the orchestrator, so every request
+may come twice: a repeated request gets the same answer and changes nothing. No event is lost: reports are numbered and
+kept.
 """
 
 from collections import Counter
@@ -25,34 +25,34 @@ from p4reduce.topologies.model import Hop
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
 
-# The computing manager: which host runs which models, how loaded it is, and how long training and adding up take.
+# The computing manager: which host runs which models, its load, and how long training and adding up take.
 
 
 MAX_SLOWDOWN: Final = 1e6
 MEASURED_SHARE: Final = 0.3
-"""of the newest round in a host's measured slowdown (exponentially weighted)"""
+"""weight of the newest round in a host's measured slowdown (exponentially weighted)"""
 
 
 @dataclass(frozen=True)
 class HostProfile:
-    """What a host can do.
+    """The computing capacity of a host.
 
     Attributes
     ----------
     slowdown : float
-        Its training time is that of the task times this.
+        Training time of a task on this host, divided by the task's training time.
     models : int
-        Models that it trains side by side at full speed; with more they share it evenly.
+        Models that the host trains side by side at full speed; more models share its speed evenly.
     most_models : int or None
-        It takes no more than these; None: no limit.
+        Largest number of models that the host trains at once; None: no limit.
     add_ps : int
-        Picoseconds to add one element of one model that came in to the sum of a task, as a global model's host.
+        Picoseconds to add one element of one received model to a task's sum, as the host of a global model.
     utility : float or None
-        How useful its data are to a global model, for the selection of local models
+        Usefulness of the host's data to a global model, for the selection of local models
         (:class:`~p4reduce.control_plane.scheduling.task.Selection`); any unit, the same at all hosts. None: not
         known.
     slots : int
-        Slots (GPUs) that tasks whose hosts are chosen find; those that name their hosts take theirs anyway.
+        Slots (GPUs) for tasks whose hosts are chosen; tasks that name their hosts take theirs regardless.
     """
 
     slowdown: float = 1.0
@@ -74,14 +74,14 @@ class HostProfile:
 
 
 class ComputingManager:
-    """Knows the hosts. Not thread-safe.
+    """Records which tasks train at which hosts, and how long they take. Not thread-safe.
 
     Parameters
     ----------
     topology : Topology
-        Whose hosts compute.
+        The topology whose hosts compute.
     profiles : mapping of HostProfile
-        By host; a host that is not named has the default profile.
+        Profiles by host; other hosts have the default profile.
     """
 
     def __init__(self, topology: Topology, profiles: Mapping[str, HostProfile] | None = None) -> None:
@@ -96,19 +96,19 @@ class ComputingManager:
         self._load: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
         self.serving: Counter[str] = Counter()
-        """global models by host"""
+        """number of global models by host"""
         self.measured: dict[str, float] = {}
-        """training time of hosts over that of their tasks, where rounds have shown it"""
+        """measured training time of a host divided by that of its tasks; only hosts with a measurement"""
         self.in_turns = False
-        """tasks of a host train one at a time: they take turns"""
+        """whether the tasks of a host train one at a time, because they take turns"""
 
     def place(self, task: Task, *, even_if_full: bool = False) -> None:
-        """A task's local models are trained from now on; nothing when they are already.
+        """Add the local models of a task to the load of its hosts; no effect if the task has been placed already.
 
         Raises
         ------
         PlanError
-            Names a host that trains its most already; with ``even_if_full`` only one that there is not.
+            When a host trains its largest number of models already; with ``even_if_full`` only for an unknown host.
         """
         if task.name in self._placed:
             return
@@ -121,7 +121,7 @@ class ComputingManager:
         self.serving[task.server] += 1
 
     def release(self, name: str) -> None:
-        """A task has ended; nothing when it was not placed."""
+        """Remove an ended task from its hosts; no effect if the task was not placed."""
         task = self._placed.pop(name, None)
         if task is not None:
             self._load.subtract(task.trainers)
@@ -133,11 +133,11 @@ class ComputingManager:
 
     @staticmethod
     def _slots_at(task: Task) -> tuple[str, ...]:
-        """Hosts whose slots a task takes: those that train; of one that infers its server, where it was chosen."""
+        """Hosts whose slots a task takes: its trainers, or, for a task that infers, its server."""
         return task.trainers if task.serving is None else (task.server,)
 
     def extend(self, task: Task) -> None:
-        """A placed task is about to train at the hosts of ``task`` too; `PlanError` names one that is full."""
+        """Add the new hosts of a placed task before it moves; `PlanError` names a host that is full."""
         if task.name not in self._placed:
             return
         self.settle(self._placed[task.name])
@@ -150,13 +150,13 @@ class ComputingManager:
         self._used.update(dict.fromkeys(more, task.slots))
 
     def settle(self, task: Task) -> None:
-        """A placed task trains at these hosts, and at no others any more."""
+        """Set the hosts of a placed task after its move; all others no longer train it."""
         if task.name in self._placed:
             self.release(task.name)
             self.place(task, even_if_full=True)
 
     def training_ps(self, task: Task, host: str) -> int:
-        """How long a local model trains in one round, with the models that the host trains now.
+        """Training time in ps of a local model in one round, given the models that the host trains now.
 
         `PlanError` when that is longer than a task may take.
         """
@@ -165,12 +165,12 @@ class ComputingManager:
         return _possible(task, f"training at {host}", round(task.training_ps * profile.slowdown * sharing))
 
     def answering_ps(self, task: Task) -> int:
-        """How long the server of a task that infers computes for a request; `PlanError` as of `training_ps`."""
+        """Time in ps that the server of a task that infers computes for a request; `PlanError` as for `training_ps`."""
         slowdown = self._profile(task.server).slowdown
         return _possible(task, f"answering at {task.server}", round(task.training_ps * slowdown))
 
     def aggregation_ps(self, task: Task, arriving: int) -> int:
-        """How long the server adds up ``arriving`` models in one round: one if the network aggregates, else all.
+        """Time in ps in which a server adds up a round's ``arriving`` models: one if the network aggregates, else all.
 
         `PlanError` when that is longer than a task may take.
         """
@@ -178,27 +178,27 @@ class ComputingManager:
         return _possible(task, f"adding up {arriving} models at {task.server}", needed)
 
     def is_full(self, host: str) -> bool:
-        """Whether a host trains its most already."""
+        """Whether a host trains its largest number of models already."""
         most = self._profile(host).most_models
         return most is not None and self._load[host] >= most
 
     def slots(self) -> dict[str, int]:
-        """Slots of every host for local models."""
+        """Slots of every worker's host for local models."""
         return {host: self._profiles[host].slots for host in self._workers}
 
     def free_slots(self) -> dict[str, int]:
-        """Those that no task has; none at a host that trains its most models."""
+        """Slots that no task has, by host; 0 at a host that trains its largest number of models."""
         return {
             host: 0 if self.is_full(host) else max(0, self._profiles[host].slots - self._used[host])
             for host in self._workers
         }
 
     def slowdowns(self) -> dict[str, float]:
-        """Training times of hosts over those of usual ones: as measured, else as their profiles say."""
+        """Slowdown of each host: as measured, otherwise from its profile."""
         return {host: self.measured.get(host, self._profiles[host].slowdown) for host in self._workers}
 
     def measure(self, task: Task, training_ps: Mapping[str, int]) -> dict[str, float]:
-        """How long local models of a task trained in a round; returns the new slowdowns of these hosts."""
+        """Record training times in ps of a task's round, by host; returns the new slowdowns of these hosts."""
         if not task.training_ps:
             return {}
         found = {}
@@ -208,11 +208,11 @@ class ComputingManager:
         return found
 
     def utility(self, host: str) -> float | None:
-        """How useful its data are; None: not known."""
+        """Usefulness of the host's data; None: not known."""
         return self._profile(host).utility
 
     def hosts(self) -> list[dict[str, Any]]:
-        """Every host with the tasks whose models it runs, and its load: models per model at full speed."""
+        """For every host, the tasks whose models it runs, and its load: models divided by models at full speed."""
         return [
             {
                 "host": host,
@@ -231,22 +231,22 @@ class ComputingManager:
 
 
 def _possible(task: Task, what: str, needed_ps: int) -> int:
-    """A time, if it can be added to others: the fabric has 64 bits for it."""
+    """Return a time in ps if the fabric's 64 bits allow adding it to others; else raise `PlanError`."""
     if needed_ps > MAX_PS:
         raise PlanError(f"task {task.name}: {what} takes {needed_ps} ps, more than {format_delay(MAX_PS)}")
     return needed_ps
 
 
-# Files that say what hosts can do: YAML with a profile for each, and one for all others.
+# Files that describe hosts: YAML with a profile for each, and one for all others.
 
 
 _FOLDER: Final = "hosts"
 _FIELDS: Final = {"add": "add_ps"}
-"""names in the file that are others in the profile"""
+"""fields of the file whose names differ from the profile's"""
 
 
 class ProfileEntry(BaseModel):
-    """A host's profile in a file; what is left out is as in the file's default."""
+    """A host's profile in a file; fields left out have the value of the file's default."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -254,13 +254,13 @@ class ProfileEntry(BaseModel):
     models: Annotated[int, Field(strict=True, ge=1)] = 1
     most_models: Annotated[int | None, Field(strict=True, ge=1)] = None
     add: Annotated[int, BeforeValidator(parse_delay)] = 0
-    """for one element of one model, as in '100ps'"""
+    """time for one element of one model, as in '100ps'"""
     utility: Annotated[float | None, Field(strict=True, ge=0, allow_inf_nan=False)] = None
     slots: Annotated[int, Field(strict=True, ge=0)] = 1
 
 
 class HostsDocument(BaseModel):
-    """A file of hosts."""
+    """The content of a file of hosts."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -270,14 +270,14 @@ class HostsDocument(BaseModel):
 
 @dataclass(frozen=True)
 class HostsFile:
-    """What a file says: profiles of hosts by name, and that of all others. ``source`` is how it was named."""
+    """Profiles of hosts by name, and the default profile; ``source`` is the file's name in messages."""
 
     source: str
     default: HostProfile
     hosts: Mapping[str, HostProfile]
 
     def of(self, topology: Topology) -> dict[str, HostProfile]:
-        """The profile of every host; `TaskError` when the file names one that the topology has not."""
+        """The profile of every host; `TaskError` when the file names a host that the topology does not have."""
         names = [host.name for host in topology.hosts]
         if unknown := sorted(set(self.hosts) - set(names)):
             raise TaskError(
@@ -288,18 +288,18 @@ class HostsFile:
 
 
 def bundled_hosts() -> tuple[str, ...]:
-    """Names of the files that come with the package; each is for the topology of that name."""
+    """Names of the files that come with the package; each is for the topology of the same name."""
     files = (resources.files(__package__) / _FOLDER).iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
 
 
 def read_hosts(source: str | Path) -> HostsFile:
-    """A file of hosts, or a bundled one by its name.
+    """Read a file of hosts, or a bundled one by its name.
 
     Raises
     ------
     TaskError
-        Names the file, the field and the fix.
+        The message names the file, the field and the fix.
     """
     path = Path(source)
     if str(source) in bundled_hosts():
@@ -336,25 +336,25 @@ def _parse(source: str, text: str) -> HostsFile:
 
 
 def _given(entry: ProfileEntry) -> dict[str, Any]:
-    """What an entry says, by the names of a profile's fields."""
+    """The fields that an entry sets, by the names of a profile's fields."""
     return {_FIELDS.get(name, name): value for name, value in entry.model_dump(exclude_unset=True).items()}
 
 
-# Members of a running task: their ranks, who is lost, and what is called so in the database.
+# Members of a running task: their ranks, which are lost, and how messages name them.
 
 
 def ranks_at(before: Sequence[str], ranks: Sequence[int], now: Sequence[str]) -> tuple[int, ...]:
-    """The ranks of a task's workers at hosts that it is about to have.
+    """The ranks of a task's workers after a change of its hosts.
 
-    As many as before: each place keeps its rank, whatever host has it now. Fewer: who is left keeps its own.
-    `PlanError` for a host that is new among fewer.
+    With as many hosts as before, each position keeps its rank, whatever its host. With fewer, remaining hosts keep
+    their ranks; `PlanError` if one of the fewer hosts is new.
 
     Parameters
     ----------
     before, ranks
-        Its hosts until now, and the rank of each.
+        The hosts until now, and the rank of each.
     now
-        Its hosts from then on.
+        The hosts after the change.
     """
     if len(now) == len(before):
         return tuple(ranks)
@@ -365,10 +365,10 @@ def ranks_at(before: Sequence[str], ranks: Sequence[int], now: Sequence[str]) ->
 
 
 def lost_hosts(task: Task, topology: Topology, down: Collection[Hop], died: Collection[str]) -> tuple[str, ...]:
-    """Hosts of a task that are lost to it: where its process has died, or that no link leads to any more.
+    """Hosts that a task has lost: their processes have died, or no link leads to them any more.
 
-    Of a network that fell apart the part with the global model goes on. Where that model's host is lost itself it is
-    the only one that is named: without it nobody goes on.
+    When a network falls apart, the part with the global model goes on. If the host of that model is lost, only it is
+    named, since no worker goes on without it.
 
     ``down`` has the directed links without a carrier, ``died`` the hosts where the task's process has ended.
     """
@@ -379,7 +379,7 @@ def lost_hosts(task: Task, topology: Topology, down: Collection[Hop], died: Coll
 
 
 def _reached(start: str, topology: Topology, down: Collection[Hop]) -> set[str]:
-    """Nodes that a host reaches; other hosts pass nothing on."""
+    """Nodes that a host reaches over links that are up; hosts do not forward."""
     seen, left = {start}, [start]
     while left:
         node = left.pop()
@@ -392,7 +392,7 @@ def _reached(start: str, topology: Topology, down: Collection[Hop]) -> set[str]:
 
 
 def named(task: Task, ranks: Sequence[int], lost: Sequence[str]) -> str:
-    """Who was lost, for a reason; empty where nobody was."""
+    """The lost hosts in words, for a reason; empty where none is lost."""
     if not lost:
         return ""
     if lost[0] == task.server:
@@ -402,23 +402,42 @@ def named(task: Task, ranks: Sequence[int], lost: Sequence[str]) -> str:
     return f"worker{'s' if len(lost) > 1 else ''} {workers} {'are' if len(lost) > 1 else 'is'} lost"
 
 
-# A schedule as the executor plays it: circuits at ports, whose turn it is when, and trees that tasks change to.
+# A schedule in the executor's terms: circuits at ports, the order of turns, and trees that tasks change to.
 
 
 Role = str
-"""What a job of a task does: 'both' directions, 'upload' or 'broadcast'; of several trees at once 'tree 1 of 3' etc."""
+"""The part of a job in a task: 'both' directions, 'upload', 'broadcast', or 'tree 1 of 3' with several trees."""
 
 
 def roles(count: int, *, trees: bool) -> tuple[Role, ...]:
-    """Of so many jobs of a task. trees: each does both directions, of a part of the model or for one client."""
+    """The roles of ``count`` jobs. trees: each job does both directions, of a part of the model or for one client."""
     if count == 1:
         return ("both",)
     return tuple(f"tree {number + 1} of {count}" for number in range(count)) if trees else ("upload", "broadcast")
 
 
+_READ: Final = "read"
+
+
+def read_roles(count: int) -> tuple[Role, ...]:
+    """Of the plans over which hosts of a task read their data, each of one home and one reader."""
+    return tuple(f"{_READ} {number + 1} of {count}" for number in range(count))
+
+
+def is_read(role: Role) -> bool:
+    """Whether it is one of :func:`read_roles`."""
+    return role.startswith(_READ)
+
+
 def are_all(found: Collection[Role]) -> bool:
-    """Whether these are the roles of all jobs of a task."""
-    return bool(found) and any({*found} == {*roles(len(found), trees=trees)} for trees in (False, True))
+    """Whether these are the roles of all jobs of a task, and of all its reads or none."""
+    reads = {role for role in found if is_read(role)}
+    jobs = {*found} - reads
+    return (
+        bool(jobs)
+        and reads == {*read_roles(len(reads))}
+        and any(jobs == {*roles(len(jobs), trees=trees)} for trees in (False, True))
+    )
 
 
 @dataclass(frozen=True)
@@ -428,13 +447,13 @@ class TurnWindow:
     Attributes
     ----------
     process : int
-        Tasks of other processes train meanwhile; a process has several windows where one configuration does not do.
+        Tasks of other processes train meanwhile; a process that needs several configurations has several windows.
     circuits : tuple of Link
-        At ports that lead to cross-connects, with the rate of both directions.
+        Circuits at ports that lead to cross-connects, with the rate of each direction.
     tasks : tuple of str
-        Who communicates, by name. Those that the executor does not run are passed over.
+        Names of the tasks that communicate. Tasks that the executor does not run are skipped.
     planned_start_ps, planned_ps : int
-        Predictions, for books: when it is lit after the first mirrors of the round begin to turn, and how long.
+        Predictions, for records: the time from the first turning mirrors of the round until it is lit, and its length.
     """
 
     process: int
@@ -446,23 +465,23 @@ class TurnWindow:
 
 @dataclass(frozen=True)
 class Timetable:
-    """What the executor is given beforehand, so that nobody is asked while tasks take turns.
+    """Everything that the executor needs to let tasks take turns without further requests.
 
-    It holds from the end of a round on. A window ends when all its tasks have communicated; the next one opens when
-    its tasks have trained, too.
+    A timetable holds from the end of a round on. A window ends when all its tasks have communicated; the next one opens
+    when its own tasks have trained as well.
 
     Attributes
     ----------
     number : int
-        Of the schedule, from 1; a later one is higher.
+        Number of the schedule, from 1; later schedules have higher numbers.
     windows : tuple of TurnWindow
-        Of a round, in order.
+        Windows of a round, in order.
     delta_ps : int
-        Ports whose circuits change carry nothing for so long.
+        Time in which ports whose circuits change carry nothing.
     guard_ps : int
-        After a task is given up within its window circuits stay for so long, until its frames have arrived.
+        Time that circuits stay after a task is given up within its window, so that its frames arrive.
     plans : mapping
-        Task -> role -> plan: other trees that running tasks go on with from this schedule on, installed before.
+        Task -> role -> plan: installed trees to which running tasks change with this schedule.
     """
 
     number: int
@@ -474,18 +493,18 @@ class Timetable:
 
 @dataclass(frozen=True)
 class Turn:
-    """Where an executor is in its schedule.
+    """The position of an executor in its schedule.
 
     Attributes
     ----------
     schedule : int
-        The number of the one that holds; 0: none.
+        Number of the schedule in force; 0: none.
     waiting : int
-        Of the one that holds from the end of this round on; 0: none.
+        Number of the schedule that holds from the end of this round on; 0: none.
     round, window : int
-        The round of this schedule, and the place of its window that was open last; -1 before the first.
+        The round of this schedule, and the index of its window that was open last; -1 before the first.
     configuration : tuple of Link
-        Circuits that are lit, or will be after darkness.
+        Circuits that are lit, or will be after the dark time.
     open : bool
         Whether that window is still open.
     """
@@ -502,9 +521,9 @@ ReportKind = Literal[
     "round", "served", "finished", "failed", "resumed", "replanned", "restored", "died", "link", "schedule", "window"
 ]
 LAST_JOB: Final = 57_343
-"""of those that tasks get; an executor numbers what hosts read by the others"""
+"""largest number of a task's job; an executor uses higher numbers for the data that hosts read"""
 Read = tuple[str, str, int]
-"""home of data, the host that reads them, bytes"""
+"""a read: home of the data, host that reads them, bytes"""
 
 
 @dataclass(frozen=True)
@@ -512,12 +531,13 @@ class Order:
     """A task to run.
 
     ``plans`` has one installed plan for each of the task's :func:`roles`, in this order. ``training_ps`` is how long
-    each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and broadcast;
-    of a task that infers there is a plan for each client, and ``training_ps`` says how long its server computes for a
-    request. ``reads``: what hosts read over the network before they begin. ``schedule``: the number of the schedule
-    from which on it takes turns; None: it waits for nobody. ``ranks``: of the workers, where some of the first ones
-    have died; (): 0, 1, ... ``anew``: hosts where a new process takes the place of one that died. ``attempt``: how
-    often it has begun anew; from 1 on it goes on from its last checkpoint.
+    each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and broadcast. A
+    task that infers has a plan for each client, and ``training_ps`` says how long its server computes for a request.
+    ``reads``: data that hosts read over the network before they begin. ``read_plans``: of a task that takes turns, an
+    installed plan for each home and reader, in the network that is lit then. ``schedule``: the number of the first
+    schedule in which the task takes turns; None: it takes none. ``ranks``: ranks of the workers, where some of the
+    first workers have died; (): 0, 1, ... ``anew``: hosts where a new process replaces one that died. ``attempt``: how
+    often the task has been restarted; from 1 on it continues from its last checkpoint.
     """
 
     task: Task
@@ -529,6 +549,7 @@ class Order:
     ranks: tuple[int, ...] = ()
     anew: tuple[str, ...] = ()
     attempt: int = 0
+    read_plans: Mapping[Role, Plan] = field(default_factory=dict)
 
     @property
     def all_ranks(self) -> tuple[int, ...]:
@@ -543,23 +564,23 @@ class Order:
 
 @dataclass(frozen=True)
 class Report:
-    """Something that happened. ``number`` counts from 1.
+    """An event at the executor. ``number`` counts from 1.
 
     Attributes
     ----------
     kind : str
         'round': a round of a task is done; ``data`` has 'round' (from 0) and the times 'started_ps', 'trained_ps',
         'uploaded_ps', 'aggregated_ps', 'done_ps' (of the slowest host). A job that does both directions at once has no
-        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': whose models are in it.
+        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': those of the models in it.
         'training_ps': how long each worker trained, by host, where that is known.
         'served': a task has answered all its requests; 'requests', and of their latencies 'p50_ps', 'p99_ps',
         'worst_ps', and whether 'p99_ps' keeps to its objective ('met'; None: it has none).
-        'finished': all rounds are done; 'digest' of all weights: a round's is SHA-256 of the one before and of these.
-        Of a task that infers: SHA-256 of those of its clients, each of all its answers.
+        'finished': all rounds are done; 'digest' of all weights: SHA-256 of the previous round's and these weights.
+        Of a task that infers: SHA-256 of its clients' digests, each of all its answers.
         'failed': a host gave up; 'reason'.
         'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.
         'replanned': a task goes on with the plans of another order (:meth:`Executor.replan`); 'keys' (role ->
-        [job, epoch]), 'round' that it begins, 'again': whether that had been begun before. Or it stays as it was:
+        [job, epoch]), 'round' that it begins, 'again': whether that round had begun before. If the task did not change,
         'error' says why.
         'restored': all of its workers have their data, and the model where they lacked it, and train; 'round',
         'read_bytes', 'model_bytes', 'duration_ps' since it began, or was replanned.
@@ -580,20 +601,20 @@ class Report:
 
 @dataclass(frozen=True)
 class Interruption:
-    """What a swap cost, as the hosts saw it.
+    """The cost of a swap, as the hosts saw it.
 
     Attributes
     ----------
     role, job, epoch : str, int, int
-        The job, and the epoch that it changed to.
+        The job, and its new epoch.
     in_flight : int
-        Chunks that workers had sent and some worker lacked: they are sent anew.
+        Chunks that workers had sent and some worker had not received: they are sent again.
     resent_frames, resent_bytes : int
-        What all workers sent again until the job was where it had been.
+        Frames and bytes that all workers sent again until the job had regained its progress.
     late_frames : int
-        Frames of the old epoch that reached a host after the change; they were dropped.
+        Frames of the old epoch that reached a host after the change and were dropped.
     duration_ps : int
-        From the change until every worker has every chunk that was in flight.
+        Time from the change until every worker has every chunk that was in flight.
     """
 
     role: Role
@@ -608,9 +629,9 @@ class Interruption:
 
 @dataclass(frozen=True)
 class Running:
-    """A task at the executor: the (job, epoch) of each role, the round that it is in, and whether it has ended.
+    """A task at the executor: the (job, epoch) of each role, its present round, and whether it has ended.
 
-    ``died``: hosts where a process of it has ended, and nobody has taken its place. ``attempt``: that of its order.
+    ``died``: hosts where its process has ended and has not been replaced. ``attempt``: the attempt of its order.
     """
 
     keys: Mapping[Role, tuple[int, int]] = field(default_factory=dict)
@@ -621,84 +642,90 @@ class Running:
 
 
 class Executor(Protocol):
-    """Where tasks run. Methods block.
+    """The side that runs tasks. Methods block.
 
-    What it cannot do for one task it answers with :class:`~p4reduce.control_plane.orchestrator.options.RefusedError`;
-    any other ``RuntimeError`` means that it cannot be reached.
+    :class:`~p4reduce.control_plane.orchestrator.options.RefusedError` means that a request cannot be done for one task;
+    any other ``RuntimeError`` means that the executor cannot be reached.
     """
 
     @property
     def instance(self) -> str:
-        """Another one after every start of the executor: what runs there is gone then."""
+        """Identifier that changes at every start of the executor, which loses what was running."""
 
     def take_charge(self, term: int, database: str) -> None:
-        """From now on the orchestrator of this term gives orders; those of an earlier one are refused.
+        """Accept orders of the orchestrator with this term, and refuse those of earlier terms.
 
-        The first one decides to which database what runs here belongs.
+        The first call decides to which database the running tasks belong.
         """
 
     def now(self) -> int:
-        """Its time, picoseconds."""
+        """The executor's time in ps."""
 
     def start(self, order: Order) -> None:
-        """Run a task. Nothing when it has been started with these plans; `RefusedError` when it cannot be run here.
+        """Run a task. No effect if it has been started with these plans; `RefusedError` when it cannot run here.
 
-        A later attempt of a task takes the place of the one before, and begins with the round of its last checkpoint,
-        or the first one (:attr:`Running.round`).
+        A later attempt of a task replaces the attempt before, and begins with the round of its last checkpoint, or with
+        the first round (:attr:`Running.round`).
         """
 
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
-        """All hosts of these jobs go on in the epochs of other, installed plans, at one time; nothing if they have.
+        """Change all hosts of these jobs at one time to the epochs of other, installed plans; no effect when repeated.
 
         `RefusedError` where a process of the task has died.
         """
 
     def replan(self, order: Order, *, at_once: bool = False) -> None:
-        """Between two rounds a running task takes other plans, perhaps at other hosts, with endpoints of their own.
+        """Change a running task to other plans between two rounds, perhaps at other hosts, with new endpoints.
 
-        It is told when that has happened ('replanned'). ``at_once``: the present round is given up and begun again,
-        from the model as it was before. Workers that are new get the model, and read what ``order.reads`` says. Nothing
-        when it has these plans, or has ended; a later order takes the place of one that still waits. With
-        ``order.ranks`` it may have fewer workers than before. `RefusedError` for a host where a process has died,
-        unless it is one of ``order.anew``.
+        A report follows ('replanned'). ``at_once``: the present round is abandoned and begins again, from the model as
+        it was before. New workers get the model, and read the data in ``order.reads``. No effect if the task has these
+        plans or has ended; a later order replaces one that still waits. With ``order.ranks`` it may have fewer workers
+        than before. `RefusedError` for a host where a process has died, unless the host is in ``order.anew``.
         """
 
     def keep_plans(self, task: str) -> None:
-        """An order to replan that still waits is void; nothing when there is none."""
+        """Cancel an order to replan that still waits; no effect if there is none."""
 
     def set_schedule(self, timetable: Timetable) -> None:
-        """Have tasks take turns from the end of this round on, or at once where nobody does.
+        """Let tasks take turns by this timetable from the end of the round on, or at once if no task takes turns.
 
-        Nothing when it has this number already. `RefusedError` for a number below, while another one waits, and for
-        circuits that there cannot be.
+        No effect if it has this number already. `RefusedError` for a lower number, while another timetable waits, and
+        for impossible circuits.
         """
 
     def turn(self) -> Turn:
-        """Which schedule holds, which one waits, and the present configuration."""
+        """The schedule in force, the one that waits, and the present configuration."""
 
     def stop(self, task: str) -> None:
-        """Give a task up, wherever it is. Nothing when it has ended or is not known."""
+        """Stop a task wherever it is. No effect if it has ended or is not known."""
 
     def advance(self, until_ps: int, *, after: int | None = None) -> int:
-        """Let time pass to ``until_ps``; the time then.
+        """Let time pass to ``until_ps``, and return the time in ps then.
 
-        With ``after`` only until there is a report other than of a round or window behind report ``after``.
+        With ``after``, stop as soon as a report with a number above ``after`` exists that is not of a round or a
+        window.
         """
 
     def reports(self, after: int) -> list[Report]:
-        """What happened, from report ``after`` + 1 on. Who asks has kept the others; they may be forgotten."""
+        """Reports from number ``after`` + 1 on. The caller has kept earlier reports, which may be forgotten."""
 
     def running(self, names: Collection[str] | None = None) -> Mapping[str, Running]:
-        """Tasks that were ever started here, by name: all, or those of these names."""
+        """Tasks that were ever started here, by name: all, or those with these names."""
 
     def interface_bytes(self) -> Mapping[Hop, int]:
-        """Bytes that every interface has sent, whatever they were (as ifOutOctets of RFC 2863)."""
+        """Bytes that every interface has sent, of whatever kind (as ifOutOctets of RFC 2863)."""
 
     def host_bytes(self) -> Mapping[Hop, int]:
-        """Of these, what hosts sent for tasks, by their uplinks: a host knows what its own workers and servers send."""
+        """Bytes that hosts sent for tasks, by their uplinks; part of :meth:`interface_bytes`."""
 
     def links_down(self) -> set[Hop]:
-        """Links without a carrier, both directions."""
+        """Links without a carrier, in both directions."""
+
+
+def lit_of(plan: Plan) -> tuple[Link, ...]:
+    """All links between switches of a plan's network; in a view these are the circuits that are lit."""
+    hosts = {host.name for host in plan.topology.hosts}
+    return tuple(link for link in plan.topology.links if not hosts & {link.a, link.b})
 
 
 def circuits_of(plan: Plan) -> tuple[Link, ...]:

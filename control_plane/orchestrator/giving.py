@@ -1,8 +1,8 @@
-"""Slots by value: whole trees for the tasks whose trees save most worker-seconds, and hosts that add up for the others.
+"""Distributes slots: whole trees for the tasks whose trees save most worker-seconds; hosts add up for the others.
 
-A tree in part is worse than a ring (`docs/placement.md`). With ``slots='whole'`` who comes first gets a whole tree;
-with ``'value'`` all tasks contend anew at every arrival and end, and running ones change between two rounds. What a
-winner gets must be free first, so it waits until those that lose have changed and their trees are removed.
+Part of a tree is worse than a ring (`docs/placement.md`). With ``slots='whole'`` the task that comes first gets a whole
+tree; with ``'value'`` all tasks compete at every arrival and end, and running tasks change between two rounds. A
+winner's slots must be free first, so it waits until the losers have changed and their trees are removed.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from p4reduce.control_plane.placement.policies import Contender, whole_trees
 from p4reduce.control_plane.placement.services import check_objective, paths_of, server_of
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import window_range
-from p4reduce.control_plane.plans.problem import RingLayout, TreeLayout, power_of_two
+from p4reduce.control_plane.plans.problem import MeshLayout, RingLayout, TreeLayout, power_of_two
 from p4reduce.control_plane.scheduling import Decision, Policy, plan_requests, policy_named
 from p4reduce.control_plane.scheduling.task import Task, Wanted
 from p4reduce.control_plane.scheduling.view import DIRECTIONS, NetworkState, loads
@@ -31,11 +31,11 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.values import PS_PER_S
 
-# The kinds of plans that a task may have: whole trees, or its hosts add up. And how long a round takes with each.
+# The kinds of plans that a task may have (whole trees, or its hosts add up), and the time of a round with each.
 
 
 MOST_TREES: Final = 4
-"""as good as the best, that are looked for"""
+"""largest number of equally good trees to find"""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Kind:
     Attributes
     ----------
     decision : Decision
-        Its layouts.
+        The layouts of the task.
     switches : mapping
-        Slots that it needs of every switch that adds up, for its links to be busy; empty where hosts do.
+        Slots needed of every aggregating switch to keep the links busy; empty where hosts add up.
     """
 
     decision: Decision
     switches: Mapping[str, int]
 
     def seconds(self, state: NetworkState, training_s: float) -> float:
-        """Of a round alone on what links have left, by its busiest directed link."""
+        """Seconds of one round on the free rate of links, by its busiest directed link."""
         task, total = self.decision.task, 0.0
         ways: list[Mapping[Hop, float]] = [loads(self.decision, state.topology, way) for way in DIRECTIONS]
         if self.decision.together:
@@ -65,19 +65,21 @@ class Kind:
         if isinstance(self.decision.upload, RingLayout):
             members = len(self.decision.upload.order)
             bits *= (members - 1) / members
+        elif isinstance(self.decision.upload, MeshLayout):
+            bits *= 2  # dispatch, combine
         return training_s + bits * total
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """``trees``: whole ones that are as good, the best first; ``hosts``: round a ring, or by paths to the server."""
+    """``trees``: equally good whole trees, the best first; ``hosts``: a ring, or paths to the server."""
 
     trees: tuple[Kind, ...]
     hosts: Kind | None
 
 
 class KindsOf:
-    """The kinds of tasks, each found once as long as its hosts and the links that are down stay the same."""
+    """Finds the kinds of plans of tasks; cached while a task's hosts and the links that are down stay the same."""
 
     def __init__(self, installer: Installer, policy: Policy, *, served: bool = True) -> None:
         self._served = served
@@ -88,25 +90,25 @@ class KindsOf:
         self._known: dict[str, tuple[object, Kinds]] = {}
 
     def of(self, task: Task, state: NetworkState) -> Kinds:
-        """Those of a task in a network, ``state`` without what the task has; `PlanError` when there are none."""
+        """The kinds of a task, for ``state`` without the task's own reservations; `PlanError` when there are none."""
         key = (task.workers, task.server, frozenset(state.down))
         known = self._known.get(task.name)
         if known is None or known[0] != key:
             found = Kinds(self._trees(task, state), self._hosts(task, state))
             if not found.trees and found.hosts is None:
-                self._policy(task, replace(state, slots={}), lanes=self._lanes)  # it says what is in the way
+                self._policy(task, replace(state, slots={}), lanes=self._lanes)  # raises and names the obstacle
                 raise PlanError(f"task {task.name}: neither a whole tree nor its hosts' links have room for it")
             known = self._known[task.name] = key, found
         return known[1]
 
     def forget(self, name: str) -> None:
-        """A task has ended."""
+        """Forget an ended task."""
         self._known.pop(name, None)
 
     def _trees(self, task: Task, state: NetworkState) -> tuple[Kind, ...]:
-        """Trees in a network whose switches have all their slots, then without the switches between racks of those.
+        """Trees with all slots of switches free, each without the switches between racks of the trees before.
 
-        Of a policy that gives several trees at once these, in the network as it is.
+        With a policy that gives several trees at once, its trees in the network as it is.
         """
         if task.exchange is not None:
             return ()
@@ -139,12 +141,15 @@ class KindsOf:
         return tuple(found)
 
     def _hosts(self, task: Task, state: NetworkState) -> Kind | None:
-        """A ring, or paths to the server, whichever takes less time; None where neither has room."""
+        """A ring, or paths to the server, whichever takes less time; None where neither fits.
+
+        For a task that states what its hosts exchange, that exchange.
+        """
         found = []
-        names = ("ring",) if task.exchange is not None else ("ring", "spff")
-        for name in names if task.aggregation != "switches" else ():
+        policies = [self._policy] if task.exchange is not None else [policy_named("ring"), policy_named("spff")]
+        for policy in policies if task.aggregation != "switches" else ():
             try:
-                found.append(Kind(policy_named(name)(task, state, lanes=self._lanes), {}))
+                found.append(Kind(policy(task, state, lanes=self._lanes), {}))
             except PlanError:
                 continue
         return min(found, key=lambda kind: kind.seconds(state, 0.0), default=None)
@@ -164,22 +169,22 @@ def _left(state: NetworkState, hop: Hop) -> float:
 
 
 def training_s(task: Task, slowdown: Mapping[str, float]) -> float:
-    """Seconds that the slowest of a task's hosts trains in a round."""
+    """Seconds of a round that the slowest of a task's hosts trains."""
     return task.training_ps / PS_PER_S * max((slowdown.get(host, 1.0) for host in task.workers), default=1.0)
 
 
-# Hosts for tasks that name none: the cluster as a placement policy sees it, from what the orchestrator knows.
+# Hosts for tasks that name none: the orchestrator's knowledge as the cluster of a placement policy.
 
 
 class Placer:
-    """Chooses hosts; the same task in the same cluster gets the same ones.
+    """Chooses hosts; the same task in the same cluster gets the same hosts.
 
-    It keeps what running tasks are predicted to put on links, so what a choice costs depends on the cluster and not on
-    how many tasks there ever were.
+    It keeps the predicted load of running tasks on links, so the cost of a choice depends on the cluster, not on the
+    number of tasks so far.
     """
 
     def __init__(self, topology: Topology, computing: ComputingManager, policy: str) -> None:
-        """`PlanError` for a policy that is not known."""
+        """Raise `PlanError` for an unknown policy."""
         placement_named(policy)
         self._racks = Racks(topology)
         self._computing = computing
@@ -188,7 +193,7 @@ class Placer:
         self._hosts: dict[str, dict[str, int]] = {}
 
     def fault(self, task: Task, lanes: int) -> str:
-        """Why no choice will ever be possible; empty where one may be."""
+        """Reason why no choice will ever be possible; empty where one may be."""
         if task.serving is None and task.wanted is None:
             return ""
         empty = self._cluster(NetworkState(self._racks.topology))
@@ -209,14 +214,14 @@ class Placer:
         return paths_of(task, self._cluster(state), lanes)
 
     def begin(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> None:
-        """A task runs at its hosts, however these were chosen, with these plans; so many rounds are left."""
+        """Record that a task runs at its hosts with these plans, and how many rounds are left."""
         if task.serving is not None:
-            return  # links keep its demand for it, so what it sends is not predicted
+            return  # its demand is reserved on links, so its traffic is not predicted
         self._hosts[task.name] = dict.fromkeys(task.workers, task.slots)
         self._loads[task.name] = self._load(task, plans, rounds)
 
     def _load(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> Load:
-        """What a round puts on links, by the bytes that its plans are predicted to send."""
+        """The load of a round on links, from the predicted bytes of its plans."""
         bits: dict[int, float] = {}
         for role, plan in plans.items():
             own: dict[int, float] = {}
@@ -224,27 +229,27 @@ class Placer:
                 link = self._racks.link(node, self._racks.topology.neighbour(node, port))
                 own[link] = max(own.get(link, 0.0), 8.0 * sent.bytes)
             for link, much in own.items():
-                if much:  # predictions name links that nothing crosses, too
+                if much:  # predictions include links without traffic
                     bits[link] = bits.get(link, 0.0) + much
         slots = tuple(dict.fromkeys(switch for plan in plans.values() for switch in plan.by_switch))
         return Load(training_s(task, self._computing.slowdowns()), bits, slots, float(rounds))
 
     def round_done(self, task: Task, number: int) -> None:
-        """A round of a task has ended, from 0: it has so many left."""
+        """Record that round ``number`` (from 0) of a task has ended."""
         load = self._loads.get(task.name)
         if load is not None:
             self._loads[task.name] = replace(load, rounds=float(max(0, task.rounds - number - 1)))
 
     def another(self, task: Task, state: NetworkState) -> tuple[Placement, Cluster]:
-        """Hosts for a task that runs, as if it came now, and the cluster without it; `PlanError` when there are none.
+        """Choose hosts for a running task as if it arrived now; returns them and the cluster without the task.
 
-        ``task`` wants hosts; ``state`` is the network without what it reserves.
+        ``task`` wants hosts; ``state`` is the network without its reservations. `PlanError` when there are none.
         """
         cluster = self._cluster(state).without([task.name])
         return place(task, cluster, self._policy), cluster
 
     def end(self, name: str) -> None:
-        """A task has ended; nothing where it is not known."""
+        """Forget an ended task; no effect if it is not known."""
         self._loads.pop(name, None)
         self._hosts.pop(name, None)
 
@@ -267,7 +272,7 @@ StateWithout = Callable[[str | None], NetworkState]
 
 @dataclass(frozen=True)
 class _Standing:
-    """A running task, what it has, and what it could have."""
+    """A running task with its plans and the kinds that it could have."""
 
     row: TaskRow
     plans: tuple[Plan, ...]
@@ -283,7 +288,7 @@ class _Standing:
 
     @property
     def has(self) -> dict[str, int]:
-        """Slots by switch."""
+        """Slots that the task has, by switch."""
         found: dict[str, int] = {}
         for plan in self.plans:
             for switch in plan.by_switch:
@@ -293,7 +298,7 @@ class _Standing:
     def contender(self) -> Contender:
         trees = [tuple(tree.switches) for tree in self.kinds.trees]
         needs = max((slots for tree in self.kinds.trees[:1] for slots in tree.switches.values()), default=1)
-        if self.on_tree:  # it stays on the one that it has, or has none
+        if self.on_tree:  # it keeps its present tree, or has none
             trees, needs = [tuple(self.has)], max(self.has.values())
         return Contender(
             self.row.name,
@@ -307,7 +312,7 @@ class _Standing:
 
 
 class Giver:
-    """Proposes plans for new tasks, and gives slots of running ones to others."""
+    """Proposes plans for new tasks, and moves slots of running tasks to others."""
 
     def __init__(
         self,
@@ -325,12 +330,12 @@ class Giver:
         self._state = state
         self._by_value = installer.options.slots == "value"
         self.due = True
-        """somebody came or went since slots were last given"""
+        """whether a task began or ended since slots were last distributed"""
 
     def propose(self, task: Task, state: NetworkState) -> tuple[Decision, list[Proposal]]:
-        """Plans for a task at its hosts: a whole tree where its slots are free now, else none in the network.
+        """Plan a task at its hosts: a whole tree if its slots are free now, otherwise no aggregation in the network.
 
-        `PlanError` where neither has room; nothing is taken then.
+        `PlanError` where neither fits; nothing is taken then.
         """
         kinds = self._kinds.of(task, state)
         trains = self._trains(task)
@@ -348,7 +353,7 @@ class Giver:
         return kinds.hosts.decision, self._installer.propose(kinds.hosts.decision)
 
     def share(self) -> None:
-        """Give slots to whom they save most, if that is wanted and somebody came or went."""
+        """Give slots to the tasks that save most with them, if that is enabled and a task began or ended."""
         if not self.due or not self._by_value or self._installer.options.threshold is None:
             return
         self.due = False
@@ -368,7 +373,7 @@ class Giver:
                 self._change(one, [first, *others], "tree", "its tree saves most")
 
     def _standing(self, row: TaskRow) -> _Standing | None:
-        """Where a running task stands; None where nothing can be said of it. It has the plans that wait for it."""
+        """The present plans and the choices of a running task; plans of a pending change count as present ones."""
         left = row.task.rounds - self._store.history.rounds_done(row.name)
         pending = self._replanner.pending.get(row.name)
         active = self._store.plans((Phase.ACTIVE,), row.name)
@@ -385,7 +390,7 @@ class Giver:
         return _Standing(row, plans, kinds, left, tree_s, ring_s, keeps)
 
     def _change(self, one: _Standing, kinds: list[Kind], what: str, cause: str) -> None:
-        """Have a task change at the end of its round, to the first of these that has its slots now."""
+        """Have a task change at the end of its round to the first of these kinds that has its slots now."""
         if one.row.name in self._replanner.pending or self._store.task(one.row.name).state not in AT_WORK:
             return
         workers = len(one.row.task.workers)
@@ -410,26 +415,24 @@ class Giver:
 
 # Moving the workers of running tasks: where they would be quicker by more than the move costs, or a host has died.
 #
-# A move is a change of plans between two rounds (`replanning`): the server, which stays, sends the model to the
-# workers that are new, these read their data from the homes, and the next round begins. Who stays keeps its rank.
+# A move is a change of plans between two rounds (`replanning`): the server, which stays, sends the model to the workers
+# that are new, these read their data from the homes, and the next round begins. Workers that stay keep their rank.
 
 
-Propose = Callable[[Task, NetworkState], tuple[Decision, list[Proposal]]]
-"""Plans for a task at its hosts; `PlanError` when there are none."""
 LEAST_LEFT: Final = 2
-"""rounds of a task that is worth a move: the one that runs, and one more"""
+"""least number of remaining rounds for a move: the present one, and one more"""
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Of a move, in worker-seconds, as predicted.
+    """The predicted saving and cost of a move, in worker-seconds.
 
     Attributes
     ----------
     saving_s : float
-        (what a round takes at the old hosts, and costs others - the same at the new ones) * rounds * workers.
+        (seconds of a round at the old hosts, and its cost to others - the same at the new hosts) * rounds * workers.
     cost_s : float
-        (sending the model to those who are new + reading their data) * workers.
+        (sending the model to new workers + reading their data) * workers.
     """
 
     saving_s: float
@@ -461,7 +464,7 @@ class Mover:
         self._kept: dict[str, tuple[str, ...]] = {}
 
     def consider(self) -> None:
-        """Move those for whom it pays; a few tasks at a time, in turn. Nothing where moving is off."""
+        """Move the tasks for which a move pays, a few in each call in turn. No effect where moving is off."""
         threshold = self._installer.options.move
         if threshold is None:
             return
@@ -476,9 +479,9 @@ class Mover:
         self._kept = {name: hosts for name, hosts in self._kept.items() if name in names}
 
     def rescue(self, row: TaskRow, cause: str, lost: Sequence[str] = ()) -> bool:
-        """Have a task go on elsewhere, at once, whose plans or hosts do not work any more; whether that is possible.
+        """Let a task whose plans or hosts no longer work go on elsewhere at once; returns whether that is possible.
 
-        First at its hosts with other plans, if none of them is ``lost``; then, where moving is on and its hosts were
+        First at its hosts with other plans, if none of them is ``lost``; then, if moving is on and its hosts were
         chosen, at others.
         """
         state = self._state(row.name)
@@ -549,9 +552,9 @@ class Mover:
         anew: tuple[str, ...] = (),
         more: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Have a task change to these hosts, with the plans that they get now; whether that is possible.
+        """Have a task change to these hosts, with plans made now; returns whether that is possible.
 
-        more: for the database, beside what is known here.
+        more: additional reasons for the database.
         """
         try:
             decision, proposals = self._giver.propose(task, state)

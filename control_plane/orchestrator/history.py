@@ -1,4 +1,4 @@
-"""What was measured and decided, and why: written as it happens, read for figures."""
+"""Measurements and decisions with their reasons: written as they happen, read for figures."""
 
 import json
 import sqlite3
@@ -18,11 +18,11 @@ from p4reduce.topologies import Link
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
-# Rows of the database as objects. A row that cannot be read is one too: it says why, and stands for its task.
+# Rows of the database as objects. An unreadable row becomes an object that gives the reason and stands for its task.
 
 
 UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
-"""stands for a task whose specification cannot be read"""
+"""replaces a task whose specification cannot be read"""
 Demand = Annotated[Mapping[Hop, int], ITEMS]
 """bit/s by directed link"""
 Names = tuple[str, ...]
@@ -31,15 +31,15 @@ Circuits = tuple[Link, ...]
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task and where it stands. Times are virtual picoseconds.
+    """A task and its state. Times are virtual picoseconds.
 
-    ``task`` has those workers that take part: of one that selects them all candidates as long as nothing is chosen,
-    then the chosen ones, and no selection any more; of one whose hosts are chosen these, as soon as it is scheduled.
-    ``ranks`` has the rank of each of these workers: that of the start, also when others have died. ``candidates`` are
-    the workers that it was submitted with, ``wanted`` what it wanted instead of names. ``attempt`` says how often it
-    has begun anew; ``arrival_ps`` is when it may be tried then, at the earliest.
-    ``fault`` says why the row cannot be used, and is empty where it can; ``task`` is `UNREADABLE` then. ``waits`` says
-    why a queued task did not fit when it was last tried; None before that.
+    ``task`` has the workers that take part: with a selection, all candidates until it is made, and then the chosen
+    workers without a selection; with chosen hosts, these hosts as soon as the task is scheduled. ``ranks`` has the rank
+    of each of these workers, which stays the same when others die. ``candidates`` are the workers of the submitted
+    task, ``wanted`` its request for hosts instead of names. ``attempt`` is the number of its restarts; ``arrival_ps``
+    is then the earliest time of the next one. ``fault`` is the reason why the row cannot be used, or empty; with a
+    fault ``task`` is `UNREADABLE`. ``waits`` is the reason why a queued task did not fit when it was last tried; None
+    before that.
     """
 
     number: int
@@ -61,14 +61,14 @@ class TaskRow:
 
     @property
     def may_restart(self) -> bool:
-        """Whether it begins anew where it would fail now: once it has run."""
+        """Whether a failure now would lead to a restart: the task has run, and restarts are left."""
         ran = self.state in AT_WORK or (self.attempt > 0 and self.state not in ENDED)
         return ran and not self.fault and not self.cancel and self.attempt < self.task.max_restarts
 
 
 @dataclass(frozen=True)
 class Placed:
-    """The hosts that were chosen for a task, or that are left to it. ``ranks``: of the workers; None: 0, 1, ..."""
+    """The hosts that were chosen for a task, or that it has left. ``ranks``: of the workers; None: 0, 1, ..."""
 
     workers: tuple[str, ...]
     server: str
@@ -90,7 +90,7 @@ class PlanRow:
 
 
 def task_row(row: sqlite3.Row) -> TaskRow:
-    """From the table `tasks`."""
+    """Convert a row of the table `tasks`."""
     task, fault = _task(row["spec"])
     if not fault and task.name != row["name"]:
         task, fault = UNREADABLE, f"its specification is that of {one_line(task.name, 60)!r}"
@@ -122,7 +122,7 @@ def task_row(row: sqlite3.Row) -> TaskRow:
 
 @lru_cache(maxsize=2048)
 def _task(spec: str) -> tuple[Task, str]:
-    """The task of a specification, and what is wrong with it; it never changes."""
+    """The task of a specification and its fault, if any; cached, since a specification never changes."""
     try:
         return from_json(Task, spec, "its specification in the database cannot be used"), ""
     except ValueError as error:
@@ -130,7 +130,7 @@ def _task(spec: str) -> tuple[Task, str]:
 
 
 def _chosen(task: Task, text: str) -> tuple[Task, str]:
-    """The task with the workers that were chosen for it, and what is wrong with them."""
+    """The task with the workers that were chosen for it, and their fault, if any."""
     said = "its choice of workers in the database cannot be used"
     try:
         chosen = from_json(Names, text, said)
@@ -144,7 +144,7 @@ def _chosen(task: Task, text: str) -> tuple[Task, str]:
 
 
 def _placed(task: Task, text: str) -> tuple[Task, tuple[int, ...], str]:
-    """The task with the hosts that were chosen for it, or that are left to it, their ranks, and what is wrong."""
+    """The task with its present hosts, their ranks, and the fault of the hosts, if any."""
     said = "its hosts in the database cannot be used"
     try:
         hosts = from_json(Placed, text, said)
@@ -159,7 +159,7 @@ def _placed(task: Task, text: str) -> tuple[Task, tuple[int, ...], str]:
 
 
 def plan_row(row: sqlite3.Row) -> PlanRow:
-    """From the table `plans`; a demand that cannot be read reserves nothing."""
+    """Convert a row of the table `plans`; an unreadable demand reserves nothing."""
     return PlanRow(
         generation=row["generation"],
         task=row["task"],
@@ -181,30 +181,30 @@ def _demand(text: str) -> Mapping[Hop, int]:
     return demand
 
 
-# Schedules in the database: who takes turns over which circuits, what was planned, and what came of it.
+# Schedules in the database: the tasks' turns over circuits, as planned and as they happened.
 
 
 class SchedulePhase(StrEnum):
-    """Where a schedule stands. Each step is written down before it is taken."""
+    """Phase of a schedule. Each step is recorded before it is taken."""
 
     INSTALLING = "installing"
     """trees of its tasks are about to be installed; the executor may have it"""
     SET = "set"
     """the executor has it"""
     ACTIVE = "active"
-    """holds, or held until all of its tasks had ended"""
+    """in force, or was in force until all of its tasks had ended"""
     PAST = "past"
     DROPPED = "dropped"
-    """never held, or its network has ended"""
+    """was never in force, or its network has ended"""
 
 
 OPEN: Final = (SchedulePhase.INSTALLING, SchedulePhase.SET)
-"""of one that does not hold yet"""
+"""phases of a schedule that is pending"""
 
 
 @dataclass(frozen=True)
 class ScheduleRow:
-    """A schedule. ``schedule`` is None where the database has another text than JSON of one; ``fault`` says why."""
+    """A schedule. ``schedule`` is None when its text in the database is not valid; ``fault`` gives the reason."""
 
     number: int
     phase: SchedulePhase
@@ -217,18 +217,18 @@ class ScheduleRow:
 class Schedules:
     """The tables of schedules. Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
 
-    Methods that write are called inside one of its transactions.
+    Methods that write must be called inside one of the store's transactions.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def next_number(self) -> int:
-        """Above every number that was ever given out."""
+        """The lowest number above all schedule numbers so far."""
         return int(self._connection.execute("SELECT coalesce(max(number), 0) + 1 FROM schedules").fetchone()[0])
 
     def add(self, number: int, schedule: Schedule, windows: Sequence[TurnWindow], at_ps: int) -> None:
-        """A schedule that is to hold."""
+        """Add a schedule in the phase 'installing'."""
         self._connection.execute(
             "INSERT INTO schedules (number, phase, policy, at_ps, schedule) VALUES (?, ?, ?, ?, ?)",
             (number, SchedulePhase.INSTALLING, schedule.policy, at_ps, to_json(schedule)),
@@ -250,11 +250,11 @@ class Schedules:
             )
 
     def set_phase(self, number: int, phase: SchedulePhase) -> None:
-        """A schedule's next phase."""
+        """Set a schedule's next phase."""
         self._connection.execute("UPDATE schedules SET phase = ? WHERE number = ?", (phase, number))
 
     def begin(self, number: int, at_ps: int) -> None:
-        """A schedule holds from now on, no other one does."""
+        """Put a schedule in force; the one before becomes past."""
         self._connection.execute(
             "UPDATE schedules SET phase = ? WHERE phase = ? AND number < ?",
             (SchedulePhase.PAST, SchedulePhase.ACTIVE, number),
@@ -264,18 +264,18 @@ class Schedules:
         )
 
     def drop_all(self) -> None:
-        """The network has ended, and every schedule with it."""
+        """Drop every schedule, because the network has ended."""
         self._connection.execute(
             "UPDATE schedules SET phase = ? WHERE phase IN (?, ?, ?)",
             (SchedulePhase.DROPPED, *OPEN, SchedulePhase.ACTIVE),
         )
 
     def open(self) -> ScheduleRow | None:
-        """The one that does not hold yet; there is one at most."""
+        """The pending schedule; there is at most one."""
         return self._last("phase IN (?, ?)", OPEN)
 
     def active(self) -> ScheduleRow | None:
-        """The one that holds."""
+        """The schedule in force."""
         return self._last("phase = ?", (SchedulePhase.ACTIVE,))
 
     def _last(self, where: str, values: Sequence[str]) -> ScheduleRow | None:
@@ -284,11 +284,11 @@ class Schedules:
         return None if row is None else _row(row)
 
     def rows(self) -> list[ScheduleRow]:
-        """All of them, oldest first."""
+        """All schedules, oldest first."""
         return [_row(row) for row in self._connection.execute("SELECT * FROM schedules ORDER BY number")]
 
     def windows(self, number: int) -> tuple[TurnWindow, ...]:
-        """The windows of a schedule, in order; any kind of error where they are damaged."""
+        """The windows of a schedule, in order; any kind of error when they are damaged."""
         rows = self._connection.execute(
             "SELECT windows.*, circuits FROM windows JOIN configurations ON number = configuration "
             "WHERE schedule = ? ORDER BY place",
@@ -306,12 +306,12 @@ class Schedules:
         )
 
     def configurations(self) -> dict[int, tuple[Link, ...]]:
-        """Circuits by the number of their configuration."""
+        """Circuits of all configurations, by the configuration's number."""
         rows = self._connection.execute("SELECT * FROM configurations ORDER BY number")
         return {row["number"]: from_json(Circuits, row["circuits"], f"configuration {row['number']}") for row in rows}
 
     def add_window(self, report: Report) -> None:
-        """A window that has ended, from the executor's report."""
+        """Add a window that has ended, from the executor's report."""
         names = ("schedule", "round", "window", "started_ps", "lit_ps", "ended_ps", "dark_lost", "misrouted")
         self._connection.execute(
             "INSERT OR IGNORE INTO window_rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -321,9 +321,9 @@ class Schedules:
     def turns(self, task: str) -> list[dict[str, Any]]:
         """The windows of a task, planned and real, oldest first.
 
-        'started_ps': when mirrors began to turn, 'lit_ps': when they had, 'ended_ps': when all tasks of the window had
-        communicated; frames that were 'dark_lost' and 'misrouted' in it. 'planned_start_ps' is from the beginning of
-        the round, whose first window began at 'round_ps'.
+        'started_ps': when mirrors began to turn, 'lit_ps': when they had turned, 'ended_ps': when all tasks of the
+        window had communicated; 'dark_lost' and 'misrouted' count frames. 'planned_start_ps' is relative to the
+        beginning of the round, whose first window began at 'round_ps'.
         """
         rows = self._connection.execute(
             'SELECT real.schedule, real.round, real.place AS window, process + 1 AS "group", configuration, '
@@ -350,9 +350,9 @@ def _row(row: sqlite3.Row) -> ScheduleRow:
 
 
 KEPT_ROWS: Final = 100_000
-"""measurements of links that are kept, about"""
+"""approximate number of link measurements to keep"""
 LEAST_TIMES: Final = 64
-"""but at so many times at least, however many links there are"""
+"""least number of measurement times to keep, however many links there are"""
 ROUND_TIMES = ("started_ps", "trained_ps", "uploaded_ps", "aggregated_ps", "done_ps")
 
 
@@ -360,7 +360,7 @@ ROUND_TIMES = ("started_ps", "trained_ps", "uploaded_ps", "aggregated_ps", "done
 class LinkSample:
     """A directed link at a time.
 
-    Bytes sent since it was made, those of INC among them, and utilisation (0..1) since the sample before.
+    ``bytes`` sent since the link was made, ``inc_bytes`` of them for INC; ``utilisation`` (0..1) since the last sample.
     """
 
     hop: Hop
@@ -371,7 +371,7 @@ class LinkSample:
 
 @dataclass(frozen=True)
 class SwitchSample:
-    """A switch at a time: INC packets sent, resends among them, and refused, since it was started; free slots."""
+    """A switch at a time: INC packets sent, resent and refused since its start, and its largest range of free slots."""
 
     switch: str
     sent: int
@@ -381,17 +381,17 @@ class SwitchSample:
 
 
 class History:
-    """The tables that nothing is decided by. Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
+    """The tables that influence no decision. Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
 
-    Methods that write are called inside one of its transactions.
+    Methods that write must be called inside one of the store's transactions.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._measurements = -1  # below 0: so many may be added before there are too many
+        self._measurements = -1  # negative: how many can be added until thinning out
 
     def add_decision(self, at_ps: int, task: str | None, what: str, policy: str, why: Mapping[str, Any]) -> None:
-        """What was decided and why."""
+        """Add a decision and its reasons."""
         self._connection.execute(
             "INSERT INTO decisions (at_ps, task, what, policy, why) VALUES (?, ?, ?, ?, ?)",
             (at_ps, task, what, policy, json.dumps(why, sort_keys=True)),
@@ -406,12 +406,12 @@ class History:
         return [{**dict(row), "why": json.loads(row["why"])} for row in rows]
 
     def changes(self, task: str) -> list[dict[str, Any]]:
-        """The states that a task went through."""
+        """The state changes of a task, oldest first."""
         query = "SELECT at_ps, before, after, reason FROM changes WHERE task = ? ORDER BY number"
         return [dict(row) for row in self._connection.execute(query, (task,))]
 
     def add_round(self, report: Report) -> None:
-        """A round of a task, from the executor's report."""
+        """Add a round of a task, from the executor's report."""
         times = [int(report.data[name]) for name in ROUND_TIMES]
         self._connection.execute(
             "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -419,11 +419,11 @@ class History:
         )
 
     def drop_rounds(self, task: str, first: int) -> None:
-        """Rounds from this one on are carried out again."""
+        """Remove the rounds from ``first`` on, which will be repeated."""
         self._connection.execute("DELETE FROM rounds WHERE task = ? AND round >= ?", (task, first))
 
     def note_slowdowns(self, slowdowns: Mapping[str, float], at_ps: int) -> None:
-        """How slow hosts were found to be, after a round more."""
+        """Record measured slowdowns of hosts, one more round of each."""
         self._connection.executemany(
             "INSERT INTO host_measurements VALUES (?, ?, 1, ?) ON CONFLICT (host) DO UPDATE SET "
             "slowdown = excluded.slowdown, rounds = rounds + 1, at_ps = excluded.at_ps",
@@ -431,18 +431,18 @@ class History:
         )
 
     def slowdowns(self) -> dict[str, float]:
-        """How slow hosts were found to be."""
+        """The measured slowdown of each host."""
         return {row["host"]: row["slowdown"] for row in self._connection.execute("SELECT * FROM host_measurements")}
 
     def rounds_done(self, task: str) -> int:
-        """How many rounds of a task are done."""
+        """The number of rounds of a task that are done."""
         query = "SELECT coalesce(max(round) + 1, 0) FROM rounds WHERE task = ?"
         return int(self._connection.execute(query, (task,)).fetchone()[0])
 
     def rounds(self, task: str) -> list[dict[str, Any]]:
-        """A task's rounds with training, upload, aggregation and broadcast as components of each, picoseconds.
+        """The rounds of a task, each divided into training, upload, aggregation and broadcast, in ps.
 
-        A round whose job does both directions at once has all of its communication as upload.
+        The communication of a job that does both directions at once counts as upload.
         """
         rows = self._connection.execute("SELECT * FROM rounds WHERE task = ? ORDER BY round", (task,))
         return [
@@ -461,7 +461,7 @@ class History:
     def add_swap(
         self, task: str, role: str, job: int, epoch: int, *, at_ps: int, cause: str, saving_bytes: int, cost_bytes: int
     ) -> None:
-        """A tree is swapped: what that is expected to save and to cost."""
+        """Add the swap of a tree, with its expected saving and cost in bytes."""
         self._connection.execute(
             "INSERT INTO swaps (task, role, job, epoch, at_ps, cause, saving_bytes, cost_bytes) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -469,11 +469,11 @@ class History:
         )
 
     def drop_swap(self, job: int, epoch: int) -> None:
-        """The swap did not happen."""
+        """Remove a swap that did not happen."""
         self._connection.execute("DELETE FROM swaps WHERE job = ? AND epoch = ?", (job, epoch))
 
     def measure_swap(self, report: Report) -> None:
-        """What a swap did cost, from the executor's report."""
+        """Record the measured cost of a swap, from the executor's report."""
         names = ("in_flight", "resent_frames", "resent_bytes", "late_frames", "duration_ps", "job", "epoch")
         self._connection.execute(
             "UPDATE swaps SET in_flight = ?, resent_frames = ?, resent_bytes = ?, late_frames = ?, duration_ps = ? "
@@ -482,11 +482,11 @@ class History:
         )
 
     def swaps(self) -> list[dict[str, Any]]:
-        """Interruption against saving, one row for each swap of a job: the data of a figure.
+        """Saving and interruption of swaps, one row for each swap of a job: the data of a figure.
 
-        'saving_bytes' is what the new trees put less on links in the remaining rounds, 'cost_bytes' what was expected
-        to be sent twice, both written at the first job of a task; the others were measured
-        (:class:`~p4reduce.control_plane.orchestrator.executor.Interruption`), None while the job has not caught up.
+        'saving_bytes' is the reduction on links in the remaining rounds, 'cost_bytes' the bytes expected to be sent
+        twice, both stored with the first job of a task; the others were measured
+        (:class:`~p4reduce.control_plane.orchestrator.executor.Interruption`), None until the job has caught up.
         """
         return [dict(row) for row in self._connection.execute("SELECT * FROM swaps ORDER BY at_ps, job, epoch")]
 
@@ -502,7 +502,7 @@ class History:
         saving_s: float | None,
         cost_s: float | None,
     ) -> None:
-        """A running task is to have other plans, the first of this generation."""
+        """Add a change of a running task's plans; ``generation`` is the first of the new plans."""
         self._connection.execute(
             "INSERT INTO replans (generation, task, at_ps, what, cause, at_once, saving_s, cost_s) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -510,16 +510,16 @@ class History:
         )
 
     def drop_replan(self, generation: int) -> None:
-        """It did not happen."""
+        """Remove a change that did not happen."""
         self._connection.execute("DELETE FROM replans WHERE generation = ?", (generation,))
 
     def note_replanned(self, generation: int, at_ps: int, number: int) -> None:
-        """It has happened, before a round."""
+        """Record that a change happened before round ``number``."""
         query = "UPDATE replans SET done_ps = ?, round = ? WHERE generation = ?"
         self._connection.execute(query, (at_ps, number, generation))
 
     def note_restored(self, report: Report) -> None:
-        """What it took until the task's hosts had what they need; nothing where it had its first hosts."""
+        """Record the time and bytes until a changed task's hosts had their data; no effect without a change."""
         names = ("read_bytes", "model_bytes", "duration_ps")
         self._connection.execute(
             "UPDATE replans SET read_bytes = ?, model_bytes = ?, duration_ps = ? WHERE generation = "
@@ -528,18 +528,18 @@ class History:
         )
 
     def replans(self, task: str | None = None) -> list[dict[str, Any]]:
-        """Running tasks that got other kinds of plans, or other hosts, oldest first.
+        """Changes of running tasks to other kinds of plans, or other hosts, oldest first.
 
-        'what' is 'tree', 'hosts add' (a ring, or paths to the server), 'move' or 'rescue' (what it had did not work any
-        more); 'saving_s' and 'cost_s' were predicted, in worker-seconds; 'done_ps' is None as long as it waits for the
-        end of a round; the last three were measured where hosts needed data or a model.
+        'what' is 'tree', 'hosts add' (a ring, or paths to the server), 'move', 'rescue' (its plans or hosts failed) or
+        'shrink'; 'saving_s' and 'cost_s' were predicted, in worker-seconds; 'done_ps' is None until the round has
+        ended; the last three columns were measured where hosts needed data or a model.
         """
         where, values = ("", ()) if task is None else (" WHERE task = ?", (task,))
         rows = self._connection.execute(f"SELECT * FROM replans{where} ORDER BY generation", values)  # noqa: S608
         return [{**dict(row), "at_once": bool(row["at_once"])} for row in rows]
 
     def add_measurement(self, at_ps: int, links: Iterable[LinkSample], switches: Iterable[SwitchSample]) -> None:
-        """What was measured at a time. When there are too many of them, older ones are thinned out."""
+        """Add the samples of one time. When there are too many samples, older ones are thinned out."""
         links = list(links)
         self._connection.executemany(
             "INSERT OR REPLACE INTO link_measurements VALUES (?, ?, ?, ?, ?, ?)",
@@ -556,10 +556,10 @@ class History:
         most = max(LEAST_TIMES, KEPT_ROWS // len(links))
         if len(times) > most:
             self._thin_out(times)
-        self._measurements = len(times) - most - 1  # so many may come before it is worth while to count again
+        self._measurements = len(times) - most - 1  # so many may come before the next count
 
     def _measured_at(self) -> list[int]:
-        """All times, one index lookup each: rows of other links are not read."""
+        """All measurement times, with one index lookup each: rows of other links are not read."""
         return [
             int(row[0])
             for row in self._connection.execute(
@@ -570,9 +570,9 @@ class History:
         ]
 
     def _thin_out(self, times: Sequence[int]) -> None:
-        """Drop every second of all but the newest quarter; utilisation becomes that since the time that is kept before.
+        """Drop every second time of the older three quarters; utilisation then covers the time since the sample before.
 
-        Counters count on, so nothing else of what remains changes. The older it is, the more often it was thinned.
+        Counters are cumulative and need no change. Old samples are thinned repeatedly.
         """
         old = times[: len(times) * 3 // 4]
         for place in range(1, len(old) - 1, 2):
@@ -588,7 +588,7 @@ class History:
                 self._connection.execute(f"DELETE FROM {table} WHERE at_ps = ?", (dropped,))  # noqa: S608
 
     def last_links(self) -> tuple[int, dict[Hop, LinkSample]]:
-        """The time of the last measurement (-1: there is none), and what it found."""
+        """The time in ps of the last measurement (-1: there is none), and its samples."""
         at_ps = self._connection.execute("SELECT coalesce(max(at_ps), -1) FROM link_measurements").fetchone()[0]
         rows = self._connection.execute("SELECT * FROM link_measurements WHERE at_ps = ?", (at_ps,))
         return int(at_ps), {
@@ -599,7 +599,7 @@ class History:
         }
 
     def last_ps(self) -> int:
-        """The latest time that was written down; 0 for a new database."""
+        """The latest time in ps in the database; 0 for a new database."""
         query = "SELECT max(coalesce((SELECT max(at_ps) FROM {}), 0), coalesce((SELECT max(at_ps) FROM {}), 0))"
         return int(self._connection.execute(query.format("changes", "link_measurements")).fetchone()[0])
 

@@ -1,4 +1,4 @@
-"""Plans of tasks, into switches and out again: every step is written down before it is taken."""
+"""Installs and removes the plans of tasks in switches; every step is recorded before it is taken."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,9 @@ from p4reduce.control_plane.orchestrator.executor import (
     ComputingManager,
     Executor,
     Order,
+    Read,
     Role,
+    read_roles,
     roles,
 )
 from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
@@ -34,14 +36,14 @@ from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
-# What is really installed in the switches, read over P4Runtime, against what plans put there.
+# Comparison of the entries in switches, read over P4Runtime, with the plans.
 
 
 Key = tuple[object, ...]
 
 
 class Inventory:
-    """Everything that plans can have put into switches, at one time."""
+    """All entries of the plans' tables and multicast groups in the switches at one time."""
 
     def __init__(self, found: Mapping[str, Iterable[P4Entity]]) -> None:
         self._entries: dict[str, dict[Key, Entity]] = {
@@ -51,11 +53,11 @@ class Inventory:
 
     @classmethod
     def read(cls, controller: Controller) -> "Inventory":
-        """Ask all switches; `ControllerError` names one that does not answer."""
+        """Read all switches; `ControllerError` names one that does not answer."""
         return cls(controller.read([*wildcards(PLAN_TABLES), fy.P4MulticastGroupEntry()]))
 
     def complete(self, plan: Plan) -> bool:
-        """Whether every entry of a plan is in its switch, but for the traffic class, which a job's epochs share."""
+        """Whether every entry of a plan is in its switch, except the traffic class, which the epochs of a job share."""
         return all(
             key(entry) in self._entries.get(switch, {})
             for switch, entries in plan_entries(plan).items()
@@ -88,24 +90,24 @@ def _classifies(entry: Entity, jobs: set[int]) -> bool:
 
 
 def _order(entry: Entity) -> int:
-    """Table `job` first: it lets packets in."""
+    """Position in the order of removal: table `job` first, because it admits packets."""
     table = key(entry)[0]
     return PLAN_TABLES.index(str(table)) if table in PLAN_TABLES else len(PLAN_TABLES)
 
 
-# Whether to swap the tree of a running task: what the new one saves, against what the interruption costs.
+# Whether to swap the tree of a running task: the savings of the new tree, against the cost of the interruption.
 
 
 @dataclass(frozen=True)
 class TradeOff:
-    """Both sides in the same unit: bytes on links, summed over all links.
+    """The savings and the cost of a swap in the same unit: bytes, summed over all links.
 
     Attributes
     ----------
     saving_bytes : int
         (bytes a round of the old trees - of the new ones) * remaining rounds: saved bandwidth times remaining time.
     cost_bytes : int
-        A window of full frames on every hop of the new trees that are not the old ones, up and down: the most that is
+        A window of full frames on every hop of each changed tree, up and down: the most that is
         sent again.
     threshold : float
         The saving must exceed this many times the cost.
@@ -118,28 +120,28 @@ class TradeOff:
 
     @property
     def worthwhile(self) -> bool:
-        """Whether to swap."""
+        """Whether the saving exceeds the threshold times the cost."""
         return self.saving_bytes > self.threshold * self.cost_bytes
 
     def as_data(self) -> dict[str, Any]:
-        """For the database."""
+        """The fields and the verdict as plain data, for the database."""
         return {**to_plain(self), "worthwhile": self.worthwhile}
 
 
 def weigh(task: Task, pairs: Sequence[tuple[Role, Plan, Plan]], remaining_rounds: int, threshold: float) -> TradeOff:
-    """Old against new trees of a task, as (role, old plan, new plan)."""
+    """Compare old and new trees of a task, given as (role, old plan, new plan)."""
     saving = sum(round_bytes(task, role, old) - round_bytes(task, role, new) for role, old, new in pairs)
     cost = sum(interruption_bytes(new) for _, old, new in pairs if not same_tree(old, new))
     return TradeOff(saving * remaining_rounds, cost, remaining_rounds, threshold)
 
 
 def round_bytes(task: Task, role: Role, plan: Plan) -> int:
-    """Bytes that one round of a job puts on all links together, sent for the first time."""
+    """Bytes that one round of a job sends over all links together, without repetitions."""
     return sum(traffic.bytes for traffic in round_traffic(task, role, plan).values())
 
 
 def round_traffic(task: Task, role: Role, plan: Plan) -> Mapping[Hop, Traffic]:
-    """What one round of a job puts on every directed link."""
+    """Traffic of one round of a job on every directed link."""
     operations = {"both": Operation.PUSH_PULL, "upload": Operation.PUSH, "broadcast": Operation.PULL}
     if task.serving is not None:
         return predict(plan, Operation.PULL, task.elements)
@@ -152,26 +154,26 @@ def round_traffic(task: Task, role: Role, plan: Plan) -> Mapping[Hop, Traffic]:
 
 
 def interruption_bytes(plan: Plan) -> int:
-    """A window of full frames on every hop of a plan's paths: what a change of epoch makes travel twice, at most."""
+    """A window of full frames on every hop of a plan's paths, in bytes: the most that a change of epoch sends again."""
     hops = sum(len(path) - 1 for path in plan.paths.values())
     return hops * plan.window * plan.frame_bytes
 
 
 def same_tree(old: Plan, new: Plan) -> bool:
-    """Whether two plans send everything the same way."""
+    """Whether two plans send everything over the same edges and paths."""
     return old.edges == new.edges and dict(old.paths) == dict(new.paths)
 
 
-# Selection of local models: which of a task's workers take part, in the network as it is when the task is admitted.
+# Selection of local models: the workers of a task that take part, chosen when the task is admitted.
 
 
 _NO_TREE: Final = 1 << 62
-"""copies: more than any budget"""
+"""copies that exceed any budget"""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen: the task with the chosen as its workers, their trees, and why."""
+    """The result of a selection: the task with the chosen workers, their trees, and the reasons."""
 
     task: Task
     decision: Decision
@@ -193,7 +195,7 @@ class Selector:
         self._lanes = lanes
 
     def fault(self, task: Task) -> str:
-        """Why no choice will ever be possible; empty where one may be. The task's hosts are the topology's."""
+        """Reason why no choice will ever be possible, or ''. The task's hosts must exist in the topology."""
         if task.select is not None and task.select.how == "useful":
             known = dict(task.select.utilities)
             for worker in task.workers:
@@ -205,22 +207,22 @@ class Selector:
         return ""
 
     def choose(self, task: Task, select: Selection, state: NetworkState) -> Choice:
-        """Choose now.
+        """Choose workers in the present network.
 
-        The budget is a share of what everyone would cost in an empty network; what candidates cost is that of the
-        policy's trees in the network as it is. Hosts that train their most are no candidates.
+        The budget is a share of the cost of all workers in an empty network; candidates cost what the policy's trees
+        cost in the present network. Hosts that train their largest number of models are not candidates.
 
         Raises
         ------
         PlanError
-            Nobody fits now.
+            No worker fits now.
         """
         trees = _Trees(self._policy, task, state, self._lanes)
         everyone = trees.of_all_when_empty()
         allowed = everyone if select.budget is None else round(select.budget * everyone)
         full = [] if select.how == "all" else [host for host in task.workers if self._computing.is_full(host)]
         models = [self._model(select, host) for host in task.workers if host not in full]
-        # The generator is that of this task alone, so the choice does not depend on what was chosen before.
+        # The generator depends on the task alone, so the choice does not depend on earlier choices.
         random = np.random.Generator(np.random.Philox(key=[select.seed, crc32(task.name.encode())]))
         members = CHOOSERS[select.how](models, Budget(allowed, trees.cost), random)
         chosen = trees.in_order([model.host for model in members])
@@ -254,35 +256,35 @@ class Selector:
 
 
 class _Trees:
-    """The policy's answers for parts of a task's workers, each asked for once."""
+    """The policy's answers for subsets of a task's workers; each subset is computed once."""
 
     def __init__(self, policy: Policy, task: Task, state: NetworkState, lanes: int) -> None:
         self._policy, self._task, self._state, self._lanes = policy, task, state, lanes
         self._found: dict[tuple[str, ...], tuple[int, Decision | str]] = {}
 
     def in_order(self, hosts: Sequence[str]) -> tuple[str, ...]:
-        """These hosts in the task's order, which is that of ranks."""
+        """These hosts in the task's order, which is the order of ranks."""
         return tuple(worker for worker in self._task.workers if worker in hosts)
 
     def of_all_when_empty(self) -> int:
-        """Copies of a frame on links, up and down, of everyone in a network that nobody uses."""
+        """Copies of a frame on links, up and down, with all workers in a network without other tasks."""
         task = replace(self._task, select=None, demand_bps=0)
         empty = NetworkState(self._state.topology)
         return consumed(self._policy(task, empty, lanes=self._lanes), self._state.topology)
 
     def cost(self, hosts: Sequence[str]) -> int:
-        """Copies of a frame on links, up and down, in the network as it is; more than any budget without a tree."""
+        """Copies of a frame on links, up and down, in the present network; more than any budget without a tree."""
         return self._ask(hosts)[0]
 
     def decision(self, hosts: Sequence[str]) -> Decision:
-        """The trees; `PlanError` where there are none."""
+        """The trees for these hosts; `PlanError` where there are none."""
         found = self._ask(hosts)[1]
         if isinstance(found, str):
             raise PlanError(found)
         return found
 
     def refusal(self, hosts: Sequence[str]) -> str:
-        """Why there are no trees."""
+        """Reason why there are no trees for these hosts."""
         return str(self._ask(hosts)[1])
 
     def _ask(self, hosts: Sequence[str]) -> tuple[int, Decision | str]:
@@ -299,7 +301,7 @@ class _Trees:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A plan that has its resources and is not installed; ``demand_bps`` is what its links are to keep for it."""
+    """A plan that has its resources and is not installed; ``demand_bps`` is the rate to reserve for it on each link."""
 
     role: Role
     plan: Plan
@@ -307,14 +309,14 @@ class Proposal:
 
 
 class InstallError(P4ReduceError, RuntimeError):
-    """The trees of a task could not all be installed; the text says why. They are to be removed."""
+    """The trees of a task could not all be installed, for the reason in the message. They must be removed."""
 
 
 class Installer:
-    """The only one that writes to switches for tasks.
+    """The only writer to switches for tasks.
 
-    From the intent to its removal a plan keeps what it was granted, and is among the controller's installed ones,
-    however much of it is in switches: nobody else gets a slot, a group or a counter cell that a switch may still use.
+    From the intent to its removal, a plan keeps its resources and is among the controller's installed plans, however
+    much of it is in switches: no other plan gets a slot, a group or a counter cell that a switch may still use.
     """
 
     def __init__(
@@ -330,8 +332,8 @@ class Installer:
         self.executor = executor
         self.checkpoint = checkpoint
         self.options = options
-        self._stuck: dict[int, tuple[str, int]] = {}  # generation -> why it could not be removed, and when to try again
-        self._plans: dict[int, Plan] = {}  # by generation, those that are not removed
+        self._stuck: dict[int, tuple[str, int]] = {}  # generation -> why it could not be removed, when to retry
+        self._plans: dict[int, Plan] = {}  # by generation, plans that are not removed
         self._sweep_at: int | None = None
 
     # --- planning
@@ -345,39 +347,68 @@ class Installer:
         whole: bool = False,
         pace_ps: int | None = None,
     ) -> list[Proposal]:
-        """Plans for a new task; :meth:`withdraw` or install them. `PlanError`: nothing is taken.
+        """Plan a new task; the plans are to be installed or withdrawn. `PlanError`: nothing is taken.
 
-        view: what of the topology is lit for it (:func:`~p4reduce.topologies.optical.view`). beside: other plans that
-        are not written down yet. whole: with slots that keep its trees' links busy, or not at all; else the fullest
-        switch may give fewer. pace_ps: least time between chunks of a worker.
+        view: the lit part of the topology (:func:`~p4reduce.topologies.optical.view`). beside: other plans that are not
+        recorded yet. whole: require slots that keep the trees' links busy; otherwise the fullest switch may give fewer.
+        pace_ps: least time between chunks of a worker.
         """
         requests = plan_requests(decision, job=0)
-        taken = {proposal.plan.job for proposal in beside}
-        keys = [key for key in self.store.free_keys(len(requests) + len(taken)) if key[0] not in taken][: len(requests)]
+        keys = self._keys(len(requests), beside)
         named = [
-            (role, replace(request, job=job, epoch=epoch, pace_ps=pace_ps))
+            (role, replace(request, job=job, epoch=epoch, pace_ps=pace_ps or request.pace_ps))
             for role, request, (job, epoch) in zip(
                 roles(len(requests), trees=bool(decision.parts)), requests, keys, strict=True
             )
         ]
         return self._whole(decision, named, view) if whole else self._plan(decision, named, view)
 
-    def propose_for(self, decisions: Sequence[Decision], rows: Sequence[PlanRow] = ()) -> list[Proposal]:
+    def propose_reads(
+        self, ways: Sequence[Read], views: Sequence[Topology], beside: Sequence[Proposal]
+    ) -> list[Proposal]:
+        """A plan for each home and reader, in the network that is lit for it. `PlanError`: nothing is taken."""
+        lanes, proposals = self.controller.program.lanes, list[Proposal]()
+        keys = self._keys(len(ways), beside)
+        try:
+            for role, (home, reader, _), view, (job, epoch) in zip(
+                read_roles(len(ways)), ways, views, keys, strict=True
+            ):
+                request = PlanRequest("ps", job=job, epoch=epoch, workers=(reader,), server=home, lanes=lanes)
+                proposals.append(Proposal(role, self.controller.plan(request, view), {}))
+        except BaseException:
+            self.withdraw(proposals)
+            raise
+        return proposals
+
+    def _keys(self, count: int, beside: Sequence[Proposal]) -> list[tuple[int, int]]:
+        """Free keys, of other jobs than plans that are not written down yet."""
+        taken = {proposal.plan.job for proposal in beside}
+        return [key for key in self.store.free_keys(count + len(taken)) if key[0] not in taken][:count]
+
+    def propose_for(
+        self,
+        decisions: Sequence[Decision],
+        rows: Sequence[PlanRow] = (),
+        *,
+        view: Topology | None = None,
+        beside: Sequence[Proposal] = (),
+        pace_ps: int | None = None,
+    ) -> list[Proposal]:
         """A plan for each of these decisions of one task, of one client each: new jobs, or the next epochs of ``rows``.
 
-        `PlanError`: nothing is taken.
+        The others as of :meth:`propose`. `PlanError`: nothing is taken.
         """
         if rows:
             keys = [(row.job, self.store.next_epoch(row.job)) for row in rows]
         else:
-            keys = self.store.free_keys(len(decisions))
+            keys = self._keys(len(decisions), beside)
         proposals: list[Proposal] = []
         try:
             for role, decision, (job, epoch) in zip(
                 [row.role for row in rows] or roles(len(decisions), trees=True), decisions, keys, strict=True
             ):
-                request = replace(plan_requests(decision, job=job)[-1], epoch=epoch)
-                proposals += self._plan(decision, [(role, request)], None)
+                request = replace(plan_requests(decision, job=job)[-1], epoch=epoch, pace_ps=pace_ps)
+                proposals += self._plan(decision, [(role, request)], view)
         except BaseException:
             self.withdraw(proposals)
             raise
@@ -386,7 +417,7 @@ class Installer:
     def _whole(
         self, decision: Decision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None
     ) -> list[Proposal]:
-        """Plans with as many slots as are free, but enough to keep their links busy."""
+        """Plan with as many slots as are free, but at least enough to keep the links busy."""
         topology, lanes = view or self.controller.topology, self.controller.program.lanes
         plain = [(role, replace(one, max_slots=None, lanes=lanes)) for role, one in requests]
         ranges = [window_range(topology, one) for _, one in plain]
@@ -404,11 +435,11 @@ class Installer:
     def propose_next(
         self, decision: Decision, rows: Sequence[PlanRow], state: NetworkState, *, must: bool
     ) -> list[Proposal]:
-        """Plans for the next epochs of a task's jobs, with as many slots as they have: windows cannot change.
+        """Plan the next epochs of a task's jobs, with as many slots as they have: windows cannot change.
 
-        A job that does both directions keeps doing both, on that tree of the two in which less bandwidth is missing.
-        ``state`` is the network without the task. `PlanError` where bandwidth is missing, unless it ``must`` go on
-        another tree.
+        A job with the role 'both' stays one, on the tree of the two in which less bandwidth is missing. ``state`` is
+        the network without the task. `PlanError` where bandwidth is missing, unless the task ``must`` change to another
+        tree.
         """
         requests = plan_requests(decision, job=0)
 
@@ -460,12 +491,12 @@ class Installer:
         return found
 
     def withdraw(self, proposals: Sequence[Proposal]) -> None:
-        """Give back what plans took that are not to be installed."""
+        """Release the resources of plans that will not be installed."""
         for proposal in proposals:
             self.controller.release(proposal.plan)
 
     def plan_of(self, row: PlanRow) -> Plan:
-        """The plan of a row, the same object as long as it is not removed; any kind of error where it is damaged."""
+        """The plan of a row, the same object until it is removed; any kind of error if the row is damaged."""
         plan = self._plans.get(row.generation)
         if plan is None:
             plan = from_json(Plan, row.plan, f"generation {row.generation}", topology=self.controller.topology)
@@ -475,10 +506,10 @@ class Installer:
         return plan
 
     def adopt(self, row: PlanRow) -> Plan:
-        """Take charge of a plan of an earlier orchestrator; any kind of error where that is not possible."""
+        """Take over a plan of an earlier orchestrator; any kind of error if that is not possible."""
         try:
             plan = self.plan_of(row)
-            plan_entries(plan)  # what is damaged fails here, before anything is taken
+            plan_entries(plan)  # a damaged plan fails here, before anything is taken
             self.controller.adopt(plan)
         except BaseException:
             self._plans.pop(row.generation, None)
@@ -496,11 +527,11 @@ class Installer:
         choice: Choice | None = None,
         placement: Placement | None = None,
     ) -> None:
-        """Install the trees of a queued task, which is scheduled then; ``choice``: for those of its workers.
+        """Install the trees of a queued task, whose state becomes 'scheduled'.
 
-        ``placement``: at these hosts.
+        ``choice``: its selected workers. ``placement``: its hosts.
 
-        `InstallError`: they are to be removed again, and the task is still scheduled.
+        `InstallError`: the trees must be removed, and the task is still scheduled.
         """
         now = self.executor.now()
         with self.store.transaction():
@@ -517,14 +548,14 @@ class Installer:
         self.install(proposals)
 
     def begin(self, order: Order) -> None:
-        """Have hosts begin with a scheduled task whose trees are all in; `RefusedError` when they cannot."""
+        """Start a scheduled task whose trees are all installed; `RefusedError` when its hosts cannot run it."""
         name = order.task.name
         self.executor.start(order)
         self.checkpoint("started")
         with self.store.transaction():
             if order.attempt:
                 self.store.history.drop_rounds(name, self.executor.running([name])[name].round)
-            for plan in order.plans.values():
+            for plan in (*order.plans.values(), *order.read_plans.values()):
                 self.store.set_phase(plan.generation, Phase.ACTIVE)
             self.store.change(name, TaskState.RUNNING, self.executor.now())
         self.checkpoint("recorded start")
@@ -532,9 +563,9 @@ class Installer:
     # --- other trees for a running task
 
     def swap(self, task: str, proposals: Sequence[Proposal], policy: str, *, cause: str, trade_off: TradeOff) -> None:
-        """Install the next epochs, change over, and leave the old ones to :meth:`clean`.
+        """Install the next epochs, change to them, and leave the old ones to :meth:`clean`.
 
-        `InstallError`: the old trees go on, the new ones are to be removed.
+        `InstallError`: the old trees stay in use, the new ones are to be removed.
         """
         now = self.executor.now()
         with self.store.transaction():
@@ -562,7 +593,7 @@ class Installer:
         self.change_over(task, {proposal.role: proposal.plan for proposal in proposals})
 
     def change_over(self, task: str, plans: Mapping[Role, Plan]) -> None:
-        """Hosts of a running task go on in epochs that are installed; the epochs from before are to be removed."""
+        """Change the hosts of a running task to installed epochs; the earlier epochs are to be removed."""
         run = self.executor.running([task]).get(task)
         if run is None or run.ended:
             self.give_up(plans.values())  # its end will be reported
@@ -582,10 +613,10 @@ class Installer:
             self.store.change(task, TaskState.RESCHEDULED, self.executor.now())
         self.checkpoint("recorded swap")
 
-    # --- steps of both
+    # --- steps of both installations and swaps
 
     def intend(self, task: str, proposals: Sequence[Proposal], at_ps: int) -> None:
-        """Write down what is about to be installed. Within a transaction."""
+        """Record what is about to be installed. Runs within a transaction."""
         for proposal in proposals:
             plan = proposal.plan
             row = PlanRow(
@@ -602,7 +633,7 @@ class Installer:
             self._plans[plan.generation] = plan
 
     def install_all(self, proposals: Mapping[str, Sequence[Proposal]]) -> dict[str, str]:
-        """Install the trees of several tasks, which are intended; why not, of those that a switch refuses."""
+        """Install the recorded trees of several tasks; returns the reasons of tasks that a switch refuses."""
         failed = {}
         self._wait()
         for task, own in proposals.items():
@@ -613,7 +644,7 @@ class Installer:
         return failed
 
     def install(self, proposals: Sequence[Proposal]) -> None:
-        """Install what was intended; `InstallError`: it is to be removed again."""
+        """Install recorded plans; `InstallError`: they must be removed."""
         self._wait()
         self._write(proposals)
 
@@ -621,11 +652,11 @@ class Installer:
         for proposal in proposals:
             try:
                 self.controller.install(proposal.plan)
-            except Exception as error:  # entries that cannot even be written down are this task's fault, too
+            except Exception as error:  # entries that cannot be encoded are this task's fault, too
                 known = {plan.generation for plan in self.controller.installed}
                 for plan in (one.plan for one in proposals):
                     if plan.generation not in known:
-                        self.controller.release(plan)  # and take it again, as one that may be in switches
+                        self.controller.release(plan)  # and adopt it: it may be in switches
                         self.controller.adopt(plan)
                 raise InstallError(one_line(error)) from None
             self.checkpoint(f"installed {proposal.role}")
@@ -635,14 +666,14 @@ class Installer:
         self.checkpoint("recorded installation")
 
     def give_up(self, plans: Iterable[Plan]) -> None:
-        """Plans that no host uses, nor will: whatever is in switches of them is to be removed."""
+        """Mark plans that no host uses or will use: their entries in switches are to be removed."""
         with self.store.transaction():
             for plan in plans:
                 self.store.set_phase(plan.generation, Phase.REMOVING)
                 self.store.history.drop_swap(plan.job, plan.epoch)
 
     def clean(self) -> int:
-        """Remove what is to be removed; what a switch does not let go of is tried again later. How many were removed"""
+        """Remove the plans marked for removal; returns how many. What a switch refuses is tried again later."""
         removed = 0
         rows = [row for row in self.store.plans((Phase.REMOVING,)) if self._is_due(row)]
         if rows:
@@ -651,7 +682,7 @@ class Installer:
             plan = self.plan_of(row)
             try:
                 self.controller.uninstall(plan)
-            except Exception as error:  # whatever is in the way of one plan, the others go
+            except Exception as error:  # one plan's error must not keep the others
                 self._note_stuck(row, one_line(error))
                 continue
             self.checkpoint("uninstalled")
@@ -668,7 +699,7 @@ class Installer:
         return row.generation not in self._stuck or self.executor.now() >= self._stuck[row.generation][1]
 
     def sweep(self, found: Inventory | None = None) -> None:
-        """Remove the entries of switches that belong to no plan; where a switch refuses, again after a while."""
+        """Remove the entries of switches that belong to no plan; where a switch refuses, try again later."""
         found = found or Inventory.read(self.controller)
         self._sweep_at = None
         for switch, entries in found.strangers(self.controller.installed).items():
@@ -691,18 +722,18 @@ class Installer:
         self._stuck[row.generation] = (reason, now + self.options.measure_every_ps)
 
     def _wait(self) -> None:
-        """What is decided now takes effect after the control latency."""
+        """Let the control latency pass, after which a decision takes effect."""
         self.executor.advance(self.executor.now() + self.options.control_latency_ps)
 
 
-# What became of tasks that were tried for a turn.
+# The outcome of tasks that were tried for a turn.
 
 
 @dataclass(frozen=True)
 class Refused:
     """A task that was tried and did not fit.
 
-    ``fault``: it has itself to blame, and never will. ``alone``: not even where nobody else runs.
+    ``fault``: the task itself is invalid and will never fit. ``alone``: it did not fit even without other tasks.
     """
 
     row: TaskRow

@@ -1,22 +1,25 @@
-"""Tasks over lightpaths: who gets which slots, and what an orchestrator that comes back knows of it.
+"""Tasks over lightpaths: their slots, and their recovery after a restart of the orchestrator.
 
-What a task was given stands with the decision to schedule it. The executor lights the circuits that the plans of
-running tasks name, and no others; lightpaths that stay keep their ports, and never go dark.
+The slots and lightpaths of a task are stored with the decision to schedule it. The executor lights the circuits in the
+plans of running tasks, and no others; lightpaths that stay keep their ports, and never go dark.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any, Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.optical.plan import Lightpath, OpticalError, check_tasks, slots_of
 from p4reduce.control_plane.optical.policies import FLOWS, SEARCHES, Granted, Grooming
+from p4reduce.control_plane.orchestrator.executor import ComputingManager
 from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
 from p4reduce.control_plane.orchestrator.options import StoreError
+from p4reduce.control_plane.placement import Cluster, Placement, Racks
+from p4reduce.control_plane.placement.services import check_objective, paths_within, server_of
 from p4reduce.control_plane.plans.problem import power_of_two
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, chunks, frame_time_ps
-from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import Decision
+from p4reduce.control_plane.scheduling.task import MAX_BPS, Task
+from p4reduce.control_plane.scheduling.view import Decision, NetworkState
 from p4reduce.topologies import Link
 from p4reduce.topologies.wdm import Wdm
 from p4switch.base.safe_yaml import one_line
@@ -33,19 +36,20 @@ class Lightpaths:
     installer : Installer
         Writes to switches.
     network : Wdm
-        Of which the controller's topology is the physical one.
+        The network whose physical topology the controller has.
     policy : str
-        That forms sums on the way, and looks at one task at a time.
+        A policy that aggregates on the way, and handles one task at a time.
 
     Raises
     ------
     OpticalError
-        The policy is another one, or the switches are those of another network.
+        The policy is another one, or the switches belong to another network.
     StoreError
-        The database is that of another network.
+        The database belongs to another network.
     """
 
     def __init__(self, installer: Installer, network: Wdm, policy: str) -> None:
+        base = network.base
         if policy in (*FLOWS, *SEARCHES, "exact"):
             raise OpticalError(
                 f"grooming: {policy}: tasks come one by one and are summed; take groom-agg or opaque-agg"
@@ -61,26 +65,42 @@ class Lightpaths:
             raise StoreError(f"{self._store.path}: its tasks have wavelengths, {known}; give its own -t wdm:…")
         self._store.set_fact("wavelengths", here)
         self._grooming = Grooming(network)
+        rates = tuple(replace(one, rate_bps=network.rate_bps) if one in network.fibres else one for one in base.links)
+        self._cluster = Cluster(Racks(replace(base, links=rates)), NetworkState(base), slots={}, free={})
         self._granted: dict[str, Granted] = {}
         self._links: dict[int, Link] = {}
         """circuits of lightpaths, by number"""
 
     def fault(self, task: Task) -> str:
-        """Why a task can never run here; empty where it may."""
-        if task.serving is not None:
-            return "kind: over lightpaths tasks train; run those that infer over another topology"
+        """Reason why a task can never run here; empty where it may."""
         if task.exchange is not None:
             return f"kind: {task.exchange}: over lightpaths models are summed in trees; leave it out"
         if task.on_failure == "shrink":
             return "on_failure: over lightpaths no task goes on with fewer workers; take 'abort' or 'raise'"
+        free = [host.name for host in self._network.base.hosts if host.name not in task.workers]
+        if task.serving is not None and not free:
+            return "server: all hosts are clients; leave one out"
         try:
-            check_tasks([task], self._network)
+            check_tasks([replace(_carried(task), server=task.server or free[0])], self._network)
         except OpticalError as error:
             return str(error)
-        return ""
+        return check_objective(task, self._cluster, self._installer.controller.program.lanes)
+
+    def serve(self, task: Task, computing: ComputingManager) -> Placement:
+        """A host for the server of a task that infers, as near to its clients as there is; `PlanError` for none.
+
+        Slots are its own, so training loses nothing, wherever it is.
+        """
+        cluster = replace(self._cluster, slots=computing.slots(), free=computing.free_slots())
+        server, why = server_of(task, cluster, self._installer.controller.program.lanes)
+        return Placement(task.workers, server, why)
 
     def propose(self, task: Task) -> list[Proposal]:
-        """A tree over lightpaths with its slots; `PlanError`: there are none now, and nothing is taken."""
+        """Plan a tree over lightpaths with its slots; `PlanError`: none is free now, and nothing is taken.
+
+        Clients of a task that infers share slots for the answers of all of them.
+        """
+        infers, task = task, _carried(task)
         granted = self._grooming.admit(self._policy, task)
         if granted is None:
             raise PlanError(
@@ -95,19 +115,21 @@ class Lightpaths:
             circuits = self._network.circuits(self._physical, [one.path for one in made.lightpaths], kept)
             self._links = dict(zip(lights.lit, circuits, strict=True))
             own = [circuits[use.lightpath] for use in made.uses[0]]
-            layout = made.layout(0)
             rate = slots_of(task, self._network) * self._network.rate_bps // self._network.slots
             lanes = self._installer.controller.program.lanes
-            length, most = HEADER_BYTES + _WORD * lanes, power_of_two(2 * chunks(task.elements, lanes))
+            view, pace_ps = self._network.lit(self._physical, own), frame_time_ps(HEADER_BYTES + _WORD * lanes, rate)
+            if task.serving is not None:
+                paths = paths_within(infers, NetworkState(view), lanes)
+                return self._installer.propose_for(paths, view=view, pace_ps=pace_ps)
+            layout, most = made.layout(0), power_of_two(2 * chunks(task.elements, lanes))
             decision = Decision(self._policy, task, layout, layout, max_slots=most)
-            view = self._network.lit(self._physical, own)
-            return self._installer.propose(decision, view, pace_ps=frame_time_ps(length, rate))
+            return self._installer.propose(decision, view, pace_ps=pace_ps)
         except BaseException:
             self.end(task.name)
             raise
 
     def of(self, name: str) -> list[dict[str, Any]]:
-        """What a task was given, as plain data: path, spectrum, slots as bits, and the circuit at ports."""
+        """The lightpaths of a task as plain data: path, spectrum, slots as bits, and the circuit at ports."""
         lit = self._grooming.groomer.lights.lit
         found = []
         for number, mask in (self._granted.get(name) or {}).get("", ()):
@@ -117,13 +139,13 @@ class Lightpaths:
         return found
 
     def end(self, name: str) -> None:
-        """A task has ended: its slots are free, and lightpaths that nobody else uses."""
+        """Free the slots of an ended task, and lightpaths that no other task uses."""
         self._grooming.release(self._granted.pop(name, None))
         lit = self._grooming.groomer.lights.lit
         self._links = {number: link for number, link in self._links.items() if number in lit}
 
     def recover(self, names: Iterable[str], fail: Callable[[str, str], None]) -> None:
-        """Take up what these tasks have, from the database; one of which that cannot be read fails."""
+        """Restore the lightpaths of these tasks from the database; fail those whose lightpaths cannot be read."""
         for name in names:
             try:
                 said = [one["why"] for one in self._store.history.decisions(name) if one["what"] == "schedule"]
@@ -139,3 +161,10 @@ class Lightpaths:
             self._links[known[0]] = link
         groomer.lights.taken[known[0]] |= int(told["slots"])
         return known[0], int(told["slots"])
+
+
+def _carried(task: Task) -> Task:
+    """A task with the demand that its slots are for: of one that infers, what answers to all of its clients take."""
+    if task.serving is None:
+        return task
+    return replace(task, demand_bps=min(MAX_BPS, task.reserved_bps * len(task.workers)))

@@ -1,4 +1,4 @@
-"""How the orchestrator works."""
+"""Settings of the orchestrator, states of tasks and plans, and its errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,30 +9,30 @@ from p4reduce.base.errors import BadInput, P4ReduceError
 from p4reduce.topologies.wdm import Wdm
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
-# What can go wrong with the database, the tasks in it, and what executors are asked.
+# Errors of the database, of tasks, and of requests to executors.
 
 
 class StoreError(P4ReduceError, RuntimeError):
-    """The database cannot be used; the text names the file and the fix."""
+    """The database cannot be used; the message names the file and the fix."""
 
 
 class TaskError(BadInput, ValueError):
-    """A task or a trace that cannot be taken; the text names file, task and field."""
+    """A task or a trace is not valid; the message names file, task and field."""
 
 
 class RefusedError(P4ReduceError, RuntimeError):
-    """The executor will not do this for one task; it changed nothing, and goes on with all others."""
+    """The executor refuses a request for one task; it changed nothing, and continues with all others."""
 
 
-# Which states a task can be in, and what may follow what.
+# The states of a task and of a plan, and the allowed transitions.
 
 
 class TaskState(StrEnum):
-    """Where a task stands.
+    """State of a task.
 
     queued: waits for its arrival, or for bandwidth and slots. scheduled: its trees are being installed. running: on the
-    trees that it began with. re-scheduled: on others. finished, failed, rejected: it has ended; the last two have a
-    reason.
+    trees with which it began. re-scheduled: on other trees. finished, failed, rejected: it has ended; the last two have
+    a reason.
     """
 
     QUEUED = "queued"
@@ -46,9 +46,9 @@ class TaskState(StrEnum):
 
 FOLLOWING: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     TaskState.QUEUED: frozenset({TaskState.SCHEDULED, TaskState.REJECTED, TaskState.FAILED}),
-    # Back to queued: the orchestrator died, or a switch refused, before all of the trees were in.
+    # Back to queued: the orchestrator ended, or a switch refused, before all trees were installed.
     TaskState.SCHEDULED: frozenset({TaskState.RUNNING, TaskState.QUEUED, TaskState.FAILED}),
-    # Back to queued: it failed, and may begin anew.
+    # Back to queued: the task failed and may be restarted.
     TaskState.RUNNING: frozenset({TaskState.RESCHEDULED, TaskState.FINISHED, TaskState.FAILED, TaskState.QUEUED}),
     TaskState.RESCHEDULED: frozenset({TaskState.RESCHEDULED, TaskState.FINISHED, TaskState.FAILED, TaskState.QUEUED}),
     TaskState.FINISHED: frozenset(),
@@ -57,29 +57,29 @@ FOLLOWING: Final[Mapping[TaskState, frozenset[TaskState]]] = {
 }
 ENDED: Final = frozenset(state for state, following in FOLLOWING.items() if not following)
 AT_WORK: Final = (TaskState.RUNNING, TaskState.RESCHEDULED)
-"""a tree of it carries packets"""
+"""states of tasks that run"""
 
 
 class Phase(StrEnum):
-    """Where a plan stands. Each step is written down before it is taken."""
+    """Phase of a plan. Each step is recorded before it is taken."""
 
     INSTALLING = "installing"
-    """is about to be written to switches, perhaps in part"""
+    """is about to be written to switches; entries may be there in part"""
     INSTALLED = "installed"
-    """is in all switches; hosts may have been told"""
+    """is in all switches; hosts may have received it"""
     ACTIVE = "active"
-    """hosts use it"""
+    """is used by hosts"""
     REMOVING = "removing"
-    """is about to be removed; hosts do not use it any more, or never did"""
+    """is about to be removed; hosts no longer use it, or never did"""
     REMOVED = "removed"
 
 
 LIVE: Final = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE, Phase.REMOVING)
-"""something of it may be in a switch"""
+"""phases in which switches may have entries of the plan"""
 
 
 MOST_BACK_OFFS: Final = 64
-"""the longest time to wait before a task begins anew, over the shortest"""
+"""longest wait before a restart, divided by the shortest"""
 
 
 @dataclass(frozen=True)
@@ -91,41 +91,43 @@ class Options:
     control_latency_ps : int
         Virtual time from a decision to its effect on switches and hosts.
     measure_every_ps : int
-        Between two readings of the counters.
+        Virtual time between two readings of the counters.
     threshold : float or None
         A running task's trees are swapped when the saving exceeds this many times the cost
-        (:class:`~p4reduce.control_plane.orchestrator.installer.TradeOff`). None: only when they have to be.
+        (:class:`~p4reduce.control_plane.orchestrator.installer.TradeOff`). None: only when they must be.
     queueing : bool
-        A task that does not fit beside the others waits until one of them ends; else it is rejected.
+        Whether a task that does not fit waits until another one ends; otherwise it is rejected.
     retries : int
-        Tasks that wait, and trees of running tasks that nothing forces to go, that a policy is asked about at one time.
-        More find room sooner, and cost more.
+        Largest number, at one time, of waiting tasks to try, and of running tasks whose trees are reconsidered without
+        need. A higher number finds room sooner and costs more.
     placement : str
         Chooses the hosts of tasks that name none (:data:`~p4reduce.control_plane.placement.policies.PLACEMENTS`).
     order : str
-        In which tasks that wait are tried (:data:`~p4reduce.control_plane.placement.policies.ORDERS`).
+        Order in which waiting tasks are tried (:data:`~p4reduce.control_plane.placement.policies.ORDERS`).
     backfill : bool
-        Whether a task that does not fit lets later ones pass.
+        Whether later tasks may pass a task that does not fit.
     schedule : str
-        Gives tasks turns over an optical cross-connect: one of ``p4reduce.schedulers``. '' where there is none.
+        Gives tasks turns over an optical cross-connect: one of ``p4reduce.schedulers``; '': none.
     wdm, grooming : Wdm or None, str
-        Tasks get lightpaths of this network, by a policy of `control_plane/optical` that forms sums on the way.
+        Tasks get lightpaths of this network, by a policy of `control_plane/optical` that aggregates on the way.
     delta_ps : int
-        For how long ports of the cross-connect whose circuits change carry nothing.
+        Time in which ports of the cross-connect whose circuits change carry nothing.
+    service_ports : int
+        Ports of every switch to cross-connects that no schedule uses: circuits of tasks that infer, which stay.
     slots : 'first', 'whole' or 'value'
-        Who gets slots of switches. first: who comes first takes what is there; a tree that finds too few adds up where
-        it can. whole: who comes first takes a whole tree, or hosts add up. value: at each arrival and end those whose
-        whole trees save most worker-seconds.
+        Distribution of switch slots. first: tasks take free slots in order of arrival; a tree with too few aggregates
+        where it can. whole: in order of arrival, tasks get a whole tree, or their hosts add up. value: at each arrival
+        and end, slots go to the tasks whose whole trees save most worker-seconds.
     move : float or None
-        Workers of a task whose hosts were chosen move to other ones when the saving exceeds this many times the cost,
+        Workers of a task whose hosts were chosen move to other hosts when the saving exceeds this many times the cost,
         and when one of its hosts dies. None: never.
     forecast : str
-        Policies use the load that this predicts, not that measured
-        (:data:`~p4reduce.control_plane.placement.cluster.FORECASTS`); '': that measured.
+        Policies use the load that this forecast predicts
+        (:data:`~p4reduce.control_plane.placement.cluster.FORECASTS`); '': the measured load.
     ahead : int
-        Measurements from now that a forecast is for.
+        Number of measurements that a forecast looks ahead.
     back_off_ps : int
-        Least virtual time until a task that failed begins anew (:meth:`wait_ps`).
+        Least virtual time until the first restart of a failed task (:meth:`wait_ps`).
     """
 
     control_latency_ps: int = PS_PER_MS
@@ -140,6 +142,7 @@ class Options:
     wdm: Wdm | None = None
     grooming: str = "groom-agg"
     delta_ps: int = 200 * PS_PER_US
+    service_ports: int = 0
     slots: Literal["first", "whole", "value"] = "first"
     move: float | None = None
     forecast: str = ""
@@ -147,5 +150,5 @@ class Options:
     back_off_ps: int = 10 * PS_PER_MS
 
     def wait_ps(self, attempt: int) -> int:
-        """Least virtual time until a task begins anew that did so ``attempt`` times before: twice that before it."""
+        """Least virtual time in ps until restart ``attempt`` (from 0): doubles, at most :data:`MOST_BACK_OFFS`-fold."""
         return self.back_off_ps * min(1 << attempt, MOST_BACK_OFFS)

@@ -1,4 +1,4 @@
-"""Coming back: what the database says is compared with what switches hold and what hosts do, and made true."""
+"""Monitoring and recovery: measures the load of links, and makes database, switches and hosts agree after a restart."""
 
 import contextlib
 from collections import deque
@@ -27,16 +27,16 @@ from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 from p4switch.base.values import PS_PER_S
 
-# The state of the network, from what its switches counted.
+# The state of the network, from the counters of its switches.
 
 
-# Load that is predicted instead of measured: what links will carry of others when a decision has taken effect.
+# Forecasts of load: what other traffic links will carry when a decision has taken effect.
 
 
 KEPT: Final = 256
-"""newest samples of a link that are learned from"""
+"""number of a link's newest samples from which a forecast learns"""
 LEARN_EVERY: Final = 16
-"""samples after which a link's forecast is learned anew"""
+"""number of samples after which a link's forecast is learned again"""
 
 
 class Foresight:
@@ -45,13 +45,13 @@ class Foresight:
     Parameters
     ----------
     name : str
-        Of the forecast; '' for none: then what was measured is what is used.
+        Name of the forecast; '': the measured load is used.
     ahead : int
-        Measurements from now that it is for.
+        Number of measurements that the forecast looks ahead.
     """
 
     def __init__(self, name: str, ahead: int) -> None:
-        """`PlanError` for a forecast that is not known, or no time ahead."""
+        """Raise `PlanError` for an unknown forecast, or ``ahead`` below 1."""
         if name:
             forecast_named(name)
             if ahead < 1:
@@ -61,10 +61,10 @@ class Foresight:
         self._history: dict[Hop, deque[float]] = {}
         self._learned: dict[Hop, tuple[int, Callable[[Floats], float]]] = {}
         self.missing = ""
-        """why the newest answer is what was measured; empty where it is a forecast"""
+        """reason why the newest answer is the measured load; empty where it is a forecast"""
 
     def predict(self, measured: Mapping[Hop, int]) -> dict[Hop, int]:
-        """What links will carry, bit/s, after one more measurement; what was measured where nothing can be learned."""
+        """Predict the load of links in bit/s after one more measurement; the measured load where learning fails."""
         if not self._name:
             return dict(measured)
         for hop in measured:
@@ -89,11 +89,11 @@ class Foresight:
 
 
 class Monitor:
-    """Measures, writes it down, and says what a policy may use.
+    """Measures the load, records it, and gives the state of the network that a policy may use.
 
-    A link's total comes from its interface, what INC has of it from the P4 program's counter ``link_sent`` over
-    P4Runtime; the difference is background. (``link_sent`` counts a packet with the length that it came in with, so an
-    answer to a resent PULL counts short. A host's uplink has no such counter: hosts say what they sent for tasks.)
+    A link's total comes from its interface, the part of INC from the P4 program's counter ``link_sent`` over P4Runtime;
+    the difference is background. (``link_sent`` counts a packet with its length on arrival, so an answer to a resent
+    PULL counts too little. A host's uplink has no such counter: hosts count what they send for tasks.)
     """
 
     def __init__(
@@ -109,15 +109,15 @@ class Monitor:
         self._executor = executor
         self._store = store
         self.background_bps: dict[Hop, int] = {}
-        """traffic of others at the last measurement, or predicted from then on, bit/s by directed link"""
+        """background traffic at the last measurement, or its forecast, in bit/s by directed link"""
         self._foresight = foresight or Foresight("", 1)
         self._missing = ""
         self.measured_ps, self._before = store.history.last_links()
-        if store.fact("counters") != executor.instance:  # those of another network, which began at 0
+        if store.fact("counters") != executor.instance:  # counters of another network, which began at 0
             self.measured_ps, self._before = -1, {}
 
     def measure(self) -> None:
-        """Read all counters now, and write them down."""
+        """Read all counters now, and record them."""
         now = self._executor.now()
         if now <= self.measured_ps:
             return
@@ -131,7 +131,7 @@ class Monitor:
             ours = inc.get(hop, 0)
             before = self._before.get(hop, LinkSample(hop, 0, 0, 0.0))
             sent = total - before.bytes
-            sent_inc = ours - before.inc_bytes if ours >= before.inc_bytes else ours  # the switch began anew
+            sent_inc = ours - before.inc_bytes if ours >= before.inc_bytes else ours  # the switch was restarted
             rate = self._topology.link_at(*hop).rate_bps
             samples.append(LinkSample(hop, total, ours, sent * 8 * PS_PER_S / (elapsed * rate)))
             if sent > sent_inc:
@@ -157,7 +157,7 @@ class Monitor:
         return SwitchSample(name, sent, resent, refused, self._controller.resources.largest(name))
 
     def state(self, demands: Iterable[Mapping[Hop, int]]) -> NetworkState:
-        """What a policy may use: ``demands`` are those of the tasks that run."""
+        """The state of the network for a policy; ``demands`` are the reservations of running tasks."""
         state = NetworkState(
             self._topology,
             background_bps=dict(self.background_bps),
@@ -174,7 +174,7 @@ class Monitor:
 
 
 def _inc_bytes(counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
-    """Bytes of INC by directed link, resends included."""
+    """Bytes of INC by directed link, including resends."""
     found: dict[Hop, int] = {}
     for switch, read in counters.items():
         for (port, _), traffic in read.link_sent.items():
@@ -183,20 +183,20 @@ def _inc_bytes(counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
 
 
 Fail = Callable[[str, str], None]
-"""End a task as failed, with a reason: its trees are to be removed then."""
+"""Function that fails a task for a reason, so that its trees are removed."""
 LAST_PS: Final = 10 * MAX_PS
-"""a time that a database may have; a task comes within a tenth of it"""
+"""largest time in ps that a database may hold; tasks arrive within a tenth of it"""
 MOST_NETWORKS: Final = 3
-"""networks that may end while a task is being started before it is given up: it may be what ends them"""
+"""number of networks that may end while a task is being started until it fails, since it may be the cause"""
 _NEW_NETWORK: Final = "the network was started anew"
 _FIRST: Final = (Phase.ACTIVE, Phase.INSTALLED, Phase.INSTALLING, Phase.REMOVING)
 
 
 class Recovery:
-    """Brings a database, switches and hosts together after an orchestrator ended, in whatever moment.
+    """Makes a database, switches and hosts agree after an orchestrator ended at any moment.
 
-    What an intent of the database began is finished where all of it is in the switches, and taken back where it is not.
-    A task or a plan that is damaged costs that task, never the others: coming back must not depend on what they hold.
+    A recorded step is finished if all its entries are in the switches, and undone otherwise. A damaged task or plan
+    affects only that task, never the others.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Recovery:
         """running tasks of which a switch has lost entries"""
 
     def run(self) -> None:
-        """Do it; `ControllerError` when a switch does not answer: try again later."""
+        """Recover; `ControllerError` when a switch does not answer, and then a later try may succeed."""
         term = self._store.term
         self._executor.take_charge(term, self._store.fact("database") or "")
         self._check_topology()
@@ -241,15 +241,15 @@ class Recovery:
             self._finish_swap(task, inventory)
 
     def _adopt(self) -> None:
-        """Take charge of all plans; those that hosts use come first where two claim the same."""
+        """Take over all plans; if two claim the same resource, the one that hosts use comes first."""
         for row in sorted(self._store.plans(), key=lambda row: (_FIRST.index(row.phase), row.generation)):
             try:
                 self._installer.adopt(row)
-            except Exception as error:  # damaged, or another plan has what it claims
+            except Exception as error:  # damaged, or its resources belong to another plan
                 self._drop(row, f"its plan of job {row.job} epoch {row.epoch} cannot be used: {one_line(error)}")
 
     def _drop(self, row: PlanRow, reason: str) -> None:
-        """Forget a plan that cannot be used. Its entries in switches belong to no plan then, and are swept out."""
+        """Forget a plan that cannot be used. Its entries in switches then belong to no plan, and are swept."""
         if row.phase is not Phase.REMOVING and self._store.task(row.task).state not in ENDED:
             self._fail(row.task, reason)
         with self._store.transaction():
@@ -258,7 +258,7 @@ class Recovery:
             self._store.history.add_decision(at_ps, row.task, "forget plan", "", {"reason": reason})
 
     def _stop_what_ended(self) -> None:
-        """Hosts give up what the database says has ended, or never began."""
+        """Stop tasks at their hosts that have ended, or never began, in the database."""
         at_work = {row.name: row.attempt for row in self._store.tasks([TaskState.SCHEDULED, *AT_WORK])}
         for name, run in self._executor.running().items():
             if not run.ended and at_work.get(name) != run.attempt:
@@ -266,7 +266,7 @@ class Recovery:
                 self._installer.checkpoint("stopped")
 
     def _usable(self, states: list[TaskState]) -> list[TaskRow]:
-        """Tasks in these states; those that cannot be read or placed fail."""
+        """Tasks in these states; fails those that cannot be read or placed."""
         usable = []
         hosts = {host.name for host in self._controller.topology.hosts}
         for row in self._store.tasks(states):
@@ -278,7 +278,7 @@ class Recovery:
         return usable
 
     def _check_topology(self) -> None:
-        """Tasks and plans name hosts and switches: a database belongs to one topology."""
+        """Raise `StoreError` if the database, whose tasks name hosts and switches, belongs to another topology."""
         here, known = to_yaml(self._controller.topology), self._store.fact("topology")
         if known is None:
             self._store.set_fact("topology", here)
@@ -289,7 +289,7 @@ class Recovery:
             )
 
     def _meet_executor(self) -> None:
-        """Notice when hosts and switches are others than before: then everything that ran there is gone."""
+        """Detect that hosts and switches were started anew, and record that everything that ran there is gone."""
         instance = self._executor.instance
         before = self._store.fact("instance")
         if before == instance:
@@ -316,10 +316,10 @@ class Recovery:
                 reason = "the network that it ran in has ended, and the task's state with it; submit it again"
                 self._store.change(task.name, TaskState.FAILED, at_ps, reason)
         if before is not None and at_ps > self._executor.now():
-            self._executor.advance(at_ps)  # times in the database go on
+            self._executor.advance(at_ps)  # times in the database continue
 
     def _check_times(self) -> None:
-        """Times are added up in 64 bits, and a network is brought to the last one that was written down."""
+        """Raise `StoreError` for times beyond 64-bit sums, as a new network advances to the database's last time."""
         last_ps = self._store.history.last_ps()
         if last_ps > LAST_PS:
             raise StoreError(
@@ -328,15 +328,15 @@ class Recovery:
             )
 
     def _finish_first(self, task: TaskRow, inventory: Inventory) -> None:
-        """A task whose first trees may be in: hosts begin, or it waits again."""
+        """Start a scheduled task whose first trees are all installed, or let it wait again."""
         plans = self._plans(self._store.plans((Phase.INSTALLING, Phase.INSTALLED), task.name))
         if are_all(plans) and all(map(inventory.complete, plans.values())):
             try:
                 order = order_of(task.task, plans, self._computing, task.wanted, attempt=task.attempt)
-                if self._turns is not None:
+                if self._turns is not None and task.task.serving is None:
                     order = replace(order, schedule=self._turns.holding.number())
                 self._installer.begin(order)
-            except (RefusedError, PlanError) as error:  # the latter where hosts have other profiles than before
+            except (RefusedError, PlanError) as error:  # PlanError: host profiles have changed
                 self._fail(task.name, f"its hosts cannot run it: {one_line(error)}")
         elif self._has_run(task):
             self._fail(task.name, "it ran, and its trees were lost before that was written down")
@@ -354,10 +354,10 @@ class Recovery:
         return run is not None and run.attempt == task.attempt
 
     def _finish_swap(self, task: TaskRow, inventory: Inventory) -> None:
-        """A running task whose next trees may be in: it changes over, or stays."""
+        """Let a running task change to its next trees if all are installed, or stay on its trees."""
         plans = self._plans(self._store.plans((Phase.INSTALLING, Phase.INSTALLED), task.name))
         if self._turns is not None and self._turns.changing:
-            pass  # they come with the schedule
+            pass  # the trees belong to the pending schedule
         elif plans and self._replanner.is_replan(task.name, plans):
             self._replanner.come_back(task, plans, complete=all(map(inventory.complete, plans.values())))
         elif plans and all(map(inventory.complete, plans.values())):

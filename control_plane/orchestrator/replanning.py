@@ -1,8 +1,8 @@
-"""Other kinds of plans, and other hosts, for running tasks: what waits for the end of a round, and what becomes of it.
+"""Changes of running tasks to other kinds of plans, or to other hosts, between two rounds.
 
-The new plans have keys of their own and are installed beside the old ones; hosts are told; at the end of the present
-round, or at once, they change; that is reported, and only then the database says so and the old plans are removed. In
-between the new plans are *installed*: another orchestrator tells the hosts again, who do nothing twice.
+The new plans have their own keys and are installed beside the old ones; hosts are told; at the end of the present
+round, or at once, they change and report it; only then the database is updated and the old plans are removed. Until
+then the new plans are *installed*: another orchestrator tells the hosts again, which ignore the repetition.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Order, Report, Role, ranks_at
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Order, Report, Role, is_read, ranks_at
 from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
 from p4reduce.control_plane.orchestrator.options import ENDED, Phase, RefusedError, TaskState
@@ -20,7 +20,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task, Wanted
 from p4switch.base.safe_yaml import one_line
 
-# What the executor is asked to do for a task.
+# Orders to the executor.
 
 
 def order_of(
@@ -33,11 +33,15 @@ def order_of(
     anew: tuple[str, ...] = (),
     attempt: int = 0,
 ) -> Order:
-    """What the executor is asked to run. ``wanted``: what the task wanted of its hosts, for the data that they read.
+    """The order to run a task. ``wanted``: the task's request for hosts, which says what data they read.
 
-    ``ranks``, ``anew`` and ``attempt`` as in the order. In a ring every host adds up about one model, as the server
-    does of a tree.
+    ``plans``: the plans of its jobs, and of its reads where it takes turns.
+
+    ``ranks``, ``anew`` and ``attempt`` as in the order. In a ring every host adds up about one model, like the server
+    of a tree.
     """
+    reading = {role: plan for role, plan in plans.items() if is_read(role)}
+    plans = {role: plan for role, plan in plans.items() if role not in reading}
     upload = next(iter(plans.values()))
     if task.serving is not None:
         return Order(task, plans, {task.server: computing.answering_ps(task)}, attempt=attempt)
@@ -54,36 +58,37 @@ def order_of(
         ranks=ranks,
         anew=anew,
         attempt=attempt,
+        read_plans=reading,
     )
 
 
 def hosts_of(plan: Plan, server: str) -> tuple[str, ...]:
-    """The workers of a task in a plan of it; the server's host may exchange models with them."""
+    """The workers of a task, from one of its plans; the server's host may exchange models with them."""
     return tuple(host for host in plan.workers if host != server)
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a running task is to have, and why.
+    """The next plans and hosts of a running task, and the reasons.
 
     Attributes
     ----------
     task : Task
-        With the hosts that it is to have: as many workers as it has, or some of those.
+        With its next hosts: as many workers as before, or some of those.
     proposals : sequence of Proposal
         Its plans, which have their resources.
     what : str
         'tree', 'hosts add', 'move', 'rescue' or 'shrink'.
     cause : str
-        Why.
+        Reason for the change.
     at_once : bool
-        Whether the present round is given up and begun again.
+        Whether the present round is abandoned and begun again.
     saving_s, cost_s : float or None
-        Predicted, in worker-seconds.
+        Predictions, in worker-seconds.
     why : mapping
-        More, for the database.
+        Further reasons, for the database.
     anew : tuple of str
-        Hosts where a new process takes the place of one that died.
+        Hosts where a new process replaces one that died.
     """
 
     task: Task
@@ -98,20 +103,20 @@ class Change:
 
 
 class Replanner:
-    """Changes running tasks, one change of a task at a time.
+    """Changes running tasks; a task has one pending change at most.
 
     Parameters
     ----------
     installer : Installer
         Writes to switches.
     computing : ComputingManager
-        Of the hosts; those that a task is about to get are its own at once.
+        Knows the hosts; a task's next hosts count as its own at once.
     policy : str
-        Its name, for the database.
+        Name of the policy, for the database.
     take_reports : callable
-        Writes down what the executor reports.
+        Records what the executor reports.
     changed : callable
-        Told the task, with the hosts that it has now, and its plans, when it has changed.
+        Called with a task that has changed, with its new hosts, and its plans.
     """
 
     def __init__(
@@ -130,10 +135,10 @@ class Replanner:
         self.take_reports = take_reports
         self._changed = changed
         self.pending: dict[str, dict[Role, Plan]] = {}
-        """by task, the plans that wait for the end of a round"""
+        """for each task, the plans that wait for the end of a round"""
 
     def begin(self, row: TaskRow, change: Change) -> bool:
-        """Install the plans of a change and tell the hosts; whether that was possible. Nothing else is pending."""
+        """Install the plans of a change and tell the hosts; returns whether that worked. No other change is pending."""
         name, now = row.name, self._executor.now()
         plans = {proposal.role: proposal.plan for proposal in change.proposals}
         try:
@@ -148,7 +153,7 @@ class Replanner:
                 anew=change.anew,
                 attempt=row.attempt,
             )
-        except PlanError:  # a host is full, or too slow
+        except PlanError:  # a host is full or too slow
             self._installer.withdraw(change.proposals)
             self._computing.settle(row.task)
             return False
@@ -178,13 +183,13 @@ class Replanner:
         except (InstallError, RefusedError) as error:
             reason = one_line(error)
         self._installer.checkpoint("told of change")
-        self.take_reports()  # time has passed: it may have ended
+        self.take_reports()  # the task may have ended meanwhile
         if reason:
             self.give_up(name, reason)
         return not reason
 
     def cancel(self, name: str) -> None:
-        """A change that waits is void; it may have happened by now, then it is written down."""
+        """Cancel a pending change; if it has happened meanwhile, it is recorded."""
         if name in self.pending:
             self._executor.keep_plans(name)
             self._installer.checkpoint("kept plans")
@@ -192,7 +197,7 @@ class Replanner:
             self.give_up(name, "something else is more urgent")
 
     def give_up(self, name: str, reason: str) -> None:
-        """What was to be will not be; nothing where it has happened, or the task has ended."""
+        """Drop a pending change; no effect if it has happened, or the task has ended."""
         plans = self.pending.pop(name, {})
         row = self._store.task(name)
         if not plans or row.state in ENDED:
@@ -207,7 +212,7 @@ class Replanner:
         self._installer.checkpoint("gave up change")
 
     def take(self, report: Report) -> None:
-        """Hosts have changed, or could not: write it down. Within a transaction, of a task that has not ended."""
+        """Record that hosts have changed, or could not. Runs in a transaction; the task has not ended."""
         name = str(report.task)
         if "error" in report.data:
             self.give_up(name, str(report.data["error"]))
@@ -222,7 +227,7 @@ class Replanner:
                 self._store.set_phase(plan_row.generation, Phase.REMOVING)
         self.pending.pop(name, None)
         if not plans:
-            return  # whoever comes next finds that its plans are not all known
+            return  # recovery will find that not all of its plans are known
         one = min(plans.values(), key=lambda plan: plan.generation)
         workers = hosts_of(one, row.task.server)
         if workers != row.task.workers:
@@ -236,18 +241,18 @@ class Replanner:
         self._changed(task, plans)
 
     def end(self, name: str) -> None:
-        """A task has ended."""
+        """Forget the pending change of an ended task."""
         self.pending.pop(name, None)
 
     # --- after a crash
 
     def is_replan(self, name: str, plans: Mapping[Role, Plan]) -> bool:
-        """Whether plans that are not active are those of a change, not the next epochs of the task's jobs."""
+        """Whether plans that are not active belong to a change, and are not the next epochs of the task's jobs."""
         active = {row.job for row in self._store.plans((Phase.ACTIVE,), name)}
         return not {plan.job for plan in plans.values()} <= active
 
     def come_back(self, row: TaskRow, plans: dict[Role, Plan], *, complete: bool) -> None:
-        """An earlier orchestrator began a change; ``complete``: all of it is in switches. Hosts may have been told."""
+        """Continue or drop a change of an earlier orchestrator; ``complete``: all its entries are in switches."""
         name = row.name
         self.pending[name] = plans
         workers = hosts_of(next(iter(plans.values())), row.task.server)
@@ -275,5 +280,5 @@ class Replanner:
 
 def _described(plan: Plan, count: int, workers: Sequence[str]) -> str:
     kind = f"tree of {plan.root}" if plan.in_network else "ring" if plan.ring else "paths to its server"
-    kind = f"{count} trees" if plan.exchanged and count > 1 else kind
+    kind = "all to all" if plan.mesh else f"{count} trees" if plan.exchanged and count > 1 else kind
     return f"{kind}, workers {', '.join(workers)}"

@@ -1,4 +1,4 @@
-"""When the network or the tasks change: does a running task need other trees, and are they worth the interruption?"""
+"""Reconsiders the trees of running tasks when the network or the tasks change, and continues tasks after losses."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +18,18 @@ from p4reduce.control_plane.scheduling.view import Decision, NetworkState, Polic
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
-# What becomes of a running task that has lost a worker, or all of its trees: `on_failure` (docs/faults.md).
+# A running task that has lost a worker, or all of its trees: `on_failure` (docs/faults.md).
 #
-# Whoever the orchestrator is, it comes to the same: who is lost is asked of the executor (links without a carrier,
-# processes that have ended), and what is to be done about it is in the database before hosts are told.
+# The result does not depend on which orchestrator acts: the executor names what is lost (links without a carrier,
+# processes that have ended), and the decision is in the database before hosts are told.
 
 
 MOST_ANEW: Final = 8
-"""times that another one may be lost while survivors are given their trees, until the task fails"""
+"""number of further losses, while survivors get their trees, after which the task fails"""
 
 
 class Losses:
-    """Knows where processes of tasks have died, and has tasks go on without them, or end.
+    """Records where processes of tasks have died, and continues these tasks without them, or fails them.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class Losses:
     mover : Mover
         Gives tasks other plans, and other hosts.
     replanner : Replanner
-        Has the changes that wait.
+        Has the pending changes.
     state : callable
-        The network without what a task reserves.
+        The network without a task's reservations.
     fail : callable
-        Gives a task up, with a reason.
+        Fails a task, with a reason.
     """
 
     def __init__(
@@ -61,38 +61,38 @@ class Losses:
         self._fail = fail
         self._died: dict[str, dict[str, None]] = {}
 
-    # --- who has died
+    # --- processes that have died
 
     def take(self, report: Report) -> None:
-        """A process of a task has died. Within a transaction, which writes it down."""
+        """Record that a process of a task has died. Runs within a transaction."""
         name, host = str(report.task), str(report.data["host"])
         self._died.setdefault(name, {})[host] = None
         why = {"host": host, "round": int(report.data["round"])}
         self._store.history.add_decision(report.at_ps, name, "died", "", why)
 
     def found(self, running: Mapping[str, Running]) -> None:
-        """What the executor says that these tasks have lost."""
+        """Set which processes have died, from the executor's list of running tasks."""
         self._died = {name: dict.fromkeys(run.died) for name, run in running.items() if run.died and not run.ended}
 
     def forget(self, name: str) -> None:
-        """A task has ended, or goes on without those that had died until then."""
+        """Forget the deaths of a task that has ended, or that goes on without those hosts."""
         self._died.pop(name, None)
 
     def died(self, name: str) -> tuple[str, ...]:
-        """Hosts where a process of a task has died, in that order."""
+        """Hosts where a process of a task has died, in the order of their deaths."""
         return tuple(self._died.get(name, ()))
 
     def _lost(self, row: TaskRow) -> tuple[str, ...]:
         topology, down = self._installer.controller.topology, self._installer.executor.links_down()
         return lost_hosts(row.task, topology, down, self.died(row.name))
 
-    # --- what comes of it
+    # --- consequences
 
     def settle(self, row: TaskRow, cause: str, otherwise: str) -> None:
-        """A running task cannot stay as it is, and no other trees for the same hosts will do.
+        """Continue a task that cannot stay as it is and finds no other trees for the same hosts, or fail it.
 
-        It goes on with other plans, at other hosts or without those that are lost, as it wants; else it fails with
-        ``cause``, what stands against anything else (``otherwise``), and who is lost.
+        The task goes on with other plans, at other hosts or without the lost ones, as it allows; else it fails. The
+        reason has ``cause``, the obstacle to all alternatives (``otherwise``), and the lost hosts.
         """
         before: tuple[str, ...] | None = None
         lost: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class Losses:
                     return
             except (StoreError, sqlite3.Error):
                 raise
-            except Exception as error:  # a policy's fault
+            except Exception as error:  # a fault of a policy
                 otherwise += f"; and no other plans: {type(error).__name__}: {one_line(error)}"
                 break
         who = named(row.task, row.ranks, lost)
@@ -121,7 +121,7 @@ class Losses:
         self._fail(row.name, f"{who}{where}: {told}" if who else told)
 
     def _goes_on(self, row: TaskRow, cause: str, lost: tuple[str, ...]) -> bool:
-        """Whether there is a way to go on, which it takes then."""
+        """Let the task go on if it can; returns whether it can."""
         if self._installer.options.schedule or self._installer.options.wdm is not None:
             return False  # plans come with turns, or with lightpaths
         if row.task.serving is not None:
@@ -145,21 +145,21 @@ class Losses:
 
 
 StateWithout = Callable[[str | None], NetworkState]
-"""The network without what a task reserves; with all for None."""
+"""Function that gives the network without a task's reservations; None: with the reservations of all tasks."""
 Fail = Callable[[str, str], None]
-"""Give a task up, with a reason."""
+"""Function that fails a task, with a reason."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a task should leave its trees. ``must``: it cannot stay on them."""
+    """Reason for a task to leave its trees. ``must``: it cannot stay on them."""
 
     text: str
     must: bool
 
 
 class Rescheduler:
-    """Goes through the running tasks."""
+    """Decides whether running tasks keep their trees, and swaps those that must or should be swapped."""
 
     def __init__(
         self,
@@ -178,13 +178,13 @@ class Rescheduler:
         self._policy = policy
         self._name = name
         self._state = state
-        self._kept: dict[str, tuple[float, int]] = {}  # task -> last kept for this saving a round and cost: told once
-        self._last = -1  # number of the task that was last asked about without need
+        self._kept: dict[str, tuple[float, int]] = {}  # task -> (saving a round, cost) last recorded
+        self._last = -1  # number of the task that was last reconsidered without need
         self.lost: set[str] = set()
         """tasks of which switches have lost entries"""
 
     def consider_all(self) -> None:
-        """Swap what has to be swapped, then what is worth it: of that a few tasks at a time, in turn."""
+        """Swap trees that must be swapped, then those for which it pays: of these a few tasks at a time, in turn."""
         tasks = self._store.tasks(AT_WORK)
         if not tasks:
             return
@@ -212,7 +212,7 @@ class Rescheduler:
         return self._store.plans((Phase.ACTIVE,), row.name)
 
     def _cause(self, row: TaskRow, down: set[Hop], state: NetworkState) -> Cause | None:
-        """Why a task cannot, or should not, stay on its trees; None when it can. ``state`` is as it was found."""
+        """Reason why a task cannot, or should not, stay on its trees; None when it can. ``state`` has all tasks."""
         if row.name in self.lost:
             return Cause("a switch has lost its entries", True)
         if died := self._losses.died(row.name):
@@ -233,17 +233,18 @@ class Rescheduler:
 
     def _consider(self, row: TaskRow, cause: Cause | None) -> None:
         if self._store.task(row.name).state not in AT_WORK:
-            return  # while another one was given up
-        self._replanner.cancel(row.name)  # only what must go comes here with a change that waits, or from a ring
+            return  # ended while another task was given up
+        self._replanner.cancel(row.name)  # tasks with a change or a ring come here only if they must go
         row = self._store.task(row.name)
         if row.state not in AT_WORK:
             return
         if self._losses.died(row.name):
             self._give_up(row, cause.text if cause else "", "no other process could take its place")
             return
-        if self._installer.options.wdm is not None:
+        options = self._installer.options
+        if options.wdm is not None or (options.schedule and row.task.serving is not None):
             if cause is not None and cause.must:
-                self._give_up(row, cause.text, "tasks keep their lightpaths")
+                self._give_up(row, cause.text, "tasks keep their lightpaths, and services their circuits")
             return
         if self._exchanges(row):
             self._give_up(row, cause.text if cause else "", "its hosts find no other plans")
@@ -261,7 +262,7 @@ class Rescheduler:
                 proposals = self._installer.propose_next(decision, rows, state, must=must)
         except (StoreError, sqlite3.Error):
             raise
-        except Exception as error:  # a policy's fault costs the task only where its tree has to go
+        except Exception as error:  # a fault of a policy ends only a task that must leave
             if cause is not None and cause.must:
                 known = "" if isinstance(error, PlanError) else f"{type(error).__name__}: "
                 self._give_up(row, cause.text, f"no other tree fits: {known}{one_line(error)}")
@@ -282,11 +283,11 @@ class Rescheduler:
             self._note_kept(row.name, trade_off, changed)
 
     def _exchanges(self, row: TaskRow) -> bool:
-        """Whether its hosts have the sum among themselves: they change between two rounds, or begin one again."""
+        """Whether the hosts exchange the sum among themselves; such tasks change only between rounds, or repeat one."""
         return any(self._installer.plan_of(one).exchanged for one in self._rows(row))
 
     def _give_up(self, row: TaskRow, cause: str, otherwise: str) -> None:
-        """Other trees will not do: it begins the round again with other plans, elsewhere or with fewer; or it fails."""
+        """Repeat the round with other plans, at other hosts or with fewer; or fail the task. No other trees fit."""
         self._losses.settle(row, cause, otherwise)
         self.lost.discard(row.name)
 
@@ -314,7 +315,7 @@ class Rescheduler:
 
 
 def _as_it_runs(row: TaskRow, olds: Mapping[Role, Plan]) -> Task:
-    """The task with what its hosts cannot change: whether switches add up."""
+    """The task with what its hosts cannot change: whether switches aggregate."""
     return replace(row.task, aggregation="switches" if any(plan.in_network for plan in olds.values()) else "hosts")
 
 

@@ -6,8 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.records import to_json
@@ -35,16 +34,17 @@ from p4reduce.control_plane.orchestrator.options import (
 )
 from p4reduce.control_plane.placement.policies import QueueOrder, order_named
 from p4reduce.control_plane.scheduling.task import Task
+from p4switch.base.closing import Closable
 
-# The tables of the database, and how it is opened. `docs/scheduling.md` explains them.
+# The tables of the database, and how to open it. `docs/scheduling.md` explains them.
 
 
-VERSION: Final = 2
-"""of the tables; a database of another one is refused"""
+VERSION: Final = 3
+"""version of the tables; a database with another version is refused"""
 APPLICATION: Final = 0x50345244
-"""'P4RD': SQLite's mark of whose file this is"""
+"""'P4RD': the application id that marks the file as a database of p4reduce"""
 BUSY_S: Final = 30.0
-"""how long a process waits for another one that writes"""
+"""longest wait in seconds for another process that writes"""
 
 TABLES: Final = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -82,7 +82,8 @@ CREATE TABLE changes (
 CREATE TABLE plans (
     generation INTEGER PRIMARY KEY,
     task TEXT NOT NULL REFERENCES tasks (name),
-    role TEXT NOT NULL CHECK (role IN ('both', 'upload', 'broadcast') OR role LIKE 'tree % of %'),
+    role TEXT NOT NULL CHECK (role IN ('both', 'upload', 'broadcast') OR role LIKE 'tree % of %'
+        OR role LIKE 'read % of %'),
     job INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     phase TEXT NOT NULL CHECK (phase IN ('installing', 'installed', 'active', 'removing', 'removed')),
@@ -223,19 +224,19 @@ CREATE INDEX changes_of_task ON changes (task);
 CREATE INDEX decisions_of_task ON decisions (task);
 CREATE INDEX replans_of_task ON replans (task);
 """
-"""The last of the indices: what is asked at every step is found without a look at the tasks that have ended."""
+"""The last indices serve the queries of every step, which need not read tasks that have ended."""
 
 
 def connect(path: Path, *, synchronous: bool) -> sqlite3.Connection:
-    """Open the database, which is made when there is none. Transactions are begun by hand.
+    """Open the database, or create it. Transactions are begun explicitly.
 
-    With the write-ahead log, what a transaction wrote is there after a crash of the process, or none of it. With
-    ``synchronous`` that holds for a crash of the machine too: each waits for the disk.
+    With the write-ahead log, a transaction is complete or absent after a crash of the process. With ``synchronous``
+    that also holds for a crash of the machine: each transaction waits for the disk.
 
     Raises
     ------
     StoreError
-        The file is not ours, of another version, damaged, or cannot be written.
+        The file belongs to another program or version, is damaged, or cannot be written.
     """
     _make(path)
     try:
@@ -259,7 +260,7 @@ def connect(path: Path, *, synchronous: bool) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """An empty file, which only its owner may read, where there is none; SQLite's files beside it get its mode."""
+    """Create an empty file that only its owner may read, if there is none; SQLite copies its mode to other files."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -270,7 +271,7 @@ def _make(path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is a new one; `StoreError` when it is not a database of this version."""
+    """Whether the file is new; `StoreError` when it is not a database of this version."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
@@ -287,7 +288,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")  # of two processes that find a new file one makes the tables
+    connection.execute("BEGIN IMMEDIATE")  # of two processes that find a new file, one creates the tables
     try:
         if _check(connection, path):
             for statement in filter(str.strip, TABLES.split(";")):
@@ -301,17 +302,17 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
 
 
 MAX_NUMBER: Final = 65_535
-"""of jobs and epochs: 16 bits on the wire"""
+"""largest number of a job or epoch: 16 bits on the wire"""
 FIFO: Final = "fifo"
 Place = tuple[float, int, int]
-"""rank, arrival and number of a task: where it stands in the queue"""
+"""rank, arrival and number of a task: its position in the queue"""
 
 
-class Store:
+class Store(Closable):
     """One SQLite file. Several processes may have it open; one at a time is the orchestrator.
 
-    Every method that changes something is a transaction of its own, or part of the :meth:`transaction` around it.
-    Times are virtual, so the same tasks leave the same rows.
+    Every method that changes something is a transaction of its own, or part of the :meth:`transaction` around it. Times
+    are virtual, so the same tasks leave the same rows.
     """
 
     def __init__(self, path: Path | str, *, synchronous: bool = True) -> None:
@@ -324,25 +325,17 @@ class Store:
         self._connection = connect(self.path, synchronous=synchronous)
         self._term: int | None = None
         self.history: Final = History(self._connection)
-        """what was measured and decided, for figures"""
+        """measurements and decisions, for figures"""
         self.schedules: Final = Schedules(self._connection)
-        """who takes turns over an optical cross-connect"""
+        """the turns of tasks over an optical cross-connect"""
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All changes inside become durable at its end, or none."""
+        """Make all changes inside durable at the end, or none of them."""
         if self._connection.in_transaction:
             yield
             return
@@ -363,18 +356,18 @@ class Store:
             self._connection.execute("ROLLBACK")
 
     def _holder(self, error: sqlite3.DatabaseError) -> str:
-        """Who may hold the lock that a transaction waited for; a process that is stopped in one holds it for ever."""
+        """Name the process that may hold the lock; a process that was stopped in a transaction holds it for ever."""
         pid = self.fact("pid") if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY" else None
         if pid is None or int(pid) == os.getpid():
             return ""
         return f"; the last orchestrator was process {pid}: if it is stopped, end it ('kill -9 {pid}')"
 
-    # --- who is in charge, and other facts
+    # --- the term of the orchestrator, and other facts
 
     def take_charge(self) -> int:
-        """Become the orchestrator: every later change of an earlier one is refused. Returns the term, from 1.
+        """Become the orchestrator, so that changes by earlier ones are refused. Returns the term, from 1.
 
-        It is the election id for P4Runtime too, so switches refuse an earlier orchestrator's writes as well.
+        The term is also the election id for P4Runtime, so switches refuse an earlier orchestrator's writes as well.
         """
         with self.transaction():
             self._term = int(self.fact("term") or 0) + 1
@@ -386,18 +379,18 @@ class Store:
 
     @property
     def term(self) -> int:
-        """The present orchestrator's; `StoreError` before :meth:`take_charge`."""
+        """The present orchestrator's term; `StoreError` before :meth:`take_charge`."""
         if self._term is None:
-            raise StoreError(f"{self.path}: nobody has taken charge of it; call take_charge() first")
+            raise StoreError(f"{self.path}: no orchestrator has taken charge of it; call take_charge() first")
         return self._term
 
     def check_charge(self) -> None:
-        """`StoreError` when another orchestrator has taken charge."""
+        """Raise `StoreError` if another orchestrator has taken charge."""
         if self._term is not None and int(self.fact("term") or 0) > self._term:
             raise StoreError(f"{self.path}: another orchestrator has taken over; this one ends")
 
     def fact(self, name: str) -> str | None:
-        """A single fact: 'term', 'topology', 'instance', 'reports' ..."""
+        """A single fact ('term', 'topology', 'instance', 'reports' ...); None if it is not set."""
         row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row["value"])
 
@@ -443,7 +436,7 @@ class Store:
         )
 
     def waiting_tasks(self, after: Place, count: int) -> list[TaskRow]:
-        """Tasks that did not fit when they were tried, behind one with this rank, arrival and number."""
+        """Tasks that did not fit when they were tried, after the one with this rank, arrival and number."""
         return self._tasks(
             "state = 'queued' AND waits IS NOT NULL AND (rank, arrival_ps, number) > (?, ?, ?) "
             "ORDER BY rank, arrival_ps, number LIMIT ?",
@@ -452,7 +445,7 @@ class Store:
         )
 
     def first_of_owners(self) -> list[TaskRow]:
-        """The first waiting task of every owner, of owners who got little first; one index lookup for each owner."""
+        """The first waiting task of every owner, least served owners first; one index lookup for each owner."""
         owners = self._connection.execute(
             "WITH RECURSIVE waiting (owner) AS (SELECT min(owner) FROM tasks WHERE state = 'queued' AND waits IS NOT "
             "NULL UNION ALL SELECT (SELECT min(owner) FROM tasks WHERE state = 'queued' AND waits IS NOT NULL AND "
@@ -464,12 +457,12 @@ class Store:
         return [row for (owner,) in owners for row in self._tasks(where, owner)]
 
     def served(self, owners: Iterable[str]) -> dict[str, float]:
-        """What owners got so far: estimated worker-seconds of their tasks that were started."""
+        """Estimated worker-seconds of each owner's started tasks."""
         query = "SELECT coalesce((SELECT served FROM owners WHERE owner = ?), 0)"
         return {owner: float(self._connection.execute(query, (owner,)).fetchone()[0]) for owner in owners}
 
     def serve(self, owner: str, work: float) -> None:
-        """An owner gets something."""
+        """Add worker-seconds of a started task to its owner's."""
         with self.transaction():
             self._connection.execute(
                 "INSERT INTO owners VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET served = served + excluded.served",
@@ -477,7 +470,7 @@ class Store:
             )
 
     def set_order(self, name: str, order: QueueOrder) -> None:
-        """In which order tasks wait from now on; every one that waits is ranked anew if that is another one."""
+        """Set the order of waiting tasks, and rank them again if it has changed."""
         if (self.fact("order") or FIFO) == name:
             return
         with self.transaction():
@@ -491,7 +484,7 @@ class Store:
         return self._tasks("state = 'queued' AND deadline_ps IS NOT NULL AND deadline_ps <= ? ORDER BY number", now_ps)
 
     def tasks_to_cancel(self) -> list[TaskRow]:
-        """Tasks that somebody asked to give up, and that have not ended."""
+        """Tasks that are to be cancelled and have not ended."""
         return self._tasks("cancel = 1 AND state IN ('queued', 'scheduled', 'running', 're-scheduled') ORDER BY number")
 
     def _tasks(self, where: str, *values: object) -> list[TaskRow]:
@@ -499,17 +492,17 @@ class Store:
         return [task_row(row) for row in rows]
 
     def count(self, states: Sequence[TaskState] = tuple(TaskState)) -> int:
-        """How many tasks are in these states."""
+        """The number of tasks in these states."""
         query = f"SELECT count(*) FROM tasks WHERE state IN ({_marks(states)})"  # noqa: S608  (only marks)
         return int(self._connection.execute(query, tuple(states)).fetchone()[0])
 
     def any_at_work(self) -> bool:
-        """Whether a task runs."""
+        """Whether any task runs."""
         query = f"SELECT 1 FROM tasks WHERE state IN ({_marks(AT_WORK)}) LIMIT 1"  # noqa: S608  (only marks)
         return self._connection.execute(query, AT_WORK).fetchone() is not None
 
     def next_event_ps(self, after_ps: int) -> int | None:
-        """The first arrival behind a time, or deadline, of a queued task."""
+        """The first arrival after a time, or deadline, of a queued task, in ps; None if there is none."""
         found = self._connection.execute(
             "SELECT (SELECT min(arrival_ps) FROM tasks WHERE state = 'queued' AND arrival_ps > ?), "
             "(SELECT min(deadline_ps) FROM tasks WHERE state = 'queued' AND deadline_ps IS NOT NULL)",
@@ -518,7 +511,7 @@ class Store:
         return min((int(at_ps) for at_ps in found if at_ps is not None), default=None)
 
     def note_waiting(self, name: str, reason: str) -> bool:
-        """Why a queued task does not fit yet; whether it has not waited before."""
+        """Record why a queued task does not fit yet; returns whether it is the first reason."""
         with self.transaction():
             row = self.task(name)
             if row.waits != reason:
@@ -526,18 +519,18 @@ class Store:
             return row.waits is None
 
     def task(self, name: str) -> TaskRow:
-        """A task; `TaskError` when there is none of that name."""
+        """The task with this name; `TaskError` when there is none."""
         row = self._connection.execute("SELECT * FROM tasks WHERE name = ?", (name,)).fetchone()
         if row is None:
             raise TaskError(f"there is no task {name!r}; 'p4reduce tasks list' shows all")
         return task_row(row)
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a task of that name."""
+        """Whether there is a task with this name."""
         return self._connection.execute("SELECT 1 FROM tasks WHERE name = ?", (name,)).fetchone() is not None
 
     def change(self, name: str, state: TaskState, at_ps: int, reason: str = "", digest: str | None = None) -> None:
-        """A task's next state; `ValueError` for one that cannot follow."""
+        """Set a task's next state; `ValueError` for a state that must not follow."""
         with self.transaction():
             before = self.task(name).state
             if state not in FOLLOWING[before]:
@@ -546,7 +539,7 @@ class Store:
                 "UPDATE tasks SET state = ?, reason = ?, waits = NULL, digest = coalesce(?, digest) WHERE name = ?",
                 (state, reason, digest, name),
             )
-            if state is TaskState.QUEUED:  # where it goes is decided anew
+            if state is TaskState.QUEUED:  # its hosts are chosen again
                 self._connection.execute("UPDATE tasks SET placed = NULL WHERE name = ?", (name,))
             if state is TaskState.RUNNING:
                 self._connection.execute(
@@ -557,7 +550,7 @@ class Store:
             self._note_change(name, at_ps, before, state, reason)
 
     def restart(self, name: str, at_ps: int, again_ps: int, reason: str) -> None:
-        """A task that would have failed waits, to begin anew at ``again_ps`` at the earliest."""
+        """Queue a task that would have failed, for a restart not before ``again_ps``."""
         with self.transaction():
             before = self.task(name).state
             if before is TaskState.QUEUED:
@@ -575,23 +568,23 @@ class Store:
         )
 
     def choose(self, name: str, workers: Sequence[str]) -> None:
-        """Which of a task's workers take part; that never changes again."""
+        """Record which of a task's workers take part; this never changes."""
         with self.transaction():
             self._connection.execute(
                 "UPDATE tasks SET chosen = ? WHERE name = ? AND chosen IS NULL", (to_json(tuple(workers), Names), name)
             )
 
     def place(self, name: str, workers: Sequence[str], server: str, ranks: Sequence[int] | None = None) -> None:
-        """Which hosts a task runs at; that changes when it is moved, when some are lost, or when it waits again.
+        """Record the hosts of a task; they change when it is moved, when some are lost, or when it waits again.
 
-        ranks: of the workers; None: 0, 1, ...
+        ranks: ranks of the workers; None: 0, 1, ...
         """
         with self.transaction():
             placed = Placed(tuple(workers), server, None if ranks is None else tuple(ranks))
             self._connection.execute("UPDATE tasks SET placed = ? WHERE name = ?", (to_json(placed), name))
 
     def request_cancel(self, name: str) -> None:
-        """Ask the orchestrator to give a task up; `TaskError` when it has ended."""
+        """Ask the orchestrator to cancel a task; `TaskError` when it has ended."""
         with self.transaction():
             row = self.task(name)
             if row.state in ENDED:
@@ -601,9 +594,9 @@ class Store:
     # --- plans
 
     def free_keys(self, count: int) -> list[tuple[int, int]]:
-        """(job, epoch) pairs for new jobs, which no plan ever had: epochs of a job number that is used again go on.
+        """(job, epoch) pairs for new jobs that no plan ever had: a reused job number continues its epochs.
 
-        `PlanError` when every job number is in use, or all its epochs are.
+        `PlanError` when every job number is in use, or all its epochs have been used.
         """
         last = int(self._connection.execute("SELECT coalesce(max(job), 0) FROM plans").fetchone()[0])
         fresh = [(job, 0) for job in range(last + 1, min(last + count, LAST_JOB) + 1)]
@@ -617,18 +610,18 @@ class Store:
         return fresh
 
     def next_epoch(self, job: int) -> int:
-        """The epoch after all that a job had; `PlanError` when the last has been used."""
+        """The epoch after all epochs of a job; `PlanError` when the last has been used."""
         last = int(self._connection.execute("SELECT max(epoch) FROM plans WHERE job = ?", (job,)).fetchone()[0])
         if last >= MAX_NUMBER:
             raise PlanError(f"job {job} has used all its epochs; its trees stay as they are")
         return last + 1
 
     def next_generation(self) -> int:
-        """Above every generation that was ever given out."""
+        """The lowest number above all generations so far."""
         return int(self._connection.execute("SELECT coalesce(max(generation), 0) + 1 FROM plans").fetchone()[0])
 
     def add_plan(self, row: PlanRow, at_ps: int) -> None:
-        """A plan that is to be installed; `StoreError` when its generation or (job, epoch) was ever used."""
+        """Add a plan that is to be installed; `StoreError` when its generation or (job, epoch) was used before."""
         demand = to_json(row.demand_bps, Demand)
         values = (row.generation, row.task, row.role, row.job, row.epoch, row.phase, demand, row.plan, at_ps)
         with self.transaction():
@@ -639,7 +632,7 @@ class Store:
                 raise StoreError(f"{self.path}: {key} was used before ({error})") from None
 
     def set_phase(self, generation: int, phase: Phase) -> None:
-        """A plan's next phase."""
+        """Set a plan's next phase."""
         with self.transaction():
             self._connection.execute("UPDATE plans SET phase = ? WHERE generation = ?", (phase, generation))
 

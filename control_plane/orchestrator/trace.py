@@ -50,12 +50,12 @@ COLUMNS: Final = (
     "objective",
     "seed",
 )
-"""fields of a task in a file; those from 'rounds' on may be left out, and the server where hosts are chosen"""
+"""fields of a task in a file; those from 'rounds' on are optional, and so is the server where hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
 _MAX_CELL: Final = 1 << 16
-"""characters of a mapping in CSV"""
+"""largest number of characters of a mapping in CSV"""
 MAX_YAML: Final = 8 << 20
-"""characters: some 50,000 tasks take a minute to read; CSV is quicker"""
+"""largest number of characters: some 50,000 tasks take a minute to read; CSV is quicker"""
 
 
 def _rate(value: Any) -> int:
@@ -67,12 +67,12 @@ def _names(value: Any) -> Any:
 
 
 def _hosts(value: Any) -> Any:
-    """Names of hosts, or how many are wanted."""
+    """Names of hosts, or the number of wanted hosts."""
     return int(value) if isinstance(value, str) and value.strip().isdecimal() else _names(value)
 
 
 def _mapping(value: Any) -> Any:
-    """A mapping, in CSV as the text of one."""
+    """A mapping, or the mapping in a cell of CSV."""
     return read_yaml(value, limit=_MAX_CELL) if isinstance(value, str) else value
 
 
@@ -80,7 +80,7 @@ Delay = Annotated[int, BeforeValidator(parse_delay)]
 
 
 class SelectLine(BaseModel):
-    """How a task of a file selects its local models."""
+    """The selection of local models of a task in a file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -90,7 +90,7 @@ class SelectLine(BaseModel):
     utilities: dict[str, Annotated[float, Field(strict=True)]] = Field(default_factory=dict)
 
     def selection(self) -> Selection:
-        """As tasks have it; `PlanError` when its fields do not fit each other."""
+        """Convert to a selection; `PlanError` when the fields contradict each other."""
         return Selection(cast(How, self.how), self.budget, self.seed, tuple(self.utilities.items()))
 
 
@@ -102,7 +102,7 @@ class TaskLine(BaseModel):
     name: str
     server: str = ""
     workers: Annotated[Annotated[int, Field(strict=True)] | tuple[str, ...], BeforeValidator(_hosts)]
-    """host names, in CSV separated by spaces; or how many are wanted, of hosts that are chosen then"""
+    """host names, in CSV separated by spaces; or the number of workers whose hosts are to be chosen"""
     elements: int
     rounds: int = 1
     training: Delay = 0
@@ -111,7 +111,7 @@ class TaskLine(BaseModel):
     deadline: Delay | None = None
     priority: Annotated[int | None, Field(ge=0, le=7)] = None
     select: Annotated[SelectLine | None, BeforeValidator(_mapping)] = None
-    """in CSV as text, '{how: random, budget: 0.4}'"""
+    """in CSV the text of a mapping, '{how: random, budget: 0.4}'"""
     owner: str = ""
     slots: int = 1
     shards: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
@@ -122,13 +122,13 @@ class TaskLine(BaseModel):
     reservation: Reservation = "peak"
     kind: Literal["training", "rar", "a2a", "inference"] = "training"
     rate: float | None = None
-    """requests a second of each client"""
+    """requests per second of each client"""
     objective: Delay | None = None
     seed: int | None = None
-    """of the times of requests"""
+    """seed of the times of requests"""
 
     def task(self) -> Task:
-        """As the policies see it; `PlanError` when its fields do not fit each other."""
+        """Convert to a task; `PlanError` when the fields contradict each other."""
         return Task(
             name=self.name,
             server=self.server,
@@ -181,7 +181,7 @@ class TaskLine(BaseModel):
 
 
 def read_traces(paths: Iterable[Path]) -> list[Task]:
-    """The tasks of several files, in order; `TaskError` where two of them have one name."""
+    """The tasks of several files, in order; `TaskError` when two tasks have the same name."""
     found: dict[str, Task] = {}
     for path in paths:
         for task in read_trace(path):
@@ -192,12 +192,12 @@ def read_traces(paths: Iterable[Path]) -> list[Task]:
 
 
 def read_trace(path: Path) -> list[Task]:
-    """The tasks of a file: CSV when its name ends so, else YAML with a list 'tasks'.
+    """Read the tasks of a file: CSV if its name ends in '.csv', else YAML with a list 'tasks'.
 
     Raises
     ------
     TaskError
-        Names the file, the line or place of the task, and the field.
+        The message names the file, the line or position of the task, and the field.
     """
     try:
         if path.stat().st_size > MAX_TRACE_BYTES:
@@ -251,7 +251,7 @@ def _csv_entries(path: Path, text: str) -> list[tuple[str, Any]]:
 
 
 def write_trace(path: Path, tasks: list[Task]) -> None:
-    """Write tasks so that :func:`read_trace` gives the same; CSV when the name ends so, else YAML."""
+    """Write tasks that :func:`read_trace` reads unchanged; CSV if the name ends in '.csv', else YAML."""
     entries = [_entry(task) for task in tasks]
     if path.suffix.lower() == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -263,7 +263,7 @@ def write_trace(path: Path, tasks: list[Task]) -> None:
 
 
 def _cells(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry as cells of CSV."""
+    """Convert an entry to cells of CSV."""
     select = {"select": json.dumps(entry["select"])} if "select" in entry else {}
     workers = entry["workers"]
     names = {name: " ".join(entry[name]) for name in ("shards",) if name in entry}

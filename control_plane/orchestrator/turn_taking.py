@@ -1,18 +1,28 @@
-"""Tasks that take turns over an optical cross-connect: who joins the schedule, and how the next one comes to hold."""
+"""Tasks that take turns over an optical cross-connect: admission to the schedule, and the change to the next one."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Role, Timetable, TurnWindow, circuits_of
+from p4reduce.control_plane.orchestrator.executor import (
+    ComputingManager,
+    Read,
+    Role,
+    Timetable,
+    TurnWindow,
+    circuits_of,
+    is_read,
+)
 from p4reduce.control_plane.orchestrator.history import PlanRow, SchedulePhase, TaskRow
 from p4reduce.control_plane.orchestrator.installer import Admitted, Installer, Inventory, Proposal, Refused, round_bytes
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.replanning import order_of
-from p4reduce.control_plane.placement import Placement
+from p4reduce.control_plane.orchestrator.standing import Standing
+from p4reduce.control_plane.placement import Placement, reads
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import NetworkState, Policy
@@ -22,11 +32,11 @@ from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Schedule, turns
 from p4reduce.control_plane.tdm.switched import join
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop, TopologyError
-from p4reduce.topologies.optical import lay_circuits, uplinks, view
+from p4reduce.topologies.optical import Joined, joined, lay_circuits, uplinks, view
 from p4switch.base.safe_yaml import one_line
 from p4switch.base.values import PS_PER_S
 
-# Tasks and the network of an orchestrator, as schedulers see them.
+# Tasks and the network of an orchestrator in the terms of the TDM schedulers.
 
 
 _WORD = 4
@@ -34,9 +44,9 @@ _WORD = 4
 
 
 def network_of(topology: Topology, delta_ps: int) -> OpticalNetwork:
-    """The optical network of a topology of the builder `oxc`; `TdmError` for any other one.
+    """The optical network of a topology of the builder `oxc`; `TdmError` for any other topology.
 
-    delta_ps: for how long ports whose circuits change carry nothing.
+    delta_ps: the time in which ports whose circuits change carry nothing.
     """
     known = [switch.name for switch in topology.switches]
     fibres = uplinks(topology)
@@ -64,17 +74,13 @@ def network_of(topology: Topology, delta_ps: int) -> OpticalNetwork:
 
 
 def job_of(task: Task) -> TdmJob:
-    """A task as schedulers see it: its workers and its server are a unit each; `TdmError` says what takes no turns.
+    """A task in the schedulers' terms: each of its workers and its server is a unit; the first host is the server.
 
-    The first of the hosts is the server.
+    Raises `TdmError` for a task that cannot take turns.
     """
     where = f"task {task.name[:40]}"
-    if task.serving is not None:
-        raise TdmError(f"{where}: kind: a task that infers takes no turns; run it over another topology")
     if task.select is not None:
         raise TdmError(f"{where}: select: local models of tasks that take turns are not selected; leave it out")
-    if task.wanted is not None and task.wanted.shards:
-        raise TdmError(f"{where}: shards: tasks that take turns read no data over circuits of others; leave them out")
     hosts: tuple[str, ...] = ()
     if task.wanted is None:
         hosts = (task.server, *task.workers)
@@ -92,31 +98,31 @@ def job_of(task: Task) -> TdmJob:
 
 
 def hosts_of(plan: JobPlan, network: OpticalNetwork) -> tuple[str, tuple[str, ...]]:
-    """The server and the workers of a task that a scheduler placed: the server is the first host of the root's pod."""
+    """The server and the workers of a task that a scheduler placed: the server is the first host in the root's pod."""
     hosts = [host for host, _ in plan.placement]
     root = plan.trees[0].root if plan.trees else network.pod_of(hosts[0])
     server = next((host for host in hosts if network.pod_of(host) == root), hosts[0])
     return server, tuple(host for host in hosts if host != server)
 
 
-# Schedules of tasks that come and go: the first ones together, later ones into the turns that there are.
+# Schedules of tasks that come and go: the first tasks are scheduled together, later ones join their turns.
 
 
 JOINED = frozenset({"tdm", "random", "exact-one-tree"})
-"""policies whose schedules are two groups with circuits of their own, which `online.join` takes arrivals into"""
+"""policies whose schedules are two groups with circuits of their own, which `switched.join` takes arrivals into"""
 Laid = dict[Matrix, tuple[Link, ...]]
-"""circuits of configurations, at ports"""
+"""the circuits of configurations, as links at ports"""
 
 
 def first_schedule(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork) -> Schedule:
-    """The schedule of tasks that begin together; `TdmError` where there is none."""
+    """The schedule of tasks that begin together; `TdmError` when there is none."""
     return checked(make_schedule(policy, jobs, network), jobs)
 
 
 def with_one_more(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob) -> Schedule:
-    """The same with a task that arrives, while all others stay on their hosts; `TdmError` where it does not fit.
+    """Add an arriving task to a schedule, all others staying on their hosts; `TdmError` when it does not fit.
 
-    jobs: those of the schedule, in its order.
+    jobs: the jobs of the schedule, in its order.
     """
     if schedule.policy in JOINED:
         found = join(schedule, jobs, arrived)
@@ -130,7 +136,7 @@ def with_one_more(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob) -
 
 
 def without(schedule: Schedule, jobs: Sequence[TdmJob], ended: frozenset[str]) -> tuple[Schedule, list[TdmJob]]:
-    """What is left of a schedule, and the jobs of it, when some have ended: windows stay, empty processes go."""
+    """Remove ended jobs from a schedule; returns it with its jobs. Windows stay; processes without jobs are removed."""
     plans = [plan for plan in schedule.jobs if plan.job not in ended]
     used = sorted({plan.process for plan in plans})
     left = replace(
@@ -145,7 +151,7 @@ def without(schedule: Schedule, jobs: Sequence[TdmJob], ended: frozenset[str]) -
 
 
 def checked(schedule: Schedule, jobs: Sequence[TdmJob]) -> Schedule:
-    """The schedule, if tasks can take turns by it; `TdmError` where one is missing, or hosts train two at a time."""
+    """Return the schedule if tasks can take turns by it; `TdmError` if one is missing or two train at a host."""
     if len(schedule.cycles) != 1 or schedule.cycles[0].mode != "gated" or schedule.clock != "completion":
         raise TdmError(
             f"policy {schedule.policy}: its jobs are not all in turns of one round; the orchestrator runs policies "
@@ -180,7 +186,7 @@ def checked(schedule: Schedule, jobs: Sequence[TdmJob]) -> Schedule:
 
 
 def _check_delta(schedule: Schedule) -> None:
-    """Darkness that is longer than all that it is for."""
+    """Raise `TdmError` if a change of circuits takes longer than the windows of a round."""
     if not schedule.switches:
         return
     groups = turns_of(schedule, schedule.cycles[0]).values()
@@ -199,14 +205,14 @@ def _pinned(job: TdmJob, plan: JobPlan) -> TdmJob:
 
 
 def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tuple[TurnWindow, ...], Laid]:
-    """The windows of a round, and where the circuits of their configurations are.
+    """The windows of a round, and the circuits of their configurations.
 
-    known: circuits that are there already; they stay where they are if nothing else is needed.
+    known: circuits that exist already; they stay where they are if no new configuration is needed.
 
     Raises
     ------
     TdmError
-        Circuits that ports cannot make: of two planes, an odd number of circuits where all ports are in use.
+        The ports cannot make the circuits: two planes cannot carry an odd number of circuits that uses all ports.
     """
     wanted = list(dict.fromkeys(one.circuits for process in schedule.processes for one in process.configurations))
     if all(matrix in known for matrix in wanted):
@@ -239,7 +245,7 @@ def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tup
 
 
 def configuration_of(plan: JobPlan) -> int:
-    """Which configuration of its process a job needs; 0 where it crosses no circuit."""
+    """Index of the configuration, within its process, that a job needs; 0 where the job crosses no circuit."""
     if plan.ring is not None:
         return plan.ring.configuration
     if plan.routes:
@@ -247,16 +253,16 @@ def configuration_of(plan: JobPlan) -> int:
     return max((tree.configuration for tree in plan.trees if tree.edges), default=0)
 
 
-# The schedule that holds: its tasks, where its circuits are, and the network in the windows of tasks.
+# The schedule in force: its tasks, its circuits, and the network in the windows of tasks.
 
 
 Demands = Iterable[Mapping[Hop, int]]
 See = Callable[[Demands], NetworkState]
-"""What policies may use of the network, given what tasks reserve."""
+"""Function from the tasks' reservations to the state of the network that policies may use."""
 
 
 class Holding:
-    """Reads it from the database."""
+    """Reads the schedule in force, its circuits and its windows from the database."""
 
     def __init__(self, installer: Installer, see: See) -> None:
         self._store, self._see = installer.store, see
@@ -264,26 +270,26 @@ class Holding:
 
     @property
     def changing(self) -> bool:
-        """Whether a schedule is on its way."""
+        """Whether a new schedule has been recorded and does not hold yet."""
         return self._store.schedules.open() is not None
 
     def number(self) -> int:
-        """Of the newest schedule, which a task that begins belongs to."""
+        """Number of the newest schedule, to which a task that begins belongs; 0: there is none."""
         row = self._store.schedules.open() or self._store.schedules.active()
         return 0 if row is None else row.number
 
     def present(self) -> tuple[Schedule | None, list[TdmJob], Laid]:
-        """What the tasks that run have of the schedule that holds, and where its circuits are.
+        """The schedule in force reduced to running tasks, the jobs of these tasks, and the circuits.
 
-        `TdmError` where tasks run and the database has no schedule of them that can be read.
+        `TdmError` when tasks run and the database has no readable schedule of them.
         """
-        running = {row.name: row.task for row in self._store.tasks(AT_WORK)}
+        running = {row.name: row.task for row in self._store.tasks(AT_WORK) if row.task.serving is None}
         if not running:
             return None, [], {}
         row = self._store.schedules.active()
         if row is None or row.schedule is None:
             why = "there is none" if row is None else row.fault
-            raise TdmError(f"the schedule of the running tasks cannot be read ({why}); nobody joins before their end")
+            raise TdmError(f"the schedule of the running tasks cannot be read ({why}); no task joins before their end")
         schedule = row.schedule
         ended = frozenset(plan.job for plan in schedule.jobs) - set(running)
         laid: Laid = {}
@@ -299,10 +305,10 @@ class Holding:
         windows: Sequence[TurnWindow] | None = None,
         planned: Mapping[str, Sequence[Proposal]] = MappingProxyType({}),
     ) -> NetworkState:
-        """The network in the configuration of a task, without what it reserves; None: of nobody's, and nobody's.
+        """The network in the configuration of a task, without the task's own reservations.
 
-        Tasks of other windows communicate at other times: what they reserve is not in the way. ``planned`` are trees
-        that tasks are about to get.
+        Tasks of other windows communicate at other times, so their reservations do not count. ``planned`` are trees
+        that tasks are about to get. None: the whole topology, without any reservations.
         """
         if name is None:
             return self._see(())
@@ -316,14 +322,14 @@ class Holding:
         return self._within(() if window is None else window.circuits, self._see(demands))
 
     def windows(self, number: int) -> tuple[TurnWindow, ...]:
-        """The windows of a schedule; none where the database cannot be read."""
+        """The windows of a schedule; empty when the database has no readable ones."""
         try:
             return self._store.schedules.windows(number)
         except (ValueError, TypeError, KeyError, RecursionError):
             return ()
 
     def _within(self, circuits: Sequence[Link], state: NetworkState) -> NetworkState:
-        """A fibre that is cut takes both directions of its circuit."""
+        """The state with only these circuits; where one direction of a circuit is down, so is the other."""
         down = set(state.down)
         for link in circuits:
             ends = {(link.a, link.port_a), (link.b, link.port_b)}
@@ -336,27 +342,27 @@ _OPENING: Final = (Phase.INSTALLING, Phase.INSTALLED)
 
 
 class Turns:
-    """Gives tasks their turns. One schedule at a time is on its way; it holds from the end of a round on.
+    """Gives tasks their turns. At most one new schedule is pending at a time; it takes effect at the end of a round.
 
-    Every step is written down before it is taken: trees of new tasks, and of running ones whose circuits move, are
-    installed beside the old ones; then the executor gets the timetable, and changes over by itself between two rounds.
+    Every step is recorded before it is taken: trees of new tasks, and of running tasks whose circuits move, are
+    installed beside the old ones; then the executor gets the timetable, and changes to it between two rounds.
 
     Parameters
     ----------
     installer : Installer
         Writes to switches.
     policy, name
-        Of trees; it is asked within the view of a configuration.
+        The policy for trees, and its name; it is called with the view of a configuration.
     scheduler : str
         One of `p4reduce.schedulers`.
     computing : ComputingManager
         Knows the hosts.
     see : callable
-        What policies may use of the network, given what tasks reserve.
+        Function from the tasks' reservations to the network that policies may use.
     fail : callable
-        Gives a task up.
+        Marks a task as failed.
     started : callable
-        Told of every task that begins.
+        Called with every task that begins.
     """
 
     def __init__(
@@ -375,31 +381,38 @@ class Turns:
         self._computing, self._fail, self._started = computing, fail, started
         self.holding = Holding(installer, see)
         self._store, self._executor = installer.store, installer.executor
-        self._topology = installer.controller.topology
+        self._network = network_of(installer.controller.topology, installer.options.delta_ps)
+        self.standing = Standing(installer, self._network.ports)
         self._lanes = installer.controller.program.lanes
-        self._network = network_of(self._topology, installer.options.delta_ps)
+        self._topology = self.standing.for_turns
+        self._network = replace(self._network, ports=self._network.ports - installer.options.service_ports)
         computing.in_turns = True
 
     @property
     def changing(self) -> bool:
-        """Whether a schedule is on its way."""
+        """Whether a new schedule has been recorded and does not hold yet."""
         return self.holding.changing
 
     def state(self, name: str | None) -> NetworkState:
-        """As of :meth:`Holding.state`."""
+        """The network for a task as :meth:`Holding.state` describes it."""
         return self.holding.state(name)
 
-    # --- who joins
+    # --- admission
 
     def fault(self, task: Task) -> str:
-        """Why a task can never take turns here; empty where it may."""
+        """Reason why a task can never take turns here, or be served beside them; empty where it may."""
+        if task.serving is not None:
+            return self.standing.fault(task)
         if task.on_failure == "shrink":
             return "on_failure: where tasks take turns none goes on with fewer workers; take 'abort' or 'raise'"
         if task.max_restarts:
             return "max_restarts: where tasks take turns none begins anew; leave it out"
+        homes = () if task.wanted is None else task.wanted.shards
+        if unknown := sorted({*homes} - {host.name for host in self._topology.hosts}):
+            return f"shards: {unknown[0]!r} is no host of the topology"
         known = self._computing.slots()
         few = [host for host in task.workers or known if known.get(host, task.slots) < task.slots]
-        if few:  # in its turn a task has all slots of its hosts, and hosts of no other number
+        if few:  # in its turn a task has all slots of its hosts, and the number of its hosts is fixed
             return (
                 f"slots: {task.slots}, but {few[0]} has {known[few[0]]}, and any host may be given to a task that "
                 "takes turns; ask for fewer, or say what hosts have (--hosts)"
@@ -411,7 +424,7 @@ class Turns:
         return ""
 
     def admit(self, rows: Sequence[TaskRow]) -> list[Refused]:
-        """Have as many of these tasks begin as fit, in their order; those that were tried and did not."""
+        """Start as many of these tasks as fit, in their order; returns the tasks that were tried and did not fit."""
         refused: list[Refused] = []
         try:
             schedule, jobs, laid = self.holding.present()
@@ -450,7 +463,7 @@ class Turns:
     def _first(
         self, rows: list[TaskRow], refused: list[Refused]
     ) -> tuple[Schedule | None, list[TdmJob], list[TaskRow], list[TaskRow]]:
-        """Of those that wait as many as can be planned together, halving; nobody runs."""
+        """Schedule as many waiting tasks as possible while none runs, by halving their number until it works."""
         count = len(rows)
         while count:
             jobs = [job_of(row.task) for row in rows[:count]]
@@ -465,7 +478,7 @@ class Turns:
     # --- the next schedule
 
     def _begin(self, schedule: Schedule, accepted: Sequence[TaskRow], laid: Laid) -> Refused | None:
-        """Plan, install, set, begin; or who is in the way, and nothing has been done."""
+        """Plan, install, set and begin a schedule; or change nothing and return the task that prevents it."""
         try:
             windows, _ = windows_of(schedule, self._topology, laid)
         except TdmError as error:
@@ -475,16 +488,17 @@ class Turns:
         new: list[Admitted] = []
         row = accepted[-1]
         try:
+            circuits = self._circuits_to_read([(row, self._placed(row, schedule)) for row in accepted])
             for name in [plan.job for plan in schedule.jobs]:
                 if found := self._moved(name, windows, planned):
                     moved[name] = planned[name] = found
             for row in accepted:
-                one = self._admitted(row, schedule, windows, planned)
+                one = self._admitted(row, schedule, windows, planned, circuits)
                 new.append(one)
                 planned[row.name] = one.proposals
         except (StoreError, sqlite3.Error):
             raise
-        except Exception as error:  # a policy, a planner or a task that nobody thought of
+        except Exception as error:  # any error of a policy, a planner or a task
             self._installer.withdraw([proposal for own in planned.values() for proposal in own])
             for other in accepted:
                 self._computing.release(other.name)
@@ -495,7 +509,7 @@ class Turns:
 
     @staticmethod
     def _placed(row: TaskRow, schedule: Schedule) -> Task:
-        """The task at its hosts."""
+        """The task with the hosts that the schedule gives it."""
         if row.task.wanted is None:
             return row.task
         server, workers = hosts_of(schedule.plan(row.name), schedule.network)
@@ -507,6 +521,7 @@ class Turns:
         schedule: Schedule,
         windows: Sequence[TurnWindow],
         planned: Mapping[str, Sequence[Proposal]],
+        circuits: Joined,
     ) -> Admitted:
         task = self._placed(row, schedule)
         placement = None
@@ -518,17 +533,48 @@ class Turns:
         beside = [one for own in planned.values() for one in own]
         proposals = self._installer.propose(decision, state.topology, beside)
         try:
-            order_of(task, {one.role: one.plan for one in proposals}, self._computing)  # can it be run at all?
+            plans = {one.role: one.plan for one in proposals}
+            order = order_of(task, plans, self._computing, row.task.wanted)  # raises if it cannot run
+            proposals += self._propose_reads(task, order.reads, circuits, [*beside, *proposals])
         except BaseException:
             self._installer.withdraw(proposals)
             raise
         return Admitted(row, task, placement, proposals)
 
+    def _circuits_to_read(self, placed: Sequence[tuple[TaskRow, Task]]) -> Joined:
+        """Of all tasks that are about to begin; :func:`~p4reduce.topologies.optical.joined`."""
+        switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
+        wanted: Counter[frozenset[str]] = Counter()
+        for row, task in placed:
+            if row.task.wanted is not None:
+                for pair in reads(row.task.wanted, task.workers):
+                    wanted[frozenset(map(switch_of.__getitem__, pair))] += row.task.wanted.shard_bytes
+        return joined(self._topology, {pair: size for pair, size in wanted.items() if len(pair) > 1})
+
+    def _propose_reads(
+        self, task: Task, ways: Sequence[Read], circuits: Joined, beside: Sequence[Proposal]
+    ) -> list[Proposal]:
+        """Plans over which a task's hosts read their data; `PlanError` where a link is down."""
+        switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
+        views = [
+            view(self._topology, circuits.get(frozenset((switch_of[home], switch_of[reader])), ()))
+            for home, reader, _ in ways
+        ]
+        found = self._installer.propose_reads(ways, views, beside)
+        down = self._executor.links_down()
+        for one in found if down else ():
+            for hop in (hop for pair in one.plan.paths for hop in one.plan.path_hops(*pair)):
+                if hop in down:
+                    self._installer.withdraw(found)
+                    neighbour = self._topology.neighbour(*hop)
+                    raise PlanError(f"task {task.name}: shards: link {hop[0]} - {neighbour} is down")
+        return found
+
     def _moved(
         self, name: str, windows: Sequence[TurnWindow], planned: Mapping[str, Sequence[Proposal]]
     ) -> list[Proposal]:
-        """Other trees for a running task whose circuits would not be where they were."""
-        rows = self._store.plans((Phase.ACTIVE,), name)
+        """Plans for a running task whose circuits would move; empty where its circuits stay."""
+        rows = [row for row in self._store.plans((Phase.ACTIVE,), name) if not is_read(row.role)]
         lit = {link for window in windows if name in window.tasks for link in window.circuits}
         if not rows or all(set(circuits_of(self._installer.plan_of(row))) <= lit for row in rows):
             return []
@@ -551,7 +597,7 @@ class Turns:
         new: Sequence[Admitted],
         moved: Mapping[str, Sequence[Proposal]],
     ) -> None:
-        """Step after step, each written down."""
+        """Take all steps of the change to a schedule, each recorded before the next."""
         now = self._executor.now()
         with self._store.transaction():
             number = self._store.schedules.next_number()
@@ -580,7 +626,7 @@ class Turns:
         self._installer.checkpoint("intended schedule")
         everybody = {**moved, **{one.row.name: one.proposals for one in new}}
         for name, reason in self._installer.install_all(everybody).items():
-            if name in moved:  # it cannot come along
+            if name in moved:  # a running task cannot change to its new trees
                 self.drop(f"trees of {name} could not be installed: {reason}")
                 return
             self._fail(name, f"its trees could not be installed: {reason}")
@@ -589,7 +635,8 @@ class Turns:
             return  # refused
         for one in new:
             if self._store.task(one.row.name).state is TaskState.SCHEDULED:
-                order = order_of(one.task, {each.role: each.plan for each in one.proposals}, self._computing)
+                plans = {each.role: each.plan for each in one.proposals}
+                order = order_of(one.task, plans, self._computing, one.row.task.wanted)
                 try:
                     self._installer.begin(replace(order, schedule=number))
                 except RefusedError as error:
@@ -600,7 +647,9 @@ class Turns:
     def _why(self, number: int, schedule: Schedule, one: Admitted) -> dict[str, object]:
         plan = schedule.plan(one.row.name)
         return {
-            "round_bytes": sum(round_bytes(one.task, each.role, each.plan) for each in one.proposals),
+            "round_bytes": sum(
+                round_bytes(one.task, each.role, each.plan) for each in one.proposals if not is_read(each.role)
+            ),
             "schedule": number,
             "scheduler": schedule.policy,
             "group": plan.process + 1,
@@ -608,7 +657,7 @@ class Turns:
         }
 
     def _set(self, number: int, schedule: Schedule, windows: Sequence[TurnWindow]) -> None:
-        """The executor gets it; where it refuses, all is taken back."""
+        """Send the timetable to the executor; if it refuses, drop the schedule."""
         moved: dict[str, dict[Role, Plan]] = {}
         for row in self._store.plans((Phase.INSTALLED,)):
             if self._store.task(row.task).state in AT_WORK:
@@ -627,7 +676,7 @@ class Turns:
         self._installer.checkpoint("recorded schedule")
 
     def began(self, number: int, at_ps: int) -> None:
-        """A schedule holds: running tasks are on the trees that came with it. Within the transaction of its report."""
+        """Record that a schedule holds and that running tasks use its trees; runs in the transaction of its report."""
         self._store.schedules.begin(number, at_ps)
         for task in self._store.tasks(AT_WORK):
             rows = self._store.plans((Phase.INSTALLED,), task.name)
@@ -639,17 +688,21 @@ class Turns:
             if rows:
                 self._store.change(task.name, TaskState.RESCHEDULED, at_ps, f"circuits of schedule {number}")
 
-    # --- what is taken back
+    def _opening(self) -> list[PlanRow]:
+        """Plans that come with a schedule."""
+        return [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).task.serving is None]
+
+    # --- dropping a schedule
 
     def drop(self, reason: str, *, fails: bool = False) -> None:
-        """The schedule that is on its way never comes; its new tasks wait again, or fail."""
+        """Drop the pending schedule; its new tasks wait again, or fail."""
         row = self._store.schedules.open()
-        scheduled = self._store.tasks([TaskState.SCHEDULED])
+        scheduled = [task for task in self._store.tasks([TaskState.SCHEDULED]) if task.task.serving is None]
         now = self._executor.now()
         with self._store.transaction():
             if row is not None:
                 self._store.schedules.set_phase(row.number, SchedulePhase.DROPPED)
-            for plan in self._store.plans(_OPENING):
+            for plan in self._opening():
                 if self._store.task(plan.task).state not in ENDED:
                     self._store.set_phase(plan.generation, Phase.REMOVING)
                     self._store.history.drop_swap(plan.job, plan.epoch)
@@ -660,7 +713,7 @@ class Turns:
         self._installer.checkpoint("took back")
 
     def recover(self, inventory: Inventory) -> None:
-        """A schedule that was on its way when the orchestrator ended is set, or taken back."""
+        """After a restart, set the schedule that was pending when the orchestrator ended, or drop it."""
         row = self._store.schedules.open()
         if row is None:
             return
@@ -671,7 +724,7 @@ class Turns:
                     self._store.schedules.set_phase(row.number, SchedulePhase.SET)
                 self._installer.checkpoint("recorded schedule")
             return
-        plans = [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).state not in ENDED]
+        plans = [plan for plan in self._opening() if self._store.task(plan.task).state not in ENDED]
         windows = self.holding.windows(row.number)
         if row.schedule is None or not self._everybody(row.schedule, windows, plans):
             self.drop("its schedule in the database is damaged")
@@ -685,8 +738,9 @@ class Turns:
         self._set(row.number, row.schedule, windows)
 
     def _everybody(self, schedule: Schedule, windows: Sequence[TurnWindow], plans: Sequence[PlanRow]) -> bool:
-        """Whether each task of a schedule has a turn, once, with the circuits of the trees that are to be installed."""
+        """Whether each task of a schedule has exactly one turn, with all circuits of its trees to be installed."""
         lit = {name: set(window.circuits) for window in windows for name in window.tasks}
+        plans = [plan for plan in plans if not is_read(plan.role)]
         if sorted(name for window in windows for name in window.tasks) != sorted(plan.job for plan in schedule.jobs):
             return False
         return all(set(circuits_of(self._installer.plan_of(plan))) <= lit.get(plan.task, set()) for plan in plans)

@@ -1,4 +1,4 @@
-"""Placement: which hosts a task gets, in which order tasks that wait are tried, and who gets slots of switches.
+"""Placement: the hosts of a task, the order in which waiting tasks are tried, and the distribution of switch slots.
 
 Importing this package registers the built-in policies.
 """

@@ -1,4 +1,4 @@
-"""What a placement policy knows: free slots of hosts, how fast they are, links, and the jobs that run."""
+"""The input of placement policies: free slots and speed of hosts, links, running jobs, and forecasts of load."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,24 +16,24 @@ from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
 from p4switch.base.values import PS_PER_S
 
-# What a link will carry, from what it carried: plug-ins, compared by their error on times they have not seen.
+# Forecasts of a link's load: plug-ins, compared by their error on later samples than those learned from.
 
 
 Floats = NDArray[np.float64]
 LAGS: Final = 16
-"""samples that AR and boosted trees look back"""
+"""number of samples that AR and boosted trees look back"""
 WEIGHT: Final = 0.3
-"""of the newest sample in EWMA"""
+"""weight of the newest sample in EWMA"""
 
 
 class Forecast(Protocol):
-    """Learns from a history of equally spaced samples, and returns what predicts ``ahead`` samples ahead.
+    """Learns from a history of equally spaced samples, and returns a predictor for ``ahead`` samples ahead.
 
-    Raises `PlanError` where the history is too short: what has none has no forecast.
+    Raises `PlanError` if the history is too short.
     """
 
     def __call__(self, history: Floats, ahead: int) -> Callable[[Floats], float]:
-        """Learn; the answer takes the newest samples, at least ``LAGS`` of them, oldest first."""
+        """Learn from the history; the predictor takes the newest samples, at least ``LAGS`` of them, oldest first."""
 
 
 FORECASTS: Registry[Forecast] = Registry("forecast", PlanError)
@@ -41,12 +41,12 @@ FORECASTS: Registry[Forecast] = Registry("forecast", PlanError)
 
 
 def forecast_named(name: str) -> Forecast:
-    """The forecast of that name; `PlanError` lists the known ones."""
+    """The forecast with this name; `PlanError` lists the known names."""
     return FORECASTS.named(name)
 
 
 def learn(name: str, history: Sequence[float] | Floats, ahead: int) -> Callable[[Floats], float]:
-    """What a forecast learned; `PlanError` for a history that is too short, or has what is no number."""
+    """The predictor that a forecast learned; `PlanError` for a history that is too short or not finite."""
     given = np.asarray(history, np.float64)
     if ahead < 1:
         raise PlanError(f"forecast {name!r}: {ahead} samples ahead, must be at least 1")
@@ -66,18 +66,18 @@ def nrmse(name: str, history: Sequence[float] | Floats, ahead: int, *, learned: 
     Parameters
     ----------
     name : str
-        Of the forecast.
+        Name of the forecast.
     history : float64 (samples,)
-        Equally spaced.
+        Equally spaced samples.
     ahead : int
-        Samples.
+        Number of samples ahead.
     learned : float
-        Share of the history that it learns from, the first part.
+        Share of the history from which it learns, the first part.
 
     Raises
     ------
     PlanError
-        One of the parts is too short, or the later one does not change.
+        One of the parts is too short, or the later part is constant.
     """
     given = np.asarray(history, np.float64)
     cut = round(len(given) * learned)
@@ -97,7 +97,7 @@ def _mean(history: Floats, ahead: int) -> Callable[[Floats], float]:
 
 
 def _ewma(history: Floats, ahead: int) -> Callable[[Floats], float]:
-    """Exponentially weighted over the samples that matter: older ones weigh less than 0.1 %."""
+    """Exponentially weighted mean; older samples, which would weigh less than 0.1 %, are left out."""
     count = int(np.ceil(np.log(1e-3) / np.log(1 - WEIGHT)))
     weights = WEIGHT * (1 - WEIGHT) ** np.arange(count)[::-1]
 
@@ -115,14 +115,14 @@ def _windows(history: Floats, ahead: int) -> tuple[Floats, Floats]:
 
 
 def _autoregressive(history: Floats, ahead: int) -> Callable[[Floats], float]:
-    """Least squares from the last `LAGS` samples straight to the one that is asked for."""
+    """Least squares from the last `LAGS` samples directly to the predicted one."""
     rows, wanted = _windows(history, ahead)
     found = np.linalg.lstsq(np.column_stack([rows, np.ones(len(rows))]), wanted, rcond=None)[0]
     return lambda recent: float(np.append(recent[-LAGS:], 1.0) @ found)
 
 
 def _boosted(history: Floats, ahead: int) -> Callable[[Floats], float]:
-    """Gradient-boosted trees of scikit-learn over the same samples."""
+    """Gradient-boosted trees of scikit-learn over the last `LAGS` samples."""
     try:
         from sklearn.ensemble import GradientBoostingRegressor  # noqa: PLC0415  (an extra)
     except ImportError:
@@ -139,37 +139,37 @@ for _name, _forecast in (("mean", _mean), ("ewma", _ewma), ("ar", _autoregressiv
     FORECASTS.add(_name, _forecast)
 
 
-# A topology as placement sees it: racks of hosts, and the ways in which their switches can be joined.
+# A topology in terms of placement: racks of hosts, and the trees that can join their switches.
 
 
 MOST_WAYS: Final = 64
-"""ways that are compared for one set of racks"""
+"""largest number of ways that are compared for one set of racks"""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A tree of shortest paths from the switches of racks to a root; ``parent`` by switch, the root has none."""
+    """A tree of shortest paths from the switches of racks to a root; ``parent`` by switch, except the root."""
 
     root: str
     parent: Mapping[str, str]
 
 
 class Racks:
-    """Facts of one topology that no task changes.
+    """Racks, links and distances of one topology, which do not depend on tasks.
 
-    Links are counted by their place in ``topology.links``; what tasks put on one is the same in both directions, as of
-    every sum that goes up and comes down, so a link is one thing here.
+    Links have their index in ``topology.links``; the load of tasks on a link is the same in both directions, as every
+    sum goes up and comes down, so directions are not distinguished.
 
     Attributes
     ----------
     topology : Topology
-        Whose hosts and switches these are.
+        The network.
     of : mapping
         The switch of every host.
     members : mapping
         Hosts for local models by switch, in the order of the topology.
     rate_bps : float64 (links,)
-        Of every link.
+        Rate of every link.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -187,16 +187,16 @@ class Racks:
         self._distances: dict[str, dict[str, int]] = {}
 
     def link(self, a: str, b: str) -> int:
-        """Number of the link between two neighbours."""
+        """Index of the link between two neighbours."""
         return self._link[(a, b)]
 
     def uplink(self, host: str) -> int:
-        """Number of a host's link."""
+        """Index of a host's link."""
         return self._link[(host, self.of[host])]
 
     @cached_property
     def uplinks(self) -> dict[str, list[int]]:
-        """Links of every switch to other switches."""
+        """Indices of the links of every switch to other switches."""
         return {switch: [self.link(switch, other) for other in self._next(switch)] for switch in sorted(self._switches)}
 
     @cached_property
@@ -205,14 +205,14 @@ class Racks:
         return frozenset(switch.name for switch in self.topology.switches if switch.capable)
 
     def distance(self, a: str, b: str) -> int:
-        """Links between two switches; a large number where there is no way."""
+        """Number of links between two switches; a large number if there is no path."""
         return self._from(b).get(a, len(self._switches) + 1)
 
     def ways(self, switches: Iterable[str], roots: Collection[str] | None = None) -> tuple[Way, ...]:
         """The ways to join the switches of some racks, along shortest paths to one root.
 
-        Of all possible roots those with the least sum of distances; where one of the racks and a switch between them
-        are as good, the latter. Equal paths are told apart, up to `MOST_WAYS` ways. ``roots``: only these; None: any.
+        The roots are those with the least sum of distances; switches between racks are preferred to those of racks.
+        Equal paths count separately, up to `MOST_WAYS` ways. ``roots``: possible roots; None: all switches.
         """
         wanted = frozenset(switches)
         among = frozenset(self._switches if roots is None else roots)
@@ -222,8 +222,10 @@ class Racks:
         return known
 
     def _find(self, wanted: frozenset[str], roots: frozenset[str]) -> tuple[Way, ...]:
-        total = {root: sum(self.distance(switch, root) for switch in wanted) for root in roots}
-        total = {root: distance for root, distance in total.items() if distance <= len(self._switches) * len(wanted)}
+        reached = [
+            root for root in roots if all(self.distance(switch, root) <= len(self._switches) for switch in wanted)
+        ]
+        total = {root: sum(self.distance(switch, root) for switch in wanted) for root in reached}
         if not total:
             return ()
         least = min(total.values())
@@ -267,23 +269,23 @@ class Racks:
         return known
 
 
-# What an iteration of a job puts on links: through a tree of switches that aggregate, or around a ring of hosts.
+# The load of a job's iteration on links: through a tree of aggregating switches, or around a ring of hosts.
 
 
 @dataclass(frozen=True)
 class Load:
-    """An iteration of a job.
+    """The load of an iteration of a job.
 
     Attributes
     ----------
     compute_s : float
-        Seconds that it computes; then it communicates.
+        Seconds of computation, which the communication follows.
     bits : mapping
-        What every link carries then, in each direction, by the number of the link.
+        Bits on every link in each direction, by the index of the link.
     slots : tuple of str
         Switches that keep slots for it.
     rounds : float
-        Iterations that are left.
+        Number of iterations left.
     """
 
     compute_s: float
@@ -294,35 +296,35 @@ class Load:
 
 @dataclass(frozen=True)
 class Copies:
-    """How many times a model crosses every link in each direction, and who aggregates."""
+    """Copies of a model on every link in each direction, and the aggregating switches."""
 
     way: Way | None
     copies: Mapping[int, float]
     slots: tuple[str, ...] = field(default=())
 
     def load(self, bits: float, compute_s: float, rounds: float = 1.0) -> Load:
-        """Of a model of so many bits."""
+        """The load for a model of ``bits`` bits."""
         return Load(compute_s, {link: bits * times for link, times in self.copies.items()}, self.slots, rounds)
 
 
 def tree_copies(racks: Racks, hosts: Sequence[str], way: Way, able: Collection[str], server: str = "") -> Copies:
     """Copies of a model on the links of a tree; the same up and down.
 
-    A switch that cannot, or may not, aggregate (not in ``able``) sends on each copy that it gets. One with a single
-    child has nothing to add up, and needs no slots.
+    A switch that does not aggregate (not in ``able``) forwards each copy that it gets. A switch with a single child has
+    nothing to add, and needs no slots.
 
     Parameters
     ----------
     racks : Racks
         The network.
     hosts : sequence of str
-        Of the workers.
+        Hosts of the workers.
     way : Way
         Joins the switches of hosts and server.
     able : collection of str
-        Switches that aggregate if they are asked.
+        Switches that may aggregate.
     server : str
-        Host of the global model, which the root's sum goes to; '': there is none.
+        Host of the global model, which gets the root's sum; '': there is none.
     """
     copies: dict[int, float] = {racks.uplink(host): 1.0 for host in hosts}
     arriving = Counter(racks.of[host] for host in hosts)
@@ -338,7 +340,7 @@ def tree_copies(racks: Racks, hosts: Sequence[str], way: Way, able: Collection[s
     if server:
         at, times = racks.of[server], float(arriving[way.root])
         copies[racks.uplink(server)] = copies.get(racks.uplink(server), 0.0) + times
-        while at != way.root:  # from the root down to the server, beside what goes up there
+        while at != way.root:  # from the root down to the server; the larger of both directions
             link = racks.link(at, way.parent[at])
             copies[link] = max(copies.get(link, 0.0), times)
             at = way.parent[at]
@@ -358,7 +360,7 @@ def _deepest_first(way: Way, switches: Mapping[str, int]) -> list[str]:
 
 
 def ring_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
-    """Copies around a ring that goes from rack to rack along a way, each once: 2 (n - 1) / n of a model on each link.
+    """Copies around a ring from rack to rack along a way: 2 (n - 1) / n of a model on each link.
 
     Patarasuk and Yuan, 'Bandwidth optimal all-reduce algorithms for clusters of workstations', 2009.
     """
@@ -371,35 +373,47 @@ def ring_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
     return Copies(way, copies)
 
 
-# Iteration times of jobs that share links, predicted from how much of the time each of them communicates.
+def mesh_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
+    """Blocks between every two hosts along a way, there and back (dispatch, combine), each as long as a model."""
+    n = len(hosts)
+    copies = {racks.uplink(host): 2.0 * (n - 1) for host in hosts}
+    below = Counter(racks.of[host] for host in hosts)
+    for switch in _deepest_first(way, below):
+        if switch != way.root:
+            copies[racks.link(switch, way.parent[switch])] = 2.0 * below[switch] * (n - below[switch])
+            below[way.parent[switch]] += below[switch]
+    return Copies(way, copies)
+
+
+# Iteration times of jobs that share links, predicted from each job's share of time in communication.
 
 
 _STEPS: Final = 24
 _DAMPING: Final = 0.5
 _NEAR: Final = 1e-4
-"""of a communication's length, by which a step that ends the iteration changes it at most"""
+"""relative change of a communication time at which the fixed point is reached"""
 FULL: Final = 1e-3
-"""share of a link's rate that is left to tasks where others take all of it"""
+"""share of a link's rate that is left to tasks even if other traffic takes all of it"""
 
 
 def iteration_times(loads: Sequence[Load], capacity_bps: Floats) -> Floats:
     """Seconds of an iteration of every job, float64 (jobs,).
 
-    A mean-field fixed point. Job k communicates for M_k of its iteration T_k = C_k + M_k, so a job that sends finds it
-    at work with probability M_k / T_k, and they share a link evenly; one that other links keep from taking half of this
-    one leaves the rest:
+    A mean-field fixed point. Job k communicates for M_k of its iteration T_k = C_k + M_k, so another job meets its
+    traffic with probability M_k / T_k, and they share a link evenly; a job that other links keep from taking half of
+    this link leaves the rest:
 
         S_jl = A_jl (1 + sum over k of M_k / T_k min(1, u_kl / (1 - u_kl))),   M_j = max over links of S_jl
         u_kl = min(1, A_kl / max over links m other than l of S_km)
 
-    A_jl is the time that job j's bits take on link l alone. Jobs whose phases lock do worse than that.
+    A_jl is the time of job j's bits on link l alone. Jobs whose phases lock take longer.
 
     Parameters
     ----------
     loads : sequence of Load
         The jobs.
     capacity_bps : float64 (links,)
-        What links have left for them.
+        Rate of the links that is available to the jobs.
     """
     count = len(loads)
     compute = np.array([load.compute_s for load in loads], np.float64)
@@ -440,7 +454,7 @@ def iteration_times(loads: Sequence[Load], capacity_bps: Floats) -> Floats:
 
 
 LEAST_SLOTS = 2
-"""of a switch, without which it cannot take part in a job"""
+"""a switch with fewer slots cannot take part in a job"""
 
 
 @dataclass(frozen=True)
@@ -452,24 +466,24 @@ class Cluster:
     racks : Racks
         Hosts and links.
     network : NetworkState
-        What is measured and reserved of them.
+        Measured load and reservations.
     slots : mapping
-        Slots of hosts, those that are in use among them.
+        All slots of hosts, in use or not.
     free : mapping
-        Free ones. A host that may take no other model has none.
+        Free slots of hosts; 0 for a host that may take no further model.
     slowdown : mapping
-        Training time at a host over that at a usual one; 1 where it is not named.
+        Training time at a host divided by that at a usual one; 1 for other hosts.
     running : mapping of Load
-        By task, what those that run put on links.
+        Load on links of running tasks, by name.
     hosts : mapping
-        By task, the slots of hosts that those which run take, where that is known.
+        Slots of hosts that running tasks take, by name of the task, if known.
     serving : mapping
-        Global models by host.
+        Number of global models by host.
     rings : bool
-        Whether tasks reduce among themselves: they need no server, and one that no tree suits goes round a ring. Else
-        they push to a server and pull from it, and frames pass switches without slots unsummed.
+        Whether tasks reduce among themselves: they need no server, and use a ring if no tree is better. Otherwise
+        they push to a server and pull from it, and switches without slots forward without aggregation.
     seed : int
-        Of policies that draw.
+        Seed of random policies.
     """
 
     racks: Racks
@@ -485,7 +499,7 @@ class Cluster:
 
     @cached_property
     def capacity_bps(self) -> Floats:
-        """What every link has left in its worse direction, float64 (links,); never less than `FULL` of its rate."""
+        """Available rate of every link in its worse direction, float64 (links,); at least `FULL` of its rate."""
         left = np.array(self.racks.rate_bps)
         for used in (self.network.background_bps, self.network.reserved_bps):
             taken = np.zeros_like(left)
@@ -507,7 +521,7 @@ class Cluster:
         return left is None or left >= LEAST_SLOTS
 
     def room(self, slots: int) -> dict[str, list[str]]:
-        """Hosts with so many free slots, by switch, in the order of the topology; racks without any are left out."""
+        """Hosts with ``slots`` free slots, by switch, in the order of the topology; only racks with such hosts."""
         down = {node for node, _ in self.network.down}
         found: dict[str, list[str]] = {}
         for switch, hosts in self.racks.members.items():
@@ -517,7 +531,7 @@ class Cluster:
         return found
 
     def check(self, task: Task) -> dict[str, list[str]]:
-        """The same, if there are enough; else a `Rejection` that says what is missing."""
+        """The hosts with free slots for a task, by switch; a `Rejection` says what is missing if they are too few."""
         wanted = asked(task)
         room = {
             switch: kept
@@ -533,7 +547,7 @@ class Cluster:
         return room
 
     def fault(self, task: Task) -> str:
-        """Why no choice will ever be possible, whoever ends; empty where one may be."""
+        """Reason why no choice will ever be possible, even without other tasks; empty where one may be."""
         wanted = asked(task)
         most = sum(slots >= task.slots for slots in self.slots.values())
         if most < wanted.count:
@@ -548,34 +562,41 @@ class Cluster:
     # --- predictions
 
     def load(self, task: Task, hosts: Sequence[str], server: str = "", way: Way | None = None) -> Load:
-        """What a task would put on links from these hosts: over the best way, through a tree or, if allowed, a ring.
+        """The predicted load of a task at these hosts, over the best tree or, if allowed, ring.
 
-        The best is that whose busiest link is free soonest, given what the tasks that run take of it.
+        For a task that states what its hosts exchange, that exchange. The best has the shortest time on its busiest
+        link, given the load of running tasks.
         """
         bits = 32.0 * task.elements
         compute = task.training_ps / PS_PER_S * max((self.slowdown.get(host, 1.0) for host in hosts), default=1.0)
-        racks = {self.racks.of[host] for host in (*hosts, *([server] if server else []))}
+        members = (*hosts, *([server] if server else []))
+        racks = {self.racks.of[host] for host in members}
         options = []
-        trees = self.racks.ways(racks, self.able) if way is None else (way,)
-        options += [tree_copies(self.racks, hosts, one, self.able, server) for one in trees if one.root in self.able]
-        if self.rings or not options:
-            options += [ring_copies(self.racks, hosts, one) for one in self.racks.ways(racks)]
+        if task.exchange is not None:
+            copies = {"rar": ring_copies, "a2a": mesh_copies}[task.exchange]
+            options += [copies(self.racks, members, one) for one in self.racks.ways(racks)]
+        else:
+            trees = self.racks.ways(racks, self.able) if way is None else (way,)
+            usable = [one for one in trees if one.root in self.able]
+            options += [tree_copies(self.racks, hosts, one, self.able, server) for one in usable]
+            if self.rings or not options:
+                options += [ring_copies(self.racks, hosts, one) for one in self.racks.ways(racks)]
         if not options:
             raise Rejection(f"task {task.name}: no way joins its hosts")
         best = min(options, key=lambda one: self.lasts(one.copies))
         return best.load(bits, compute, float(task.rounds))
 
     def lasts(self, copies: Mapping[int, float]) -> float:
-        """How long the busiest link takes for so many copies, in any unit: for comparing ways of one task."""
+        """Relative time of the busiest link for these copies, in any unit: for comparing ways of one task."""
         return max((times / self.capacity_bps[link] * self.crowd(link) for link, times in copies.items()), default=0.0)
 
     def crowd(self, link: int) -> float:
-        """How many send on a link at a time, with one more."""
+        """Expected number of tasks that send on a link at the same time, including a new one."""
         return 1.0 + self._users.get(link, 0.0)
 
     @cached_property
     def _before(self) -> dict[tuple[str, ...], Floats]:
-        """Iteration times of sets of the tasks that run, without a new one."""
+        """Iteration times of sets of running tasks, without a new one."""
         return {}
 
     @cached_property
@@ -589,7 +610,7 @@ class Cluster:
         return found
 
     def seconds(self, load: Load) -> tuple[float, float]:
-        """Predicted seconds of an iteration of a new task, and what its coming costs the others until they end."""
+        """Predicted seconds of a new task's iteration, and the seconds that others lose by it until they end."""
         mine = set(load.bits)
         touched = [one for one in self.running.values() if not mine.isdisjoint(one.bits)]
         if not touched:
@@ -607,7 +628,7 @@ class Cluster:
         )
 
     def ends(self) -> list[tuple[float, str]]:
-        """(seconds until it ends, name) of the tasks that run, as predicted now, the soonest first."""
+        """(seconds until the end, name) of running tasks, as predicted now, the first to end first."""
         names = list(self.running)
         if not names:
             return []
@@ -616,7 +637,7 @@ class Cluster:
         return sorted((float(one.rounds * lasts), name) for one, lasts, name in zip(loads, times, names, strict=True))
 
     def without(self, names: Iterable[str]) -> "Cluster":
-        """The cluster when some tasks have ended."""
+        """The cluster after the end of some tasks."""
         gone = set(names)
         free = dict(self.free)
         for name in gone & set(self.hosts):
@@ -625,7 +646,7 @@ class Cluster:
         return replace(self, free=free, running={name: one for name, one in self.running.items() if name not in gone})
 
     def read_seconds(self, wanted: Wanted, hosts: Sequence[str]) -> float:
-        """Seconds until all workers have their shards, which begin at one time and share links evenly."""
+        """Seconds until all workers have their shards, whose reads begin together and share links evenly."""
         carried: dict[int, float] = {}
         for home, reader in reads(wanted, hosts):
             for link in self._path(home, reader):
@@ -640,7 +661,7 @@ class Cluster:
 
 
 def asked(task: Task) -> Wanted:
-    """What a task wants; ``ValueError`` for one that names its hosts."""
+    """The task's request for hosts; ``ValueError`` for a task that names its hosts."""
     if task.wanted is None:
         raise ValueError(f"task {task.name} names its hosts")
     return task.wanted
@@ -649,7 +670,7 @@ def asked(task: Task) -> Wanted:
 def reads(wanted: Wanted, hosts: Sequence[str]) -> list[tuple[str, str]]:
     """(home, reader) of every shard that is read over the network.
 
-    Shards at a worker's own host are its own; the others are dealt to those that have the fewest.
+    Shards at a worker's host belong to this worker; the others go to workers with the fewest shards.
     """
     if not wanted.shard_bytes:
         return []
@@ -667,10 +688,10 @@ def reads(wanted: Wanted, hosts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def server_for(cluster: Cluster, task: Task, hosts: Iterable[str]) -> str:
-    """A host for the global model, where the task names none: `Rejection` when all are taken.
+    """A host for the global model of a task that names none; `Rejection` when no host is left.
 
-    One that is kept for servers, if there are such; of these the one with the fewest global models, then near to most
-    of the workers, then with the fewest free slots, which nobody else can use.
+    Hosts reserved for servers come first, if there are any; then the host with the fewest global models, then the one
+    nearest to the workers, then the one with the fewest free slots.
     """
     chosen = list(hosts)
     if task.server:

@@ -1,4 +1,4 @@
-"""`ina-aware`: the hosts under which all tasks together are predicted to lose least time."""
+"""The order of waiting tasks, the distribution of switch slots, and the built-in placement policies."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,18 +17,18 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import Rejection
 from p4switch.base.values import PS_PER_S
 
-# In which order tasks that wait are tried: by columns of the database, so that no order looks at all of them.
+# The order in which waiting tasks are tried, by columns of the database, so that no order reads all tasks.
 
 
 LINE_BPS: Final = 10**10
-"""rate that a task's communication is estimated with, where only the order of estimates matters"""
+"""rate with which a task's communication is estimated, where only the order of estimates matters"""
 
 
 @dataclass(frozen=True)
 class QueueOrder:
-    """``key``: a number of a task, the smallest first; equal ones by arrival. ``by_owner``: owners take turns.
+    """``key``: a number of a task, the smallest first; ties by arrival. ``by_owner``: owners take turns.
 
-    The owner who got the least so far comes first, then the key; what a task gets is its estimated work.
+    The owner with the least service so far comes first, then the key; the service of a task is its estimated work.
     """
 
     key: Callable[[Task], float]
@@ -36,13 +36,13 @@ class QueueOrder:
 
 
 def work(task: Task) -> float:
-    """Worker-seconds that a task is estimated to need: the oracle of 'sjf', and what 'fair' counts."""
+    """Estimated worker-seconds of a task: the oracle of 'sjf', and the measure of 'fair'."""
     communication = 2 * 32 * task.elements / LINE_BPS
     return task.size * task.rounds * (task.training_ps / PS_PER_S + communication)
 
 
 def seconds(task: Task) -> float:
-    """Seconds that a task is estimated to take."""
+    """Estimated seconds of a task."""
     return work(task) / task.size
 
 
@@ -59,12 +59,12 @@ for _name, _order in (
 
 
 def order_named(name: str) -> QueueOrder:
-    """The order of that name; `PlanError` lists the known ones."""
+    """The order with this name; `PlanError` lists the known names."""
     return ORDERS.named(name)
 
 
 def sorted_queue(tasks: Mapping[str, Task], order: QueueOrder, served: Mapping[str, float]) -> list[str]:
-    """Names of tasks that wait, in an order; ``served``: what owners got so far. For models that keep no database."""
+    """Names of waiting tasks in an order; ``served``: service of owners so far. For models without a database."""
     return sorted(
         tasks,
         key=lambda name: (
@@ -75,7 +75,7 @@ def sorted_queue(tasks: Mapping[str, Task], order: QueueOrder, served: Mapping[s
     )
 
 
-# Who gets slots of switches: whole trees for those whom they save most, rings for the others.
+# The distribution of switch slots: whole trees for the tasks that gain most from them, rings for the others.
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ class Contender:
     name : str
         Unique; breaks ties.
     trees : tuple of tuples of str
-        Trees that are as good; for each the switches where it needs slots, one range each.
+        Equally good trees; for each the switches where it needs slots, one range each.
     tree_s, ring_s : float
         Seconds of an iteration through the tree, and without it.
     workers : int
-        Hosts that it keeps busy.
+        Number of hosts that it keeps busy.
     ranges : int
-        Of the same unit as those of switches, that it needs of each switch of a tree.
+        Number of ranges, in the unit of :func:`whole_trees`, that it needs of each switch of a tree.
     keeps : bool
-        It keeps the first of its trees whatever that is worth: it has, or is about to have it, and cannot change now.
+        Whether it keeps its first tree whatever the value: it has, or is about to have it, and cannot change now.
     """
 
     name: str
@@ -110,25 +110,24 @@ class Contender:
     def value(self) -> float:
         """Worker-seconds that a second of its tree saves.
 
-        Not for each range of slots that the tree keeps: in the flow model that gave longer completion times, as did
-        seconds without workers. Hosts that are free sooner are what those who wait need.
+        The value is not divided by the slots of the tree, since that gave longer completion times in the flow model.
         """
         return (self.ring_s / self.tree_s - 1.0) * self.workers
 
 
 def whole_trees(contenders: Sequence[Contender], ranges: Mapping[str, int]) -> dict[str, int]:
-    """Who gets all the slots of one of its trees, and the place of that tree; nobody gets a part.
+    """Distribute whole trees: returns the index of the chosen tree for each task that gets one.
 
-    A tree in part sends what some switch cannot add up as it came, which is more than a ring sends. In the order of
-    their values each takes its slots if all are there; one that no tree saves anything gets none. A greedy answer to a
-    knapsack of several dimensions, asked again at every arrival and end.
+    A part of a tree forwards what some switch cannot add up, which is more traffic than a ring's. In the order of their
+    values, tasks take the slots of a tree if all are free; a task that gains nothing gets none. This is a greedy
+    solution of a multidimensional knapsack problem, computed again at every arrival and end.
 
     Parameters
     ----------
     contenders : sequence of Contender
-        All tasks, those that have slots now among them.
+        All tasks, including those that have slots now.
     ranges : mapping
-        Ranges of slots by switch; a switch that is not named has plenty.
+        Ranges of slots by switch; other switches have plenty.
     """
     names = [one.name for one in contenders]
     if len(set(names)) != len(names):
@@ -143,7 +142,7 @@ def whole_trees(contenders: Sequence[Contender], ranges: Mapping[str, int]) -> d
         if one.keeps and one.trees:
             able = [0]
         if (one.value > 0 or one.keeps) and able:
-            # Of its trees that whose scarcest switch has most left.
+            # the tree whose scarcest switch has most left
             best = max(
                 able, key=lambda place: (min((left.get(at, 1 << 30) for at in one.trees[place]), default=0), -place)
             )
@@ -154,21 +153,21 @@ def whole_trees(contenders: Sequence[Contender], ranges: Mapping[str, int]) -> d
     return chosen
 
 
-# Shares of racks by a dynamic programme over racks and workers, as NetPack places tasks.
+# Shares of racks by a dynamic programme over racks and workers, as in NetPack.
 
 
 _CROSSING = 1.0
-"""cost of a rack more in whole models on an idle uplink"""
+"""cost of an additional rack, in whole models on an idle uplink"""
 
 
 def cheapest_shares(cluster: Cluster, task: Task, room: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
-    """How many workers of each rack cost least; None when they are too few.
+    """The cheapest numbers of workers in each rack; None when the racks have too few hosts.
 
-    best[w] is the least cost of w workers in the racks so far, and each rack adds cost(rack, w): what its part sends
-    up takes copies / residual of its best uplink, 1 copy where its switch aggregates, else w; a part that is all of
-    the task sends nothing up but, without aggregation, its own copies. Shards that a part must read from other hosts
-    cost their time on the rack's best uplink, spread over the rounds. Time: racks * workers * hosts of a rack.
-    After Li et al., 'NetPack', ASPLOS 2024, whose programme also chooses parameter servers, and reads no data.
+    best[w] is the least cost of w workers in the racks so far, and each rack adds cost(rack, w): its upward traffic
+    takes copies / residual of its best uplink, with 1 copy if its switch aggregates, else w; a share that is the whole
+    task sends nothing up except, without aggregation, its own copies. Shards that a share must read from other hosts
+    cost their time on the rack's best uplink, spread over the rounds. Time: racks * workers * hosts of a rack. After Li
+    et al., 'NetPack', ASPLOS 2024, whose programme also chooses parameter servers, and reads no data.
     """
     count, capacity = asked(task).count, cluster.capacity_bps
     bits = 32.0 * task.elements
@@ -212,7 +211,7 @@ def cheapest_shares(cluster: Cluster, task: Task, room: Mapping[str, Sequence[st
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a task goes: its hosts in rank order, that of its global model, and why."""
+    """The hosts of a task in rank order, the host of its global model, and the reasons."""
 
     workers: tuple[str, ...]
     server: str
@@ -224,14 +223,14 @@ class Placement:
 
 
 class PlacementPolicy(Protocol):
-    """Chooses hosts for the local models of a task, in rank order, and says why.
+    """Chooses hosts for the local models of a task, in rank order, with reasons.
 
     Raises :class:`~p4reduce.control_plane.scheduling.view.Rejection` when there is no room now. Must not change the
     cluster. The same task in the same cluster gives the same hosts.
     """
 
     def __call__(self, task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-        """Choose."""
+        """Return the hosts and the reasons."""
 
 
 PLACEMENTS: Registry[PlacementPolicy] = Registry("placement", PlanError)
@@ -241,7 +240,7 @@ _P = TypeVar("_P", bound=Callable[..., Any])
 
 
 def register_placement(name: str) -> Callable[[_P], _P]:
-    """Decorator: make a placement policy known under ``name``."""
+    """Decorator that registers a placement policy under ``name``."""
 
     def add(policy: _P) -> _P:
         PLACEMENTS.add(name, policy)
@@ -251,12 +250,12 @@ def register_placement(name: str) -> Callable[[_P], _P]:
 
 
 def placement_named(name: str) -> PlacementPolicy:
-    """The policy of that name; `PlanError` lists the known ones."""
+    """The policy with this name; `PlanError` lists the known names."""
     return PLACEMENTS.named(name)
 
 
 def place(task: Task, cluster: Cluster, policy: str | PlacementPolicy) -> Placement:
-    """Hosts for a task.
+    """Choose hosts for a task by a policy, and check the policy's answer.
 
     Raises
     ------
@@ -276,37 +275,37 @@ def place(task: Task, cluster: Cluster, policy: str | PlacementPolicy) -> Placem
     return Placement(tuple(workers), server, {"workers": list(workers), "server": server, "racks": racks, **why})
 
 
-# Hosts that a task could have: how many of each rack, and which.
+# Possible shares of racks for a task, and the choice of hosts within racks.
 
 
 Room = Mapping[str, Sequence[str]]
 Share = dict[str, int]
-"""how many hosts of a rack, by switch"""
+"""number of hosts of each rack, by switch"""
 
 SAME_SPEED: Final = 0.05
-"""hosts whose slowdowns differ by less are alike: rounds differ by as much"""
+"""largest relative difference of slowdowns between hosts of equal speed"""
 MOST: Final = 32
-"""candidates that are compared"""
+"""largest number of candidates that are compared"""
 
 
 def shards_by_rack(task: Task, room: Room) -> dict[str, int]:
-    """How many shards of a task's data lie at hosts that it could have, by rack."""
+    """Number of shards of a task's data at hosts that it could have, by rack."""
     held = Counter(asked(task).shards)
     return {switch: sum(held[host] for host in hosts) for switch, hosts in room.items()}
 
 
 def with_data(task: Task, hosts: Sequence[str], count: int) -> list[str]:
-    """So many of some hosts: those that have most of a task's shards, without shards the first; in their order."""
+    """``count`` of some hosts, in their order: those with most of a task's shards, then the first ones."""
     held = Counter(asked(task).shards)
     ranked = sorted(range(len(hosts)), key=lambda place: (-held[hosts[place]], place))
     return [hosts[place] for place in sorted(ranked[:count])]
 
 
 def packed_share(cluster: Cluster, task: Task, room: Room, allowed: Iterable[str] | None = None) -> Share | None:
-    """Fewest racks, of these the racks that have most of its shards, then the best fit.
+    """The fewest racks, among these the racks with most of its shards, then the best fit.
 
-    The best fit is one rack that is just large enough, else the largest and what is near to it. ``allowed``: only these
-    racks; None where they have too few hosts.
+    The best fit is the smallest rack that is large enough, else the largest and racks near it. ``allowed``: only these
+    racks. Returns None if they have too few hosts.
     """
     count, data = asked(task).count, shards_by_rack(task, room)
     left = {switch: len(room[switch]) for switch in (room if allowed is None else allowed) if switch in room}
@@ -330,7 +329,7 @@ def packed_share(cluster: Cluster, task: Task, room: Room, allowed: Iterable[str
 
 
 def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) -> list[str]:
-    """Of some racks the largest, and those with which as few racks are enough as with the largest.
+    """The largest of some racks, and racks with which as few racks suffice as with the largest.
 
     ``left``: hosts of all racks, each fewer than ``count``; together they have enough.
     """
@@ -339,7 +338,7 @@ def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) ->
     largest = max(left[switch] for switch in among)
 
     def most_with(switch: str) -> int:
-        """Hosts of so many racks, this one and the largest others."""
+        """Number of hosts in ``needed`` racks: this one and the largest others."""
         others = sum(sizes[: needed - 1]) if left[switch] < sizes[needed - 1] else sum(sizes[:needed]) - left[switch]
         return left[switch] + others
 
@@ -347,7 +346,7 @@ def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) ->
 
 
 def filled_share(room: Room, count: int, order: Sequence[str]) -> Share:
-    """Rack by rack in this order, each as far as it goes."""
+    """Fill rack after rack in this order."""
     share: Share = {}
     for switch in order:
         taken = min(count, len(room[switch]))
@@ -358,7 +357,7 @@ def filled_share(room: Room, count: int, order: Sequence[str]) -> Share:
 
 
 def _quickest(cluster: Cluster, room: Room, count: int) -> dict[str, list[str]] | None:
-    """The room without all hosts that are slower than the last of the ``count`` fastest; None where none are."""
+    """The room without hosts slower than the last of the ``count`` fastest; None if there are none."""
     factors = sorted(cluster.slowdown.get(host, 1.0) for hosts in room.values() for host in hosts)
     most = factors[count - 1] * (1 + SAME_SPEED)
     if factors[-1] <= most:
@@ -370,7 +369,7 @@ def _quickest(cluster: Cluster, room: Room, count: int) -> dict[str, list[str]] 
 
 
 def hosts_of(cluster: Cluster, task: Task, room: Room, share: Share) -> list[str]:
-    """Which hosts: those that have shards of its data, then the fastest, in the order of racks."""
+    """The hosts of a share: in each rack the fastest, then those with shards of its data, in the order of racks."""
     held = Counter(asked(task).shards)
     found: list[str] = []
     for switch in sorted(share, key=list(room).index):
@@ -383,7 +382,7 @@ def hosts_of(cluster: Cluster, task: Task, room: Room, share: Share) -> list[str
 
 
 def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
-    """Different ways to share a task out over racks, the packed one first."""
+    """Different shares of racks for a task, the packed one first; at most `MOST`."""
     count = asked(task).count
     capacity = cluster.capacity_bps
     up = {switch: sum(capacity[link] for link in cluster.racks.uplinks[switch]) for switch in room}
@@ -409,7 +408,7 @@ def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
     for key in orders:
         order = sorted(room, key=key)
         found.append(filled_share(room, count, order))
-        for racks in range(1, len(order)):  # the best fit among the first ones that are enough
+        for racks in range(1, len(order)):  # the best fit among the first racks that suffice
             if sum(len(room[switch]) for switch in order[:racks]) >= count:
                 found += [packed_share(cluster, task, room, order[:more]) for more in (racks, racks + 1)]
                 break
@@ -429,19 +428,19 @@ def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
 
 @register_placement("first-fit")
 def first_fit(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Racks are filled one after the other, those with most of its shards first; in the last one hosts with shards."""
+    """Fills rack after rack, those with most of its shards first; prefers hosts with shards in the last rack."""
     room = cluster.check(task)
     data = shards_by_rack(task, room)
     share = filled_share(room, asked(task).count, sorted(room, key=lambda switch: -data[switch]))
     return [host for switch, hosts in room.items() for host in with_data(task, hosts, share.get(switch, 0))], {}
 
 
-# `random`: any hosts with room, drawn anew for every task.
+# `random`: any hosts with room, drawn for every task.
 
 
 @register_placement("random")
 def random_hosts(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Hosts with shards first, others drawn. The generator is this task's alone: no other choice changes this one."""
+    """Hosts with shards first, others at random; the generator depends on the task, not on other choices."""
     hosts = [host for rack in cluster.check(task).values() for host in rack]
     random = np.random.Generator(np.random.Philox(key=[cluster.seed, crc32(task.name.encode())]))
     held, count = Counter(asked(task).shards), asked(task).count
@@ -453,12 +452,12 @@ def random_hosts(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[s
     return [hosts[place] for place in sorted(chosen)], {"seed": cluster.seed}
 
 
-# `spread`: as many racks as possible, evenly: a rack that fails costs each task least.
+# `spread`: as many racks as possible, evenly: a failing rack costs each task least.
 
 
 @register_placement("spread")
 def spread(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Each time a host of the rack that the task has fewest hosts in: of these the one with most shards, most room."""
+    """In each step, a host of the rack with fewest hosts of the task, then with most shards, then with most room."""
     room = cluster.check(task)
     taken = dict.fromkeys(room, 0)
     held = Counter(asked(task).shards)
@@ -469,12 +468,12 @@ def spread(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, An
     return [host for switch, hosts in room.items() for host in with_data(task, hosts, taken[switch])], {}
 
 
-# `netpack`: shares of racks by a dynamic programme, whose cost is what they send up.
+# `netpack`: shares of racks by a dynamic programme, whose cost is the traffic that they send up.
 
 
 @register_placement("netpack")
 def netpack(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """See :mod:`~p4reduce.control_plane.placement.policies`."""
+    """The shares of :func:`cheapest_shares`."""
     room = cluster.check(task)
     share = cheapest_shares(cluster, task, room)
     if share is None:
@@ -482,12 +481,12 @@ def netpack(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, A
     return hosts_of(cluster, task, room, share), {}
 
 
-# `packed`: the fewest racks, the best fit among them; knows nothing of the network but distances and where data are.
+# `packed`: the fewest racks, the best fit among them; considers only distances and the location of data.
 
 
 @register_placement("packed")
 def packed(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The hosts of a rack that have its shards, then those that come first in the topology, whatever they are like."""
+    """Hosts of the packed share: in each rack those with its shards, then the first in the topology, at any speed."""
     room = cluster.check(task)
     share = packed_share(cluster, task, room)
     if share is None:
@@ -495,16 +494,16 @@ def packed(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, An
     return [host for switch, hosts in room.items() for host in with_data(task, hosts, share.get(switch, 0))], {}
 
 
-# `cassini`: of near hosts those whose links are shared with tasks of compatible phases.
+# `cassini`: near hosts whose links are shared with tasks of compatible phases.
 
 
 @register_placement("cassini")
 def cassini(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
     """The candidate with the highest compatibility; among equals the fewest racks, the least reading, then packed's.
 
-    A link is compatible with its tasks as far as their times on it fit one after the other into a period:
-    1 - max(0, sum of comm / period - 1), the score of the best rotation where periods are commensurable. The worst
-    link counts. Rajasekaran et al., 'CASSINI', NSDI 2024.
+    A link is compatible with its tasks if their times on it fit one after the other into a period: 1 - max(0, sum of
+    comm / period - 1), the score of the best rotation for commensurable periods. The worst link counts. Rajasekaran et
+    al., 'CASSINI', NSDI 2024.
     """
     room = cluster.check(task)
     options = shares(cluster, task, room)
@@ -531,26 +530,26 @@ def _compatibility(cluster: Cluster, load: Load) -> float:
 
 
 def _share(cluster: Cluster, load: Load, link: int) -> float:
-    """Of its period alone, how long a task is on a link."""
+    """Share of its period alone that a task uses a link."""
     longest = max(bits / cluster.capacity_bps[one] for one, bits in load.bits.items())
     return float(load.bits[link] / cluster.capacity_bps[link] / (load.compute_s + longest))
 
 
 LOOKED_AHEAD = 4
-"""ends of other tasks that are waited for, at most"""
+"""largest number of other tasks' ends that are considered for waiting"""
 WORTH_WAITING = 0.7
-"""of the time now: others may take what becomes free"""
+"""share of the present cost below which waiting pays: other tasks may take what becomes free"""
 EQUAL = 0.005
-"""predicted costs that differ by less are the same: the prediction is no better"""
+"""relative difference of predicted costs that counts as equal: the prediction is no better"""
 
 
 @register_placement("ina-aware")
 def ina_aware(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Compare candidates by time: its own, until it ends, and what it costs all tasks that it touches until they end.
+    """Compares candidates by time: the task's own until it ends, and the time that others lose until they end.
 
-    Predicted are iteration times under the slots that switches have left, what background traffic leaves of links, the
-    tasks that run, slow hosts, and the reading of shards that lie elsewhere. Among equal ones that which leaves others
-    the better racks, then that which breaks up the fewest, then packed's.
+    The prediction covers iteration times with the switches' free slots, the rates that background traffic leaves,
+    running tasks, slow hosts, and the reading of remote shards. Among equal candidates, the one that leaves others the
+    better racks is taken, then the one that breaks up the fewest, then packed's.
     """
     room = cluster.check(task)
     options = shares(cluster, task, room)
@@ -566,7 +565,7 @@ def ina_aware(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str,
 
 
 def _wait(task: Task, cluster: Cluster, now_s: float) -> None:
-    """Raise `Rejection` where the task is predicted to end much sooner if it waits for one of the next ends."""
+    """Raise `Rejection` if the task would end much sooner by waiting for one of the next ends of other tasks."""
     if now_s * WORTH_WAITING <= _least_s(task, cluster):
         return
     gone: list[str] = []
@@ -586,13 +585,13 @@ def _wait(task: Task, cluster: Cluster, now_s: float) -> None:
 
 
 def _least_s(task: Task, cluster: Cluster) -> float:
-    """Seconds that it takes wherever it goes: computing at a usual host, and a model on the fastest link."""
+    """Lower bound in seconds at any hosts: computing at a usual host, and a model on the fastest link."""
     sending = 32.0 * task.elements / float(cluster.racks.rate_bps.max())
     return task.rounds * (task.training_ps / PS_PER_S * min(1.0, *cluster.slowdown.values(), 1.0) + sending)
 
 
 def cost_of(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, dict[str, Any]]:
-    """Predicted seconds until the task ends there, with what others lose, and what they consist of."""
+    """Predicted seconds until the task ends at these hosts, including other tasks' losses; and the components."""
     server = "" if cluster.rings else server_for(cluster, task, hosts)
     iteration, others = cluster.seconds(cluster.load(task, hosts, server))
     reading = cluster.read_seconds(asked(task), hosts)
@@ -601,12 +600,12 @@ def cost_of(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, 
 
 
 def worth(cluster: Cluster, share: Share) -> float:
-    """What the hosts are worth to others: those of racks that aggregate, and whose uplinks are free, to the most."""
+    """Value of the hosts to other tasks: highest for racks that aggregate and have free uplinks."""
     return round(sum(own * rack_worth(cluster, switch) for switch, own in share.items()) / sum(share.values()), 2)
 
 
 def rack_worth(cluster: Cluster, switch: str) -> float:
-    """0 to 2: whether the switch of a rack aggregates, and the share of its uplinks that background leaves."""
+    """0 to 2: whether the switch of a rack aggregates, plus the share of its uplinks that background traffic leaves."""
     links = cluster.racks.uplinks[switch]
     left = (
         sum(cluster.capacity_bps[link] for link in links) / sum(cluster.racks.rate_bps[link] for link in links)
@@ -617,5 +616,5 @@ def rack_worth(cluster: Cluster, switch: str) -> float:
 
 
 def broken(room: Mapping[str, Sequence[str]], share: Share) -> int:
-    """Hosts that are left in racks that the task takes a part of: large tasks will miss them."""
+    """Number of hosts left in racks that the task takes in part, which large tasks will miss."""
     return sum(len(room[switch]) - own for switch, own in share.items())

@@ -1,4 +1,4 @@
-"""Where the server of a task that infers goes, and its answers: where they cost tasks that train the least."""
+"""The place of a task that infers: the server and paths whose traffic costs training tasks the least."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,34 @@ from p4reduce.control_plane.placement.cluster import FULL, Cluster, Way, iterati
 from p4reduce.control_plane.plans.problem import StarLayout
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes, frame_time_ps
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import Decision, Rejection, View, decision_of, policy_named
+from p4reduce.control_plane.scheduling.view import (
+    Decision,
+    NetworkState,
+    Rejection,
+    View,
+    decision_of,
+    policy_named,
+)
 
 FIRST: Final = 7
-"""class of requests and answers: before all that trains"""
+"""class of requests and answers: above all training traffic"""
 ALIKE: Final = 1e-3
-"""predicted losses of training that differ by less are the same"""
+"""difference of predicted training losses that counts as equal"""
 
 
 def server_of(task: Task, cluster: Cluster, lanes: int) -> tuple[str, Mapping[str, Any]]:
-    """The host for the server, and why.
+    """The host for the server of a task that infers, with reasons.
 
-    Of all hosts with free slots, the clients' excepted, that at which the job that trains and loses most is predicted
-    to lose least: links that the answers cross have their rate less, in :func:`iteration_times`. Among equals that
-    with the lowest latency, then the first in the topology.
+    Of all hosts with free slots, except the clients', the one is taken at which the largest predicted loss of a
+    training job is least; links of the answers have their rate reduced in :func:`iteration_times`. Among equals, the
+    host with the lowest latency, then the first in the topology is taken.
 
     Parameters
     ----------
     task : Task
-        It infers; where it names its server the answer is that host.
+        A task that infers; if it names its server, the answer is that host.
     cluster : Cluster
-        As it is now.
+        Its present state.
     lanes : int
         Numbers in a frame.
 
@@ -65,10 +72,10 @@ def server_of(task: Task, cluster: Cluster, lanes: int) -> tuple[str, Mapping[st
 
 
 def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
-    """A path for each client of a task that infers: of the shortest ones that on which least is sent.
+    """A path for each client of a task that infers: among the shortest paths, the one with the least traffic.
 
-    Where a link of all of them is down it is the shortest that is left. Frames are in class `FIRST` where the task has
-    none. `PlanError` names a link that has too little left.
+    If a link of each of them is down, the shortest remaining path is taken. Frames are in class `FIRST` if the task has
+    no class. `PlanError` names a link that has too little rate left.
     """
     task = replace(task, priority=FIRST if task.priority is None else task.priority)
     state = replace(cluster.network, reserved_bps=dict(cluster.network.reserved_bps))
@@ -90,10 +97,22 @@ def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
     return found
 
 
-def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
-    """Of the shortest paths the one whose fullest link has most left; None where each has a link that is down.
+def paths_within(task: Task, state: NetworkState, lanes: int) -> list[Decision]:
+    """The shortest path for each client in a part of a network; class and errors as of `paths_of`.
 
-    A link is full with the jobs that train over it, each for the share of its time that it communicates, and with the
+    state: it reserves there what the paths take.
+    """
+    task, found = replace(task, priority=FIRST if task.priority is None else task.priority), []
+    for client in task.workers:
+        found.append(policy_named("spff")(replace(task, workers=(client,)), state, lanes=lanes))
+        state.reserve(found[-1].demand_bps)
+    return found
+
+
+def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
+    """Of the shortest paths, the one whose fullest link has most left; None if each has a link that is down.
+
+    The load of a link is that of the training jobs on it, each for the share of its time in communication, and the
     bit/s of other clients (``taken``).
     """
     racks, topology, best = cluster.racks, cluster.racks.topology, None
@@ -127,13 +146,13 @@ def _links(cluster: Cluster, path: Sequence[str]) -> list[int]:
 
 
 def least_latency_ps(task: Task, cluster: Cluster, host: str, lanes: int) -> int | None:
-    """What the farthest client waits for an answer of this server in an empty network; None: it reaches one not."""
+    """Latency in ps of this server's farthest client in an empty network; None if a client is unreachable."""
     found = _weigh(task, replace(cluster, running={}), host, lanes)
     return None if found is None else found[1]
 
 
 def _weigh(task: Task, cluster: Cluster, host: str, lanes: int) -> tuple[float, int] | None:
-    """(Share of its iteration that a job loses at most, latency of the farthest client); None: no way to one."""
+    """(Largest share of its iteration that a job loses, latency of the farthest client in ps); None without a path."""
     racks, topology = cluster.racks, cluster.racks.topology
     taken: Counter[int] = Counter()
     latency_ps = 0
@@ -157,7 +176,7 @@ def _weigh(task: Task, cluster: Cluster, host: str, lanes: int) -> tuple[float, 
 
 
 def check_objective(task: Task, cluster: Cluster, lanes: int) -> str:
-    """Why a task's objective can never be met; empty where it may be."""
+    """Reason why a task's objective can never be met; empty where it may be."""
     if task.serving is None or task.serving.objective_ps is None:
         return ""
     hosts = [task.server] if task.server else [host.name for host in cluster.racks.topology.hosts]

@@ -1,4 +1,4 @@
-"""Plans: who adds up where, and which way frames go. Importing this package registers the built-in ones."""
+"""Plans: the aggregation points and paths of jobs. Importing this package registers the built-in planners."""
 
 from p4reduce.control_plane.plans import ring, steiner, trees
 from p4reduce.control_plane.plans.make import PlanRequest, make_plan, release_plan

@@ -1,10 +1,11 @@
-"""``best``: of all built-in plans the one whose predicted time is least, for the job's hosts, size and load."""
+"""``best``: the built-in plan with the least predicted time for the job's hosts, size and load."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from statistics import fmean
 from typing import Final
+
+import numpy as np
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.forest import (
@@ -50,32 +51,34 @@ FORESTS: Final[Mapping[str, Callable[[Problem], list[Part]]]] = {
     "double-binary-tree": double_binary_tree,
     PACKING: packing,
 }
-"""plans that have several trees at once"""
+"""plans of several trees at once"""
 BY_HOSTS: Final = 0.99
-"""of the best time of a tree: a plan in which hosts add has to be faster than that"""
+"""share of a tree's best time: a plan in which hosts add must be faster than that"""
 WORTH: Final = 0.97
-"""of the best time of one tree: several, but a packing, have to be faster than that"""
+"""share of the best time of one tree: several trees, except a packing, must be faster than that"""
 PACKED: Final = 0.985
-"""of the best time of the others: a packing, whose prediction is closer, has to be faster than that"""
+"""share of the best time of the others: a packing, whose prediction is closer, must be faster than that"""
 MOST_HOSTS: Final = 32
-"""workers up to which ``best`` tries plans with a tree for each"""
+"""number of workers up to which ``best`` tries plans with a tree for each"""
 MOST_ROOTS: Final = 64
-"""switches that are tried as the root of a flat tree"""
+"""largest number of switches that are tried as the root of a flat tree"""
 
 
 def predicted_ps(problem: Problem, layout: Layout) -> int:
-    """How long an all-reduce of ``problem.elements`` takes that begins on an idle network without losses, in ps.
+    """Predicted time in ps of an all-reduce of ``problem.elements`` that begins on an idle network without losses.
 
-    A tree takes as long as :func:`~p4reduce.control_plane.plans.forest.predicted_forest_ps` says of it alone. A star
-    or a tree with a server sends a chunk of exponents there and back, then C full chunks, as far apart as the busiest
-    link needs for the frames that it carries of each chunk, up and down; where slots are fewer than chunks of a round
-    trip, as far apart as those let them be. A ring of n sends ceil(C/n) chunks 2 (n-1) times; each step takes as long
-    as its frames, and at least as long as one frame takes to the next host; at the end the shorter of both once more.
+    A tree alone has the time of :func:`~p4reduce.control_plane.plans.forest.predicted_forest_ps`. A star or a tree with
+    a server sends a chunk of exponents there and back, then C full chunks; their distance is the time of the busiest
+    link for all frames of a chunk, up and down, or is set by the slots if these are fewer than the chunks of a round
+    trip. A ring of n sends m = ceil(C/n) chunks 2 (n-1) times; frame f of a host leaves b after frame f-1 (b: the time
+    of the busiest link for a frame) and not before frame f-m of the host before is in. The last frame therefore arrives
+    after the longest chain of k successive hops and 2 (n-1) m - 1 - (k-1) m times b, for the k from 1 to 2 (n-1) that
+    gives most.
 
     Raises
     ------
     PlanError
-        An all-to-all adds nothing up.
+        The layout is an all-to-all, which adds nothing up.
     """
     if isinstance(layout, TreeLayout) and problem.server is None:
         return predicted_forest_ps(problem, [Part(layout)])
@@ -98,18 +101,25 @@ def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -
     if not pairs:
         return 0
     between = busiest_ps(problem, link_frames(problem, paths, pairs))
-    step = fmean(path_latency_ps(problem.topology, paths[pair], problem.frame_bytes) for pair in pairs)
     of_each = -(-problem.chunks // len(order))
-    return round(2 * (len(order) - 1) * max(of_each * between, step) + min(of_each * between, step))
+    frames = 2 * (len(order) - 1) * of_each
+    hops_ps = [path_latency_ps(problem.topology, paths[pair], problem.frame_bytes) for pair in pairs]
+    along = np.cumsum([0, *(hops_ps * 3)])
+    slowest_ps = (
+        int((along[steps : steps + len(order)] - along[: len(order)]).max())
+        + (frames - 1 - (steps - 1) * of_each) * between
+        for steps in range(1, 2 * len(order) - 1)
+    )
+    return round(max(slowest_ps))
 
 
 def choose(problem: Problem) -> tuple[str, Layout]:
-    """The name of the plan whose predicted time is least, and its layout; of equal ones the first of the list.
+    """The name and layout of the plan with the least predicted time; of equal ones, the first in the list.
 
-    Plans in the network: ``steiner``, ``spt``, ``mst``, and ``flat``, in which every switch next to workers has the
-    root as its parent. By hosts: ``ring``, or ``ps`` where there is a server; they win only if they take less than
-    :data:`BY_HOSTS` of the time of a plan in the network, whose sums do not depend on the order of adding.
-    ``problem.in_network`` leaves those by hosts out.
+    Plans in the network: ``steiner``, ``spt``, ``mst``, and ``flat``, in which every switch next to workers is a child
+    of the root. By hosts: ``ring``, or ``ps`` with a server; they win only if they take less than :data:`BY_HOSTS` of
+    the time of a plan in the network, whose sums do not depend on the order of additions. With ``problem.in_network``
+    plans by hosts are left out.
 
     Raises
     ------
@@ -138,15 +148,15 @@ def choose(problem: Problem) -> tuple[str, Layout]:
 
 @register(BEST)
 def best(problem: Problem) -> Layout:
-    """The layout of the built-in plan whose predicted time is least (:func:`choose`)."""
+    """The layout of the built-in plan with the least predicted time (:func:`choose`)."""
     return choose(problem)[1]
 
 
 def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
     """As :func:`choose`, but for a job that may have several trees at once: also the plans of :data:`FORESTS`.
 
-    ``striped``, and plans with a tree for each host, have to be faster than one tree, or hosts, by 3 %, and ``packing``
-    than all others by 1.5 %. Without ``relays`` no host adds inside of a tree, so only ``striped`` is left of them.
+    ``striped``, and plans with a tree for each host, must be 3 % faster than one tree or hosts, and ``packing`` 1.5 %
+    faster than all others. Without ``relays`` no host adds inside a tree, and only ``striped`` is left of these plans.
 
     Raises
     ------
@@ -177,10 +187,10 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
 
 
 def trees_named(name: str, problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
-    """The trees of a plan for a job that may have several at once; one without a layout where the plan lays it out.
+    """The trees of a plan for a job that may have several; a single one without a layout if the plan makes it later.
 
-    The name says what ``best`` took, with or without ``relays`` (:func:`fastest`). Raises `PlanError` where the plan
-    has no trees here.
+    The name includes the choice of ``best``, with or without ``relays`` (:func:`fastest`). Raises `PlanError` if the
+    plan has no trees here.
     """
     if name in FORESTS:
         return name, FORESTS[name](problem)
@@ -191,10 +201,10 @@ def trees_named(name: str, problem: Problem, *, relays: bool = True) -> tuple[st
 
 
 def floor_ps(problem: Problem) -> int:
-    """The time that every plan takes at least in which integers are added, in ps, on an idle network without losses.
+    """Lower bound in ps on the time of every plan that adds integers, on an idle network without losses.
 
-    All chunks cross the link of the slowest worker. The exponents of the first chunk have to come from the worker that
-    is farthest from the first one, and after them its lanes do.
+    All chunks cross the link of the slowest worker. The exponents of the first chunk must come from the worker farthest
+    from the first one, and then its lanes.
 
     Raises
     ------
@@ -210,17 +220,9 @@ def floor_ps(problem: Problem) -> int:
     return sum(ways) + (problem.chunks - 1) * max(problem.chunk_ps((worker, 1)) for worker in problem.workers)
 
 
-def predicted_parts_ps(problem: Problem, parts: list[Part]) -> int:
-    """How long an all-reduce takes with what :func:`fastest` chose, in ps."""
-    layout = parts[0].layout
-    if layout is None or isinstance(layout, TreeLayout):
-        return predicted_forest_ps(problem, parts)
-    return predicted_ps(problem, layout)
-
-
 def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:
     try:
-        problem.capable  # noqa: B018  (raises where no switch can)
+        problem.capable  # noqa: B018  (raises if no switch is capable)
     except PlanError:
         return
     for name, plan in (("steiner", steiner), ("spt", spt), ("mst", mst)):
@@ -232,9 +234,9 @@ def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:
 
 
 def flat(problem: Problem) -> TreeLayout:
-    """Two levels: workers under the nearest switches that aggregate, those under the root that makes it fastest.
+    """A tree of two levels: workers below their nearest capable switches, and these below the root that is fastest.
 
-    Where shortest paths of these switches meet, they are spread over other ones.
+    If shortest paths of these switches meet, they are spread over other paths.
     """
     terminals = {worker: problem.paths.nearest(worker, problem.capable) for worker in problem.workers}
     roots = problem.capable
@@ -259,9 +261,9 @@ def flat(problem: Problem) -> TreeLayout:
 
 
 def _least_by_hosts_ps(problem: Problem) -> float:
-    """No ring takes less: steps 2 (n-1) times as long as the slowest host's frames of each; 0 where a server adds.
+    """Lower bound in ps on a ring: 2 (n-1) steps, each with the slowest host's frames; 0 with a server.
 
-    Saves the search for a ring, which takes long on large networks, where it cannot be faster than a tree.
+    It avoids the search for a ring, which takes long on large networks, if a ring cannot be faster than a tree.
     """
     n = len(problem.workers)
     if problem.server is not None or n < 2:

@@ -1,16 +1,16 @@
-"""The least time that any plan can have: a fractional packing of trees, as a linear program.
+"""The least time of any plan: a fractional packing of trees, as a linear program.
 
-For each part of a tensor, an all-reduce is a tree over the workers; switches that aggregate, and hosts, may be inner
-nodes. Each edge of the tree carries one frame up and one frame down for each chunk. A plan is a set of such trees with
+For each part of a tensor, an all-reduce is a tree over the workers, whose inner nodes are aggregating switches or
+hosts. Each edge of the tree carries one frame up and one frame down for each chunk. A plan is a set of such trees with
 shares that add up to 1: a ring is n paths with shares of 1/n, a striped plan k stars with shares of 1/k. The best plan
 has the least time T = max over directed links l of (frames on l for each chunk) x (time of a frame on l).
 
-The linear program relaxes the trees to flows, as the bidirected cut formulation of Steiner trees does: a source gives
-y_r to every possible root r, sum(y) = 1; from it a flow of 1 goes to each worker w over arcs (u, v) between nodes that
-add; x_uv is at least each worker's flow on the arc; x_uv + x_vu frames cross the links on which the arc is routed.
-Edmonds, Edge-disjoint branchings (1973), and Jain, Mahdian, Salavatipour, Packing Steiner trees (SODA 2003), are where
-it comes from. Workers that hang on one switch by links of one rate are alike, so one variable stands for all of them:
-the average of an optimum over their permutations is an optimum.
+The linear program relaxes the trees to flows, like the bidirected cut formulation of Steiner trees: a source gives y_r
+to every possible root r, sum(y) = 1; from the source a flow of 1 goes to each worker w over arcs (u, v) between
+aggregating nodes; x_uv is at least each worker's flow on the arc; x_uv + x_vu frames cross the links of the arc.
+Sources: Edmonds, Edge-disjoint branchings (1973); Jain, Mahdian, Salavatipour, Packing Steiner trees (SODA 2003).
+Workers at one switch with links of one rate are interchangeable, so one variable stands for all of them: the average of
+an optimum over their permutations is an optimum.
 """
 
 from collections import defaultdict
@@ -25,28 +25,26 @@ from p4reduce.control_plane.plans.routes import chunks, frame_bytes, frame_time_
 from p4reduce.topologies import Topology
 
 MOST_NODES: Final = 72
-"""groups of workers and switches that aggregate; the program of more takes minutes"""
+"""largest number of groups of workers and aggregating switches; a larger program takes minutes"""
 QUICK_NODES: Final = 28
 """the program of so many takes a second or two"""
-_SOURCE: Final = -1
-"""the source of the flows, beside nodes that add (0 and up)"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Adder:
-    """Hosts that are alike, or one switch that aggregates."""
+    """A group of interchangeable hosts, or one aggregating switch."""
 
     at: str
-    """the switch: itself, or the hosts' own"""
+    """the switch itself, or the hosts' switch"""
     count: int
     frame_ps: int
-    """of a full frame on each host's link; 0 for a switch"""
+    """time in ps of a full frame on each host's link; 0 for a switch"""
     works: bool
     """whether the hosts are workers of the job"""
 
 
 class _Program:
-    """Rows and columns of a linear program that grow."""
+    """The rows and columns of a linear program under construction."""
 
     def __init__(self) -> None:
         self.columns = 0
@@ -61,28 +59,28 @@ class _Program:
 def best_plan_ps(
     topology: Topology, workers: Iterable[str], elements: int, lanes: int, *, most_nodes: int = MOST_NODES
 ) -> int | None:
-    """The least time of an all-reduce with the best plan, in ps; no plan whose parts are trees is faster.
+    """The least time in ps of an all-reduce with the best plan; no plan whose parts are trees is faster.
 
     Parameters
     ----------
     topology : Topology
-        Its switches that are ``capable`` may aggregate; hosts that do not work may, too (parameter servers).
+        Its ``capable`` switches may aggregate, and so may hosts that are not workers (parameter servers).
     workers : iterable of str
         Hosts that take part.
     elements, lanes : int
         float32 elements of the tensor, and lanes of a full frame.
     most_nodes : int
-        Groups of workers and switches that aggregate, above which nothing is computed.
+        Largest number of groups of workers and aggregating switches for which the bound is computed.
 
     Returns
     -------
     int or None
-        0 for one worker; None where the program would have more than ``most_nodes`` nodes.
+        0 for one worker; None if the program would have more than ``most_nodes`` nodes.
 
     Raises
     ------
     PlanError
-        There are no elements, or no way between the workers.
+        There are no elements, or no path between the workers.
     """
     names = tuple(workers)
     if elements < 1:
@@ -153,11 +151,11 @@ def _solve(topology: Topology, adders: list[_Adder], length: int) -> float:
 def _flow_to(
     program: _Program, adders: list[_Adder], target: int, roots: list[int], arcs: dict[tuple[int, int], int]
 ) -> None:
-    """A flow of 1 to one of the workers of ``target``; those beside it are nodes of their own.
+    """Add a flow of 1 to one worker of the group ``target``; the others of the group are a node of their own.
 
-    Flow from the target onwards is of no use. Flow between others that are alike adds up to nothing by symmetry.
+    Flow out of the target is useless. Flows between other members of a group cancel out by symmetry.
     """
-    one = len(adders)  # the worker itself; ``target`` stands for those beside it
+    one = len(adders)  # the worker itself; ``target`` stands for the rest of its group
     count = [adder.count for adder in adders]
     count[target] -= 1
     nodes = [*(node for node in range(len(adders)) if count[node]), one]
@@ -191,7 +189,7 @@ def _loads(
     time: int,
     length: int,
 ) -> None:
-    """Route what every adder sends over links between switches, and bound the time of each link by T."""
+    """Route the traffic of every aggregating node over links between switches, and bound the time of each link by T."""
     own: list[dict[int, float]] = [defaultdict(float) for _ in adders]
     for (u, v), arc in arcs.items():
         own[u][arc] += adders[v].count - (u == v)
@@ -207,7 +205,7 @@ def _loads(
         for number, link in enumerate(between):
             for a, b in ((link.a, link.b), (link.b, link.a)):
                 flow = program.column()
-                busy[number][flow] = 1.0  # a frame one way in a phase comes back in the other phase
+                busy[number][flow] = 1.0  # each frame has a counterpart in the other direction and phase
                 balance[b][flow] = balance[b].get(flow, 0.0) + 1.0
                 balance[a][flow] = balance[a].get(flow, 0.0) - 1.0
         for v, receiver in enumerate(adders):

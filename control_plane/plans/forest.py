@@ -1,8 +1,8 @@
-"""Several trees at once, each with a part of the tensor: what they put on links, how long that takes, and which ones.
+"""Plans of several trees at once, each for a part of the tensor: their load on links, their times, and their choice.
 
-``striped`` has a tree for each switch next to workers. The other plans are known from the literature: what a block of
-the tensor does in them is a tree, too, whose inner nodes are workers (relays) and, for ``rina``, switches. Their blocks
-travel chunk by chunk, so that no step waits for another one's end.
+``striped`` has a tree for each switch next to workers. The other plans come from the literature: the path of a block of
+the tensor is a tree in them, too, whose inner nodes are workers (relays) and, for ``rina``, switches. Their blocks
+travel chunk by chunk, so that no step waits for the end of another.
 """
 
 from collections import Counter
@@ -30,43 +30,49 @@ from p4reduce.control_plane.resources import SLOTS
 from p4reduce.topologies.model import Hop
 
 MOST_TREES: Final = 12
-"""trees of a job"""
+"""largest number of trees of a job"""
 MOST_BLOCKS: Final = 64
-"""trees of a plan that has one for each worker"""
+"""largest number of trees of a plan with a tree for each worker"""
 STRIPED: Final = "striped"
 _NOTHING: Final = 1e-12
 MOST_CHUNKS: Final = SLOTS // 2
-"""in flight in a tree that has all slots of a switch, two for each"""
+"""chunks in flight in a tree that has all slots of a switch, two for each chunk"""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A tree, or any layout, and its part of each tensor.
+    """A tree, or any layout, with its part of each tensor.
 
-    weight: of the sum of weights. pace_ps: least time between two of its chunks; None: as its own links allow.
+    weight: share of the sum of weights. pace_ps: least time between two of its chunks; None: as its own links allow.
     """
 
     layout: Layout | None
-    """None: the plan lays it out itself"""
+    """None: the plan makes its own layout"""
     weight: int = 1
     pace_ps: int | None = None
 
 
 def chunks_of(weights: Sequence[int], chunks: int) -> list[int]:
-    """Chunks of each part: whole ones, in proportion to its weight."""
+    """Number of chunks of each part, in proportion to its weight."""
     total = sum(weights)
     ends = [chunks * below // total for below in accumulate(weights, initial=0)]
     return [b - a for a, b in pairwise(ends)]
 
 
+def shares(elements: int, weights: Sequence[int], lanes: int) -> list[tuple[int, int]]:
+    """Begin and end of each part of an array (``Plan.part_of``): whole chunks, in proportion to weights."""
+    ends = [min(elements, end * lanes) for end in accumulate(chunks_of(weights, -(-elements // lanes)))]
+    return list(zip([0, *ends], ends, strict=False))
+
+
 def tree_frames(problem: Problem, layout: TreeLayout) -> Counter[Hop]:
-    """On each directed link, up and down, for a chunk."""
+    """Number of frames on each directed link, up and down, for a chunk of a tree."""
     up = layout.parent.items()
     return link_frames(problem, all_paths(problem.of(layout), layout), [*up, *((b, a) for a, b in up)])
 
 
 def frames_of(problem: Problem, layouts: Sequence[TreeLayout]) -> Counter[Hop]:
-    """The same when each tree has a chunk."""
+    """Number of frames on each directed link when each tree has a chunk."""
     total: Counter[Hop] = Counter()
     for layout in layouts:
         total.update(tree_frames(problem, layout))
@@ -74,17 +80,17 @@ def frames_of(problem: Problem, layouts: Sequence[TreeLayout]) -> Counter[Hop]:
 
 
 def busiest_ps(problem: Problem, frames: Mapping[Hop, int]) -> int:
-    """How long the busiest directed link needs for its full frames, at the rate that ``problem.load`` leaves."""
+    """Time in ps that the busiest directed link needs for its full frames, at the rate that ``problem.load`` leaves."""
     return max((number * problem.chunk_ps(hop) for hop, number in frames.items()), default=0)
 
 
 def predicted_forest_ps(problem: Problem, parts: Sequence[Part]) -> int:
-    """How long an all-reduce of ``problem.elements`` takes on idle links without losses in these trees at once, in ps.
+    """Predicted time in ps of an all-reduce of ``problem.elements`` in these trees at once, on idle lossless links.
 
-    A worker sends the lanes of a tree when the round trip of the frame with its exponents is over, which takes longer
-    in some trees, and for some workers, than for others. So each directed link has the chunks of each tree from a
-    moment on, is busy with them, and the last of them still has a way to go. The last link decides, or the last tree:
-    its chunks are as far apart as its own busiest link, its pace and its slots let them be.
+    A worker sends the lanes of a tree after the round trip of the frame with its exponents, which takes longer in some
+    trees, and for some workers, than for others. Each directed link therefore gets the chunks of each tree from a
+    different time on, is busy with them, and the last of them still has to reach its end. The last link decides, or the
+    last tree: its busiest link, its pace and its slots set the spacing of its chunks.
     """
     shares = chunks_of([part.weight for part in parts], problem.chunks)
     in_flight = (1 << (slots_of_each(len(parts)).bit_length() - 1)) // 2 if len(parts) > 1 else MOST_CHUNKS
@@ -105,12 +111,12 @@ def predicted_forest_ps(problem: Problem, parts: Sequence[Part]) -> int:
 
 
 def _end_of_link(ways: Sequence["_OnLink"]) -> float:
-    """When the last of all chunks that cross a link has gone its way from there, in ps.
+    """Time in ps when the last of all chunks that cross a link has reached its end from there.
 
-    Trees whose frames are there at the same time share the link in proportion to all that they have for it. So a tree
-    whose frames came early is through early, and a long way from here to its end does not count in full.
+    Trees whose frames arrive at the same time share the link in proportion to their remaining load on it. A tree whose
+    frames arrive early is finished early, so a long path from here to its end does not count in full.
     """
-    left = dict.fromkeys(ways, 1.0)  # the share of its frames that a tree has not sent yet
+    left = dict.fromkeys(ways, 1.0)  # the share of a tree's frames that is not sent yet
     now = last = 0.0
     while left:
         there = [one for one in left if one.begins <= now]
@@ -131,7 +137,7 @@ def _end_of_link(ways: Sequence["_OnLink"]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _OnLink:
-    """Chunks of a tree on a directed link: when the first is there, how long all keep it busy, the way of the last."""
+    """Chunks of a tree on a directed link, in ps: arrival of the first, time for all, remaining path of the last."""
 
     begins: int
     busy: int
@@ -139,7 +145,7 @@ class _OnLink:
 
 
 class _Way:
-    """How long the first chunk of a tree takes to the root and back, link by link, in ps.
+    """Times of the first chunk of a tree to the root and back, link by link, in ps.
 
     Several copies of a chunk that cross the same links leave one after the other, so only one link waits for all.
     """
@@ -165,11 +171,11 @@ class _Way:
         self.rtt_ps = max(at_once.values())
 
     def ends(self, length: int, starts: Mapping[str, int]) -> dict[str, int]:
-        """When each node has the RESULT of the first chunk, whose frames of ``length`` bytes the workers send then."""
+        """Time when each node has the RESULT of the first chunk, sent at ``starts`` in frames of ``length`` bytes."""
         return self._back(self._there(length, starts), length)
 
     def on_links(self, starts: Mapping[str, int], count: int) -> Iterator[tuple[Hop, _OnLink]]:
-        """What ``count`` chunks are on each directed link, of the way up and of the way down."""
+        """The load of ``count`` chunks on each directed link, up and down."""
         length = self.problem.frame_bytes
         there = self._there(length, starts)
         back = self._back(there, length)
@@ -201,7 +207,7 @@ class _Way:
             yield hop, _OnLink(first, count * self._copies[up][hop] * self.problem.chunk_ps(hop), way)
 
     def _there(self, length: int, starts: Mapping[str, int]) -> dict[str, int]:
-        """When each node has all of its children's and its own part."""
+        """Time when each node has its own contribution and those of all its children."""
         found: dict[str, int] = {}
         for name in reversed(self._order):
             ways = [found[child] + self._walk_ps((child, name), length, up=True) for child in self._below(name)]
@@ -209,7 +215,7 @@ class _Way:
         return found
 
     def _back(self, there: Mapping[str, int], length: int) -> dict[str, int]:
-        """When each node has the RESULT."""
+        """Time when each node has the RESULT."""
         found = {self._layout.root: there[self._layout.root]}
         for name in self._order[1:]:
             parent = self._layout.parent[name]
@@ -223,7 +229,7 @@ class _Way:
         return self.problem.chunk_ps(hop) + self.problem.topology.link_at(*hop).delay_ps
 
     def _walk_ps(self, edge: Pair, length: int, *, up: bool) -> int:
-        """From node to node until the last copy is there."""
+        """Time from node to node until the last copy has arrived."""
         most = total = 0
         for hop in self._paths[edge]:
             link = self.problem.topology.link_at(*hop)
@@ -234,7 +240,7 @@ class _Way:
 
 
 def paces(problem: Problem, layouts: Sequence[TreeLayout], weights: Sequence[int]) -> list[int]:
-    """Least time between two chunks of each tree, in ps, with which all trees end at once."""
+    """Least time in ps between two chunks of each tree, such that all trees end at the same time."""
     total: Counter[Hop] = Counter()
     for layout, weight in zip(layouts, weights, strict=True):
         for hop, number in tree_frames(problem, layout).items():
@@ -244,12 +250,12 @@ def paces(problem: Problem, layouts: Sequence[TreeLayout], weights: Sequence[int
 
 
 def slots_of_each(trees: int, slots: int = SLOTS) -> int:
-    """At most so many slots of a switch has each of several trees; half of all stay for other jobs."""
+    """Largest number of slots of a switch for each of several trees; half of all slots stay for other jobs."""
     return slots // max(1, 2 * trees)
 
 
 def refuse_one_tree(name: str) -> PlanError:
-    """The error where a job is one tree: the network would carry something else than was asked for."""
+    """The error for a job with only one tree, for which the network would carry something else than requested."""
     return PlanError(
         f"plan {name} is several trees, which all-reduces of a whole group have ('run', 'compare', 'sweep', "
         "'launch'; without a deadline); choose steiner here"
@@ -257,9 +263,9 @@ def refuse_one_tree(name: str) -> PlanError:
 
 
 # `striped`: each tree has an equal part of the tensor. Each switch that is the nearest one for some worker is the root
-# of a tree: workers hang on their nearest switch, and these switches on the root. With k roots a link to the upper
-# switches carries 1/k of the tensor for each tree that crosses it, where one tree has all of it cross the links next
-# to its root.
+# of a tree: workers are children of their nearest switch, and these switches of the root. With k roots a link to the
+# upper switches carries 1/k of the tensor for each tree that crosses it, where a single tree sends all of it over the
+# links next to its root.
 
 
 def striped(problem: Problem) -> list[Part]:
@@ -268,12 +274,12 @@ def striped(problem: Problem) -> list[Part]:
 
 
 def stripes(problem: Problem) -> list[TreeLayout]:
-    """The trees, at most :data:`MOST_TREES`; one where all workers have the same nearest switch.
+    """The trees, at most :data:`MOST_TREES`; a single one if all workers have the same nearest switch.
 
     Raises
     ------
     PlanError
-        No switch can aggregate, or the job has a server, which is where a tree has to end.
+        No switch can aggregate, or the job has a server, at which every tree would have to end.
     """
     if problem.server is not None:
         raise PlanError(f"plan {STRIPED}: a job with a server has one tree, to the server; choose steiner")
@@ -292,16 +298,16 @@ def stripes(problem: Problem) -> list[TreeLayout]:
     return found
 
 
-# Plans whose trees have workers as inner nodes. A block of the tensor goes up a tree as a sum and down as the result.
+# Plans whose trees have workers as inner nodes. The sum of a block goes up a tree, and the result down.
 
 
 def halving_doubling(problem: Problem) -> list[Part]:
     """Recursive halving, then doubling: each worker ends up with a block of the sum, and passes it on.
 
-    The first exchange, with half of the tensor, is with a neighbour in the ring's order, so within a rack where racks
-    allow it. So the block of worker b moves from worker r to the one whose number differs in the lowest bit in which r
-    differs from b: a binomial tree. Workers beyond a power of two hand all they have to one before it.
-    Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005, 4.5.
+    The first exchange, with half of the tensor, is with a neighbour in the ring's order, and so within a rack if racks
+    allow it. The block of worker b moves from worker r to the worker whose number differs in the lowest bit in which r
+    differs from b: a binomial tree. Workers beyond a power of two send all their data to an earlier worker. Thakur,
+    Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005, 4.5.
 
     Raises
     ------
@@ -336,11 +342,11 @@ def double_binary_tree(problem: Problem) -> list[Part]:
 
 
 def hierarchical(problem: Problem) -> list[Part]:
-    """A ring in each rack and a ring across racks for each place in a rack, block by block.
+    """A ring in each rack and a ring across racks for each position in a rack, block by block.
 
     Cho, Finkler, Serrano, Kung and Hunter, "BlueConnect", MLSys 2019, 3. A block is summed up along the hosts of each
-    rack, then along one host of each rack, and goes back the same way. Of a rack with fewer hosts than the largest one
-    some take two places.
+    rack, then along one host of each rack, and returns on the same path. In a rack with fewer hosts than the largest,
+    some hosts take two positions.
 
     Raises
     ------
@@ -362,11 +368,11 @@ def hierarchical(problem: Problem) -> list[Part]:
 
 
 def rina(problem: Problem) -> list[Part]:
-    """A ring whose members are racks, where their switch aggregates, and the other hosts.
+    """A ring whose members are racks with an aggregating switch, and the other hosts.
 
     Chen et al., "Rina: Enhancing Ring-AllReduce with In-network Aggregation in Distributed Model Training", ICNP 2024
-    (arXiv 2407.19721), III. The member of a rack is its switch here, as only the hosts' links limit an agent that is a
-    host. A block travels along the ring from one member to the one before it, and back.
+    (arXiv 2407.19721), III. Here the member of a rack is its switch, not an agent on a host, which the hosts' links
+    would limit. A block travels along the ring from one member to the one before it, and back.
 
     Raises
     ------
@@ -401,7 +407,7 @@ def _blocks_of(problem: Problem, name: str) -> tuple[str, ...]:
 
 
 def _chain(names: Sequence[str], above: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The root and the parents of a path, whose middle is the root, with what hangs on it."""
+    """The root and the parents of a tree: a path with its root in the middle, and the nodes below it in ``above``."""
     middle = len(names) // 2
     towards = dict(pairwise(names[: middle + 1])) | {a: b for b, a in pairwise(names[middle:])}
     return names[middle], {**above, **towards}
@@ -412,7 +418,7 @@ def _binary(order: Sequence[str]) -> tuple[str, dict[str, str]]:
     above: dict[str, str] = {}
 
     def root_of(first: int, end: int) -> int:
-        """Of the part [first, end) of the order: the one that divides it at the largest power of two."""
+        """Index of the root of part [first, end) of the order, which divides it at the largest power of two."""
         middle = first + (1 << ((end - first).bit_length() - 1)) - 1
         for a, b in ((first, middle), (middle + 1, end)):
             if b > a:
@@ -423,10 +429,10 @@ def _binary(order: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> list[Part]:
-    """Trees with equal parts that all end at once; as many as there are chunks.
+    """Trees with equal parts that all end at the same time; at most as many as there are chunks.
 
-    Edges take paths on which all trees together load links least, or shortest ones where those load links no more, or
-    where switches could not forward the others.
+    Edges take the paths on which all trees together load links least; they take shortest paths if these load links no
+    more, or if switches could not forward the others.
     """
     trees = trees[: max(1, problem.chunks)]
     ways = spread_paths(problem, [edge for _, above in trees for edge in above.items()])
@@ -447,7 +453,7 @@ def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> 
 
 
 def spread_paths(problem: Problem, edges: Sequence[Pair]) -> dict[Pair, tuple[str, ...]]:
-    """Of each edge, the most used first, the path that adds least to busy links; the same one back."""
+    """For each edge, the most used first, the path that adds least to busy links; the way back is the same path."""
     used: Counter[Hop] = Counter()
     found: dict[Pair, tuple[str, ...]] = {}
     for (a, b), count in Counter(tuple(sorted(edge)) for edge in edges).most_common():

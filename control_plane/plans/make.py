@@ -1,4 +1,4 @@
-"""From a request to a plan: lay out, choose the window, take the switches' resources."""
+"""Making a plan from a request: lay it out, choose the window, take the switches' resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -34,11 +34,11 @@ from p4reduce.topologies import Topology
 from p4reduce.workers.specs import CLOSED, MOST_CHILDREN
 from p4switch.base.values import PS_PER_US
 
-# What a planner's answer must hold. A failure here is the planner's mistake, not the user's.
+# Checks of a planner's answer. A failure here is a fault of the planner, not of the user.
 
 
 def check_layout(problem: Problem, layout: Layout) -> None:
-    """Raise `PlanError` when a layout is not one of the problem's workers: names the switch or host."""
+    """Raise `PlanError` when a layout does not fit the problem's workers; names the switch or host."""
     if isinstance(layout, TreeLayout):
         _check_tree(problem, layout)
     elif isinstance(layout, RingLayout):
@@ -85,7 +85,7 @@ def _check_tree(problem: Problem, layout: TreeLayout) -> None:
 
 
 def _check_paths(problem: Problem, paths: Mapping[Pair, Path]) -> None:
-    """Paths are chains of links from end to end, over switches, none of them twice."""
+    """Check that paths are chains of links from end to end, over switches, without a node twice."""
     topology = problem.topology
     for (source, destination), path in paths.items():
         whole = path[:1] == (source,) and path[-1:] == (destination,) and len(path) > 1
@@ -99,14 +99,14 @@ def _check_paths(problem: Problem, paths: Mapping[Pair, Path]) -> None:
 
 
 HOST_WINDOW = 65_536
-"""chunks in flight of a plan of hosts, at most: what an endpoint keeps in memory"""
+"""largest number of chunks in flight of a host-side plan: what an endpoint keeps in memory"""
 SHARE: Final = 8
-"""of the largest range of slots that is free, a plan takes at most this part for late chunks"""
+"""divisor of the largest free range of slots: a plan takes at most this part for late chunks"""
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a job asks for.
+    """The requirements of a job.
 
     Attributes
     ----------
@@ -118,30 +118,30 @@ class PlanRequest:
         Host of the parameter server; needed by 'ps' and by push and pull. 'ps' takes the topology's first server
         when none is named.
     lanes : int or None
-        32-bit lanes of a full packet; None: those of the switches' program (where there are none, 256).
+        32-bit lanes of a full packet; None: those of the switches' program (without one, 256).
     window : int or None
-        Chunks in flight; None: chosen from rate and round trip. The slots are the next power of two of twice that;
-        where it was chosen more, if switches have plenty (:data:`SHARE`), so that a late chunk holds up none behind it.
+        Chunks in flight; None: chosen from rate and round trip. The number of slots is twice the window, rounded up to
+        a power of two; a chosen window gets more if switches have plenty (:data:`SHARE`): late chunks delay none then.
     max_slots : int or None
-        Never take more slots of a switch.
+        Largest number of slots to take in a switch.
     priority : int or None
-        0..7, 7 leaves first; None: the program's default queue.
+        0..7, 7 is served first; None: the program's default queue.
     load : mapping
-        What is already used of directed links, bit/s by (node, port).
+        Load of directed links, bit/s by (node, port).
     udp_ports : mapping
         UDP ports of hosts that do not use INC's own.
     deadline_ps : int or None
-        Chunks are closed without those who are missing when they have been open for so long (picoseconds, a microsecond
-        at least); None: never. In the network, without a server. Then a window is an eighth of the slots, of which the
-        plan takes half of the largest free range where no window is asked for.
+        Time in ps (at least a microsecond) after which an open chunk is closed without missing contributions; None: no
+        deadline. Only in the network and without a server. The window is then an eighth of the slots, of which the plan
+        takes half of the largest free range if no window is requested.
     layout : Layout or None
         A layout that was made elsewhere (by a scheduling policy); then ``plan`` is only its name.
     elements : int or None
         float32 elements of a typical collective, for plan 'best'; None: a million.
     pace_ps : int or None
-        Least time between two chunks, for a tree that shares its links with others of its task; None: as links allow.
+        Least time between two chunks, for a tree that shares links with others of its task; None: as links allow.
     part : tuple of int
-        Of a plan of one of several trees at once, as of :class:`~p4reduce.control_plane.plans.plan.Plan`.
+        Part of a tree among several, as in :class:`~p4reduce.control_plane.plans.plan.Plan`.
     """
 
     plan: str = "steiner"
@@ -181,7 +181,7 @@ class PlanRequest:
 
 
 def make_plan(topology: Topology, request: PlanRequest, resources: Resources) -> Plan:
-    """Lay out a job and take what it needs of the switches; :func:`release_plan` gives it back.
+    """Lay out a job and take its resources in the switches; :func:`release_plan` releases them.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def make_plan(topology: Topology, request: PlanRequest, resources: Resources) ->
 
 
 def window_range(topology: Topology, request: PlanRequest) -> tuple[int, int]:
-    """The least window that keeps a plan's busiest link busy, and the one that it gets where slots are plenty.
+    """The least window that keeps a plan's busiest link busy, and the window that it gets when slots are plenty.
 
     `PlanError` when the request cannot be met.
     """
@@ -252,7 +252,7 @@ def window_range(topology: Topology, request: PlanRequest) -> tuple[int, int]:
 
 
 def release_plan(plan: Plan, resources: Resources) -> None:
-    """Give back a plan's slots, groups and replication ids (its generation is gone for good)."""
+    """Release a plan's slots, groups and replication ids (its generation is never used again)."""
     resources.release(plan.grant)
 
 
@@ -277,7 +277,7 @@ def _problem(topology: Topology, request: PlanRequest) -> Problem:
 
 
 def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
-    """The plan's name, with what was chosen where 'best' chose, and its layout."""
+    """The plan's name, with the choice of 'best' if it chose, and its layout."""
     if request.layout is not None:
         return request.plan, request.layout
     if request.plan in FORESTS:
@@ -289,12 +289,12 @@ def _lay_out(problem: Problem, request: PlanRequest) -> tuple[str, Layout]:
 
 
 def _times(request: PlanRequest, times: PlanTimes) -> PlanTimes:
-    """With chunks as far apart as was asked for."""
+    """The times, with chunks at least as far apart as requested."""
     return replace(times, chunk_ps=max(times.chunk_ps, request.pace_ps or 0))
 
 
 def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
-    """The window that was asked for, or one that keeps links busy."""
+    """The requested window, or one that keeps links busy."""
     if request.window is not None:
         return request.window
     if isinstance(layout, TreeLayout):
@@ -304,7 +304,7 @@ def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
 
 
 def _levels(layout: TreeLayout) -> int:
-    """Of switches that aggregate."""
+    """Number of levels of switches that aggregate."""
 
     def level(name: str) -> int:
         return 1 if name == layout.root else 1 + level(layout.parent[name])
@@ -313,7 +313,7 @@ def _levels(layout: TreeLayout) -> int:
 
 
 def _window(request: PlanRequest, wanted: int, slots: int) -> int:
-    """Chunks in flight. With a deadline as many as slots allow: all that wait for somebody are to be open at once."""
+    """Chunks in flight; with a deadline as many as slots allow, so that all chunks with missing workers can be open."""
     if not slots:
         return wanted
     most = slots // _parts(request)
@@ -321,18 +321,18 @@ def _window(request: PlanRequest, wanted: int, slots: int) -> int:
 
 
 def _parts(request: PlanRequest) -> int:
-    """Windows in a plan's slots."""
+    """Number of windows in a plan's slots."""
     return 2 if request.deadline_ps is None else CLOSED
 
 
 def _take(
     problem: Problem, request: PlanRequest, layout: Layout, wanted: int, plenty: int, resources: Resources
 ) -> tuple[int, Grant]:
-    """Slots and the grant; of the fullest switch there may be fewer slots than the window wants.
+    """Slots and the grant; the fullest switch may have fewer slots than the window wants.
 
-    Relays have their own slots, as many as switches would grant that nobody uses.
+    Relays have their own slots, as many as switches without other jobs would grant.
 
-    plenty: slots that are better where there are many.
+    plenty: a better number of slots, used if switches have many.
     """
     if not isinstance(layout, TreeLayout):
         return 0, resources.grant((), 1)
@@ -362,7 +362,7 @@ def _take(
 def _aggregators(
     problem: Problem, layout: Layout, paths: Mapping[Pair, Path], grant: Grant, request: PlanRequest
 ) -> tuple[tuple[Aggregator, ...], tuple[Aggregator, ...]]:
-    """Switches and relays, root first, level by level; children are workers in rank order, then switches."""
+    """Switches and relays, each root first, level by level; children are workers in rank order, then switches."""
     if not isinstance(layout, TreeLayout):
         return (), ()
     udp_ports = request.udp_ports
@@ -375,7 +375,7 @@ def _aggregators(
         for name in names:
             children = sorted(layout.children[name], key=lambda child: (order.get(child, len(order)), child))
             above = problem.server if name == layout.root else layout.parent[name]
-            relay = name in order  # and the first of its own children
+            relay = name in order  # it is the first of its own children
             parent = address(problem.topology, paths[(name, above)], udp_ports) if above else None
             share = Share(name, 0, grant.slots, 0, (0,) * len(children)) if relay else shares[name]
             found[relay].append(

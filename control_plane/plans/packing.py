@@ -1,17 +1,17 @@
-"""``packing``: trees with shares that together use all links as well as any plan can; workers add up inside them, too.
+"""``packing``: trees with shares that use all links as well as any plan can; workers aggregate inside them, too.
 
-Which trees, says the linear program of the best plan (`bounds.py`), in the form that has a column for each tree: shares
+The trees come from the linear program of the best plan (`bounds.py`), in the form with a column for each tree: shares
 y_k of trees k, sum(y) = 1, with the least time T such that on every link l the trees' frames, each in its share, take
-at most T. Trees are found as they are needed (column generation): the dual prices of links say which one would lower T
-most, the cheapest tree under these prices, approximately a Steiner tree over workers and capable switches. Dual prices
-are smoothed (Wentges, 1997), since single ones jump about. Fractional packings of Steiner trees: Jain, Mahdian,
+at most T. Trees are found on demand (column generation): the dual prices of links tell which tree would lower T most,
+namely the cheapest tree under these prices, approximately a Steiner tree over workers and capable switches. Dual prices
+are smoothed (Wentges, 1997), since single ones oscillate. Fractional packings of Steiner trees: Jain, Mahdian,
 Salavatipour, Packing Steiner trees (SODA 2003).
 
-The optimum may take many trees. So few with about equal shares are looked for too, as in packings by multiplicative
-weights (Plotkin, Shmoys, Tardos, 1995): one tree after the other is taken out and the cheapest put in, under prices
-that grow exponentially with what the others put on a link. The linear program then sets their shares. At last column
-generation goes on from these trees, and from the optimum's: after each round the trees with the least shares are taken
-out until few enough are left.
+The optimum may take many trees. A few trees with about equal shares are therefore sought as well, as in packings by
+multiplicative weights (Plotkin, Shmoys, Tardos, 1995): in turn, one tree is removed and the cheapest added, under
+prices that grow exponentially with the load of the others on a link. The linear program then sets their shares.
+Finally, column generation continues from these trees, and from those of the optimum: after each round the trees with
+the least shares are removed until few enough are left.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,51 +32,51 @@ from p4reduce.workers.specs import MOST_CHILDREN
 
 PACKING: Final = "packing"
 MOST_NODES: Final = 200
-"""workers and switches that aggregate; the search over more takes long"""
+"""largest number of workers and aggregating switches; the search over more takes long"""
 _COUNTS: Final = (1, 2, 3, 4, 6, 8, MOST_TREES)
-"""trees that are tried"""
+"""numbers of trees that are tried"""
 _ROUNDS: Final = 100
-"""of column generation"""
+"""largest number of rounds of column generation"""
 _CLOSE: Final = 1e-4
-"""of the optimum"""
+"""relative tolerance of the optimum"""
 _ALIKE: Final = 1.01
-"""of the least predicted time: fewer trees are taken up to there"""
+"""ratio to the least predicted time up to which fewer trees are preferred"""
 _STEEPER: Final = (3.0, 6.0, 10.0, 16.0, 24.0, 40.0)
 """exponents of prices, from the first round of exchanges to the last"""
 _NEAR: Final = 1.005
-"""of the optimum: nearer it need not be"""
+"""ratio to the optimum at which the search stops"""
 _STALE: Final = 6
-"""rounds without anything better"""
+"""number of rounds without improvement after which the search stops"""
 _REFINED: Final = 4
-"""trees from which on column generation goes on from them"""
+"""least number of trees from which column generation continues"""
 _NONE: Final = 1e-9
-"""a share of nothing"""
+"""shares up to this count as 0"""
 _UNIT: Final = 1 << 16
-"""of weights"""
+"""sum of the weights, up to rounding"""
 
 Floats = npt.NDArray[np.float64]
 Edge = tuple[int, int]
 
 
 Around = dict[int, list[tuple[int, tuple[str, ...]]]]
-"""the neighbours of each node of a tree, and the nodes on the way from them"""
+"""for each node of a tree, its neighbours and the paths from them"""
 
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """Edges between terminals, by their numbers, each with the nodes on its path; frames for a chunk on each link."""
+    """Edges between terminals, by their numbers, each with its path of nodes; frames for a chunk on each link."""
 
     edges: tuple[tuple[Edge, tuple[str, ...]], ...]
     frames: Floats
 
 
 class Packer:
-    """Trees of one problem.
+    """Finds the trees of one problem.
 
     Raises
     ------
     PlanError
-        The job has a server, fewer than two workers, or too many nodes that may add up; or no way connects the workers.
+        The job has a server, fewer than two workers, or too many nodes that may aggregate; or the workers have no path.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -107,14 +107,14 @@ class Packer:
         ]
         self.unit_ps = min(times)
         self.times = np.array(times) / self.unit_ps
-        """of a full frame on each link, the slower direction, in the time of the fastest link"""
-        # One way between two nodes is the shortest: links have prices of their own in the low bits.
+        """time of a full frame on each link, in its slower direction, in units of ``unit_ps``"""
+        # Small random prices in the low bits make the shortest path between two nodes unique.
         self._own = np.random.default_rng(0).integers(1 << 19, 1 << 20, len(times)).astype(np.float64)
         self._known: dict[bytes, _Tree] = {}
         self._layouts: dict[_Tree, TreeLayout] = {}
 
     def cheapest(self, prices: Floats) -> _Tree:
-        """About the cheapest tree where a frame on a link has this price: float64 (links,), not negative."""
+        """About the cheapest tree for these prices of a frame on each link: float64 (links,), not negative."""
         from scipy.sparse import csr_array  # noqa: PLC0415  (slow to import, and only needed here)
         from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415
 
@@ -145,7 +145,7 @@ class Packer:
         return self._known.setdefault(frames.tobytes(), _Tree(tuple(made), frames))
 
     def _thinned(self, edges: list[Edge]) -> list[Edge]:
-        """No node has more neighbours than a relay may have children: surplus workers hang on others."""
+        """Edges with which no node has more neighbours than a relay may have children: surplus workers are moved."""
         around: dict[int, list[int]] = {}
         for a, b in edges:
             around.setdefault(a, []).append(b)
@@ -163,7 +163,7 @@ class Packer:
                 around[other].append(leaf)
         return [(a, b) for a, near in around.items() for b in near if a < b]
 
-    # Which trees.
+    # The choice of trees.
 
     def shares(self, trees: Sequence[_Tree]) -> tuple[float, Floats, Floats]:
         """T with the best shares of these trees, the shares, and the links' dual prices; T in ``unit_ps``."""
@@ -186,7 +186,7 @@ class Packer:
 
     @cached_property
     def optimum(self) -> tuple[float, list[_Tree]]:
-        """T of the best packing, as far as cheap trees are the cheapest, and trees that reach it."""
+        """T of the best packing, as far as the approximate trees are cheapest, and trees that reach it."""
         pool = [self.cheapest(self.times)]
         known = {pool[0]}
         smooth = np.ones(len(self.times)) / len(self.times)
@@ -206,15 +206,15 @@ class Packer:
 
     @property
     def least_ps(self) -> float:
-        """No packing takes less: the optimum's rate, and there and back between the two workers farthest apart."""
+        """Lower bound in ps on every packing: the optimum's rate, and the path between the workers farthest apart."""
         routes, workers = self.problem.paths, self.problem.workers
         lengths = (self.problem.frame_bytes, frame_bytes(0))
-        first = workers[0]  # the farthest two are at least as far apart as one of them from any other
+        first = workers[0]  # a lower bound: the farthest two are at least as far apart as the first and any other
         there = max(sum(routes.latency_ps(first, other, length) for length in lengths) for other in workers[1:])
         return (self.problem.chunks - 1) * self.optimum[0] * self.unit_ps + there
 
     def few(self, count: int) -> list[_Tree]:
-        """So many trees at most, whose busiest link is about as busy as it must be."""
+        """At most ``count`` trees whose busiest link is about as busy as in the optimum."""
         aim = self.optimum[0]
         step = self.times / count
 
@@ -246,7 +246,7 @@ class Packer:
         return list(dict.fromkeys(best))
 
     def trimmed(self, trees: Sequence[_Tree], count: int) -> tuple[float, list[_Tree]]:
-        """T with so many of these trees at most, and which: those with the least shares go, a third at a time."""
+        """T with at most ``count`` of these trees, and the trees kept: those with the least shares are removed."""
         _, shares, _ = self.shares(trees)
         left = [tree for tree, share in zip(trees, shares, strict=True) if share > _NONE]
         while len(left) > count:
@@ -256,7 +256,7 @@ class Packer:
         return self.shares(left)[0], left
 
     def refined(self, trees: Sequence[_Tree], count: int) -> list[_Tree]:
-        """Column generation from these trees on, as long as so many of what it finds become better."""
+        """Continue column generation from these trees, while ``count`` of the trees found improve T."""
         least, best = self.trimmed(trees, count)
         pool, smooth, stale = best, None, 0
         while least > self.optimum[0] * _NEAR and stale < _STALE:
@@ -272,7 +272,7 @@ class Packer:
                 least, best, stale = value, found, 0
         return best
 
-    # What is installed.
+    # The plans of the trees.
 
     def parts(self, trees: Sequence[_Tree]) -> list[Part]:
         """Trees with their shares and paces."""
@@ -285,9 +285,9 @@ class Packer:
         return [Part(*one) for one in zip(layouts, weights, every, strict=True)]
 
     def _layout(self, tree: _Tree) -> TreeLayout:
-        """The tree under the inner node that is the fewest links from all workers; a switch rather than a worker.
+        """The tree below the inner node with the fewest links to the farthest node; a switch is preferred to a worker.
 
-        Raises `PlanError` where switches could not forward it.
+        Raises `PlanError` if switches could not forward it.
         """
         if tree in self._layouts:
             return self._layouts[tree]
@@ -319,18 +319,18 @@ class Packer:
 
 
 def packing(problem: Problem) -> list[Part]:
-    """The trees, at most :data:`MOST_TREES`, that are fastest for ``problem.elements``.
+    """At most :data:`MOST_TREES` trees that are fastest for ``problem.elements``.
 
     Raises
     ------
     PlanError
-        As of :class:`Packer`.
+        As in :class:`Packer`.
     """
     return fastest_of(Packer(problem))
 
 
 def fastest_of(packer: Packer) -> list[Part]:
-    """Of several numbers of trees the one whose predicted time is least; up to 1 % more where it takes fewer trees."""
+    """The packing, among several numbers of trees, with the least predicted time; up to 1 % more for fewer trees."""
     found = [(predicted_forest_ps(packer.problem, parts), parts) for parts in candidates(packer)]
     if not found:
         raise PlanError(f"plan {PACKING}: no trees were found that switches could forward")
@@ -339,7 +339,7 @@ def fastest_of(packer: Packer) -> list[Part]:
 
 
 def candidates(packer: Packer) -> Iterator[list[Part]]:
-    """Some numbers of trees, and those of the optimum where they are few enough."""
+    """Packings with several numbers of trees, and the optimum's if its trees are few enough."""
     _, trees = packer.optimum
     sets = [trees if len(trees) <= MOST_TREES else packer.refined(trees, MOST_TREES)]
     for count in _COUNTS:
@@ -352,7 +352,7 @@ def candidates(packer: Packer) -> Iterator[list[Part]]:
 
 
 def _depth(root: int, around: Around) -> int:
-    """Links to the farthest node."""
+    """Number of links to the farthest node."""
     most, open_ = 0, [(root, -1, 0)]
     while open_:
         node, above, depth = open_.pop()

@@ -1,4 +1,4 @@
-"""A finished plan: everything that switches, workers and predictions need to know. Immutable."""
+"""A finished plan with all data for switches, workers and predictions. Immutable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ from p4switch.base.values import PS_PER_S, PS_PER_US, table
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a node sends a frame so that it reaches another one.
+    """The addresses and port with which a node sends a frame to another node.
 
-    ``ip`` and ``udp`` are the destination's, ``port`` is the sender's, ``mac`` is that of the next node on the path.
+    ``ip`` and ``udp`` belong to the destination, ``port`` to the sender, ``mac`` to the next node on the path.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child of an aggregator: how to reach it, its bit in the bitmap, and its replication id."""
+    """A child of an aggregator: its address, its bit in the bitmap, and its replication id."""
 
     address: Address
     bit: int
@@ -57,8 +57,8 @@ Parent = Address
 
 @dataclass(frozen=True, slots=True)
 class Aggregator:
-    """A node of the tree that adds up: a switch, or a worker (a relay), which takes nothing of a switch and has bit 0
-    of its children's mask itself. ``parent`` is None at a root without a server; ``level`` is 0 at the root.
+    """A node that aggregates: a switch, or a worker (a relay), which uses no resources of a switch and is bit 0 of its
+    own bitmap. ``parent`` is None at a root without a server; ``level`` is 0 at the root.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Aggregator:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who adds up where, and which way frames go, for one (job, epoch).
+    """The aggregation points and paths of one (job, epoch).
 
     Attributes
     ----------
@@ -90,33 +90,33 @@ class Plan:
     server : str or None
         The parameter server's host; the parent of the root.
     aggregators, relays : tuple of Aggregator
-        Switches and workers that add up, from the root on, level by level; empty for host-side plans.
+        Switches and workers that aggregate, from the root on, level by level; empty for host-side plans.
     paths : mapping
         (source, destination) -> nodes, for every overlay hop in both directions.
     ring : tuple of str
         Workers in ring order; empty unless the plan is a ring.
     mesh : bool
-        Whether it is an all-to-all: every worker sends to every other one.
+        Whether the plan is an all-to-all: every worker sends to every other one.
     window, slots : int
         Chunks in flight, and slots in each aggregator; window <= slots / 2, with a deadline slots / 8.
     deadline_ps : int or None
-        Chunks are closed without those who are missing after so long.
+        Time after which a chunk is closed without missing contributions.
     tokens : mapping
-        (child, parent) -> what they show each other (`control_plane/entries.py`); empty: nothing. Never described.
+        (child, parent) -> their token (`control_plane/entries.py`); empty: no tokens. Left out of :meth:`describe`.
     rtt_ps : int
-        From sending a full frame to the full answer, all links idle but for this chunk.
+        Time from sending a full frame to receiving the full answer, all links idle but for this chunk.
     chunk_ps : int
-        Time between chunks on the busiest link: full frames that it carries for a chunk, one after the other, on the
-        way up or on the way down, whichever are more. More, where a slower pace was asked for.
+        Time between chunks on the busiest link: the time of all full frames that it carries for a chunk on the
+        way up, or on the way down if these are more. Longer if a slower pace was requested.
     window_needed : int
         The window that keeps the busiest link busy.
     window_wanted : int
-        The window that was asked for, or chosen with a margin; the slots may have cut it.
+        The requested window, or one chosen with a margin; the number of slots may have reduced it.
     slots_rate_bps : int
         Payload rate that ``window`` allows: window * payload / rtt.
     part : tuple of int
-        What it carries of each tensor (:meth:`part_of`), as one of several trees at once: the sum of the weights of
-        those before it, its own weight, and the sum of all.
+        The plan's part of each tensor (:meth:`part_of`) when several trees share it: the sum of the weights of
+        the trees before, its own weight, and the sum of all weights.
     """
 
     name: str
@@ -146,9 +146,9 @@ class Plan:
     part: tuple[int, int, int] = (0, 1, 1)
 
     def part_of(self, elements: int, bits: int = WORD_BITS) -> slice:
-        """What it carries of an array: whole chunks, in proportion to its weight; nothing of an array of few chunks.
+        """The plan's part of an array: whole chunks, in proportion to its weight; it may be empty for few chunks.
 
-        bits: of its lanes.
+        bits: bits of a lane.
         """
         before, weight, total = self.part
         chunk = self.lanes * (WORD_BITS // bits)
@@ -157,28 +157,28 @@ class Plan:
 
     @property
     def exchanged(self) -> bool:
-        """Whether its hosts have the sum among themselves: round a ring, or in trees that end at none of them."""
+        """Whether the hosts end up with the sum among themselves, without a server: in a ring, or in trees."""
         return self.server is None
 
     @property
     def in_network(self) -> bool:
-        """Whether integers are added up on the way: by switches, or by workers as switches do it."""
+        """Whether integers are added on the way: by switches, or by workers that do the same as switches."""
         return bool(self.aggregators or self.relays)
 
     @property
     def root(self) -> str:
-        """The root, a switch or a worker that adds up; `PlanError` for a plan of hosts."""
+        """The root, a switch or a relay; `PlanError` for a plan without aggregation in the network."""
         if not self.in_network:
             raise PlanError(f"plan {self.name!r} has no root: its switches only forward")
         return min((*self.aggregators[:1], *self.relays[:1]), key=lambda one: one.level).name
 
     @property
     def lead(self) -> int:
-        """How many chunks ahead exponents are agreed on: as far as a chunk may wait for the one before in its slot."""
+        """Number of chunks by which exponents are agreed ahead: the largest window that the slots allow."""
         return self.slots // (2 if self.deadline_ps is None else CLOSED)
 
     def deadline_us(self, aggregator: Aggregator) -> int | None:
-        """After how many microseconds a switch closes a chunk without the missing: each level has its share."""
+        """Microseconds after which a switch closes a chunk without missing contributions: a share for each level."""
         if self.deadline_ps is None:
             return None
         levels = self.aggregators[-1].level + 1
@@ -201,12 +201,12 @@ class Plan:
 
     @cached_property
     def by_switch(self) -> Mapping[str, Aggregator]:
-        """Aggregators by name."""
+        """Aggregating switches by name."""
         return {aggregator.name: aggregator for aggregator in self.aggregators}
 
     @cached_property
     def parents(self) -> Mapping[str, str]:
-        """The overlay's parent of every worker and aggregator; the root's is the server, if there is one."""
+        """The overlay's parent of every worker and aggregator; the root's parent is the server, if there is one."""
         adding = (*self.aggregators, *self.relays)
         found = {child.name: aggregator.name for aggregator in adding for child in aggregator.children}
         if self.server is not None and self.aggregators:
@@ -217,7 +217,7 @@ class Plan:
     def edges(self) -> tuple[tuple[str, str], ...]:
         """Overlay edges in the direction of contributions: child to parent, worker to server, host to next host.
 
-        Of an all-to-all every ordered pair of workers.
+        In an all-to-all, every ordered pair of workers.
         """
         if self.mesh:
             return tuple(permutations(self.workers, 2))
@@ -228,7 +228,7 @@ class Plan:
         return tuple((worker, self.server) for worker in self.workers if self.server is not None)
 
     def address(self, source: str, destination: str) -> Address:
-        """How ``source`` reaches ``destination``; `PlanError` when the plan has no hop between them."""
+        """The address with which ``source`` reaches ``destination``; `PlanError` when the plan has no such hop."""
         try:
             path = self.paths[(source, destination)]
         except KeyError:
@@ -236,11 +236,11 @@ class Plan:
         return address(self.topology, path, self.udp_ports)
 
     def token(self, a: str, b: str) -> int:
-        """What two neighbours of the overlay show each other; 0 where the plan has no tokens."""
+        """The token of two neighbours of the overlay; 0 when the plan has no tokens."""
         return self.tokens.get((a, b)) or self.tokens.get((b, a), 0)
 
     def up(self, node: str) -> Address:
-        """Where a worker (or aggregator) sends contributions: its aggregator, the server, or the next in the ring."""
+        """The address to which a node sends contributions: its aggregator, the server, or the next in the ring."""
         for child, parent in self.edges:
             if child == node:
                 return self.address(child, parent)
@@ -251,7 +251,7 @@ class Plan:
         return hops(self.topology, self.paths[(source, destination)])
 
     def workers_below(self, aggregator: str) -> tuple[str, ...]:
-        """Workers whose contributions pass an aggregator, in rank order."""
+        """Workers whose contributions pass through an aggregator, in rank order."""
         below: dict[str, list[str]] = {}
         for child, parent in self.parents.items():
             below.setdefault(parent, []).append(child)
@@ -263,7 +263,7 @@ class Plan:
         return tuple(worker for worker in self.workers if worker in found)
 
     def _repr_html_(self) -> str:
-        """For notebooks: who adds up where; of a plan without aggregation, which way its hops go."""
+        """A table for notebooks: the aggregators and their children; without aggregation, the paths of the hops."""
         title = f"{self.name} on {self.topology.name}: {len(self.workers)} workers, window {self.window} chunks"
         if not self.in_network:
             hops_of = [(a, b, " > ".join(path)) for (a, b), path in self.paths.items()]
@@ -324,7 +324,7 @@ class Plan:
 
 
 def address(topology: Topology, path: tuple[str, ...], udp_ports: Mapping[str, int]) -> Address:
-    """How the first node of a path reaches the last."""
+    """The address with which the first node of a path reaches the last."""
     target = topology.node(path[-1])
     return Address(
         name=target.name,

@@ -1,4 +1,4 @@
-"""What a planner is asked, and what it may answer."""
+"""The problem that a planner gets, and the layouts that it may return."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -28,22 +28,21 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
 MAX_CHILDREN = 32
-"""bits of a slot's bitmap (p4src/headers.p4)"""
+"""children of an aggregator: bits of a slot's bitmap (p4src/headers.p4)"""
 
 
 LARGE: Final = 1 << 20
-"""elements of a collective whose size is not known"""
+"""assumed number of elements of a collective whose size is not known"""
 
 
 @dataclass(frozen=True)
 class Problem:
     """Workers (and perhaps a parameter server) in a network.
 
-    ``workers`` are host names in rank order. ``load`` is what is already used of directed links, bit/s by (node, port).
-    ``cost`` is what a tree should save: copies of a frame on links, or delay. ``spread`` says how equal paths are
-    chosen: so that they merge, or so that pairs spread (:class:`~p4reduce.control_plane.plans.routes.Paths`).
-    ``elements`` of a collective decide which plan is ``best`` (None: many); with ``in_network`` only switches may
-    aggregate.
+    ``workers`` are host names in rank order. ``load`` is the load of directed links, bit/s by (node, port). ``cost`` is
+    what a tree minimizes: copies of a frame on links, or delay. ``spread`` says how equal paths are chosen: so that
+    they merge, or so that pairs spread (:class:`~p4reduce.control_plane.plans.routes.Paths`). ``elements`` is the size
+    of a collective, by which ``best`` chooses (None: large); with ``in_network`` only switches may aggregate.
 
     Raises
     ------
@@ -98,7 +97,7 @@ class Problem:
 
     @property
     def chunks(self) -> int:
-        """Chunks of a typical collective; of :data:`LARGE` elements where nothing says how many there will be."""
+        """Chunks of a typical collective; of :data:`LARGE` elements if its size is not known."""
         return chunks(self.elements or LARGE, self.lanes)
 
     @cached_property
@@ -114,7 +113,7 @@ class Problem:
 
     @cached_property
     def host_arrays(self) -> "tuple[Short, Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]":
-        """For every switch: its workers, the time of a full frame from the slowest of them, whether it is capable."""
+        """For every switch: its number of workers, the time of a full frame from the slowest, whether it is capable."""
         graph = self.paths.graph
         count, lead = np.zeros(len(graph.names), np.int32), np.zeros(len(graph.names), np.int64)
         able = np.zeros(len(graph.names), np.bool_)
@@ -135,7 +134,7 @@ class Problem:
         return np.array([frame_time_ps(self.frame_bytes, left) for left in rate.tolist()], np.int64)
 
     def chunk_ps(self, hop: tuple[str, int]) -> int:
-        """How long a full frame occupies a directed link at the rate that ``load`` leaves, at least a hundredth."""
+        """Time in ps that a full frame occupies a directed link at its free rate, but at least 1 % of its rate."""
         rate = self.topology.link_at(*hop).rate_bps
         return frame_time_ps(self.frame_bytes, max(rate - self.load.get(hop, 0), rate // 100, 1))
 
@@ -145,9 +144,9 @@ class TreeLayout:
     """An aggregation tree: the parent of every worker and of every aggregator but the root.
 
     A parent is a switch that can aggregate, or a worker of the job, a relay: it adds what its children send to its own.
-    Edges take the unique shortest path of their ends, chosen as ``spread`` says, unless ``paths`` names the nodes from
-    child to parent, both included, for every edge. Both directions use the same links. With a server, its host is the
-    root's parent.
+    Edges take the unique shortest path of their ends, chosen by ``spread``, unless ``paths`` gives the nodes from child
+    to parent, both included, for every edge. Both directions use the same links. With a server, its host is the root's
+    parent.
     """
 
     root: str
@@ -173,7 +172,7 @@ class TreeLayout:
         return []
 
     def crossed(self, topology: Topology) -> tuple[Mapping[Hop, int], Mapping[Hop, int]]:
-        """How many edges with explicit paths cross each directed link: towards the root, and away from it."""
+        """The number of edges with explicit paths on each directed link: towards the root, and away from it."""
         if not self._crossed:
             self._crossed[:] = {}, {}
             for path in (self.paths or {}).values():
@@ -185,7 +184,7 @@ class TreeLayout:
 
 @dataclass(frozen=True)
 class RingLayout:
-    """Hosts in ring order, and the path of every ordered pair of neighbours, both ways."""
+    """Hosts in ring order, and the path of every ordered pair of neighbours, in both directions."""
 
     order: tuple[str, ...]
     paths: Mapping[tuple[str, str], tuple[str, ...]]
@@ -193,14 +192,14 @@ class RingLayout:
 
 @dataclass(frozen=True)
 class StarLayout:
-    """Every worker and the server: a path each way, which may use different links."""
+    """A path from every worker to the server and one back; the two may use different links."""
 
     paths: Mapping[tuple[str, str], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class MeshLayout:
-    """Every ordered pair of workers, and the path of what the first sends to the second."""
+    """The path from every worker to every other worker."""
 
     paths: Mapping[tuple[str, str], tuple[str, ...]]
 
@@ -208,7 +207,7 @@ class MeshLayout:
 Layout = TreeLayout | RingLayout | StarLayout | MeshLayout
 
 
-# Plans by name. A plan is one function from a problem to a layout.
+# Plans by name. A plan is a function from a problem to a layout.
 
 
 Planner = Callable[[Problem], Layout]
@@ -221,7 +220,7 @@ _P = TypeVar("_P", bound=Planner)
 
 
 def register(name: str) -> Callable[[_P], _P]:
-    """Decorator: make a planner known under ``name``.
+    """Decorator that registers a planner under ``name``.
 
     >>> @register("mine")  # doctest: +SKIP
     ... def mine(problem: Problem) -> Layout: ...
@@ -235,18 +234,18 @@ def register(name: str) -> Callable[[_P], _P]:
 
 
 def planner(name: str) -> Planner:
-    """The planner of that name; `PlanError` lists the known ones."""
+    """The planner with this name; `PlanError` lists the known names."""
     return PLANS.named(name)
 
 
-# How long a chunk takes there and back, and how many must be in flight.
+# Round trip of a chunk, and the number of chunks that must be in flight.
 
 
 Pair = tuple[str, str]
 Path = tuple[str, ...]
 
 ACK_EVERY: Final = 16
-"""full frames that a ring's receiver acknowledges with one empty frame"""
+"""number of full frames that a ring's receiver acknowledges with one empty frame"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +262,7 @@ class PlanTimes:
 
 
 def all_paths(problem: Problem, layout: Layout) -> dict[Pair, Path]:
-    """The path of every overlay hop, both ways."""
+    """The path of every overlay hop, in both directions."""
     if not isinstance(layout, TreeLayout):
         return dict(layout.paths)
     edges = list(layout.parent.items())
@@ -277,9 +276,9 @@ def all_paths(problem: Problem, layout: Layout) -> dict[Pair, Path]:
 
 
 def check_forwarding(paths: Mapping[Pair, Path]) -> None:
-    """Raise `PlanError` when some switch would have to forward one destination two ways.
+    """Raise `PlanError` when a switch would have to forward one destination in two ways.
 
-    It means that a planner broke the rule of :mod:`~p4reduce.control_plane.plans.routes`.
+    Such a planner breaks the rule of :mod:`~p4reduce.control_plane.plans.routes`.
     """
     onward: dict[tuple[str, str], str] = {}
     for (_, destination), path in paths.items():
@@ -293,10 +292,10 @@ def check_forwarding(paths: Mapping[Pair, Path]) -> None:
 
 
 def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path], *, length: int | None = None) -> PlanTimes:
-    """Round trip and chunk time of a layout in which every frame has ``length`` bytes; None: is a full one.
+    """Round trip and chunk time of a layout whose frames have ``length`` bytes; None: full frames.
 
     A link that a chunk crosses k times (children behind one port, workers of one server) takes k frame times, and the
-    last of them counts. Links are otherwise idle.
+    last of these frames counts. Links are otherwise idle.
     """
     if isinstance(layout, RingLayout):
         return _ring_timing(problem, layout, paths)
@@ -315,7 +314,7 @@ def timing(problem: Problem, layout: Layout, paths: Mapping[Pair, Path], *, leng
 
 
 def upward(problem: Problem, layout: TreeLayout | StarLayout, paths: Mapping[Pair, Path]) -> list[Pair]:
-    """Children and parents of a tree or star, the edge to the server included."""
+    """Pairs of child and parent in a tree or star, including the edge to the server."""
     if isinstance(layout, StarLayout):
         return [pair for pair in paths if pair[1] == problem.server]
     return list(layout.parent.items()) + ([(layout.root, problem.server)] if problem.server else [])
@@ -327,7 +326,7 @@ def link_frames(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pa
 
 
 def choose_window(needed: int) -> int:
-    """The window for a needed one: a quarter and four chunks of margin, then the next power of two.
+    """The window for a needed one: a quarter and four chunks of margin, rounded up to a power of two.
 
     The margin covers frames that wait behind others at merging ports; the power of two makes slots = 2 * window one.
     """
@@ -335,11 +334,11 @@ def choose_window(needed: int) -> int:
 
 
 def late_slots(needed: int, levels: int) -> int:
-    """Slots with which a chunk may be late by some round trips before it holds up the one that takes its slot next.
+    """Slots with which a chunk may be some round trips late before it delays the next chunk in its slot.
 
-    A worker sends a chunk when the result half the slots before it is in. One that was lost is missing for a round trip
-    until that is noticed, and for one or two more until it is repaired: four in a tree of up to two ``levels`` of
-    switches. Each further level can lose it once more, so it has two round trips more.
+    A worker sends a chunk when the result half the slots before it is in. A lost chunk takes one round trip to be
+    noticed, and one or two more to be repaired: four in a tree of up to two ``levels`` of switches. Each further level
+    may lose it again, which adds two round trips.
     """
     return power_of_two(4 * max(2, levels) * needed)
 
@@ -350,7 +349,7 @@ def with_margin(needed: int) -> int:
 
 
 def ring_window(needed: int) -> int:
-    """The window of a ring: acknowledgements come for :data:`ACK_EVERY` frames at once, so two such runs more."""
+    """The window of a ring: two runs of :data:`ACK_EVERY` frames larger, as each run is acknowledged at once."""
     return power_of_two(needed + needed // 4 + 2 * ACK_EVERY)
 
 
@@ -371,7 +370,7 @@ def _ring_timing(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path
 
 
 def _mesh_timing(problem: Problem, layout: MeshLayout) -> PlanTimes:
-    """A chunk of every pair: how long the busiest link needs for them, their acknowledgements included."""
+    """Times for a chunk of every pair: the busiest link carries all of them, and their acknowledgements."""
     if not layout.paths:
         return PlanTimes(1, 1)
     topology, length = problem.topology, problem.frame_bytes
@@ -389,7 +388,7 @@ def _mesh_timing(problem: Problem, layout: MeshLayout) -> PlanTimes:
 def _link_times(
     problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pair], length: int | None = None
 ) -> dict[Hop, int]:
-    """For every directed link: how long it is busy with a chunk."""
+    """Time in ps that a chunk keeps every directed link busy."""
     length = problem.frame_bytes if length is None else length
     return {
         hop: count * frame_time_ps(length, problem.topology.link_at(*hop).rate_bps)

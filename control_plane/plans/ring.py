@@ -1,4 +1,4 @@
-"""`ring`: ring all-reduce between hosts; switches only forward."""
+"""`ring`, `ps` and `all-to-all`: plans without aggregation in the network, whose switches only forward."""
 
 import heapq
 from collections import Counter
@@ -15,10 +15,10 @@ Paths = dict[tuple[str, str], tuple[str, ...]]
 
 @register("ring")
 def ring(problem: Problem) -> RingLayout:
-    """The hosts in an order that crosses few links, and paths that share few.
+    """The hosts in an order that crosses few links, with paths that share few links.
 
-    The order starts from the topology's and is shortened by 2-opt. If some link then carries more than the hosts' own
-    links do for their rate, paths are chosen again so that the busiest link carries less.
+    The initial order is the topology's, improved by 2-opt. If some link then carries more, for its rate, than the
+    hosts' own links, other paths are chosen to reduce the load of the busiest link.
     """
     order = shorten(problem, tuple(sorted(problem.workers, key=lambda name: problem.topology.node(name).index)))
     pairs = streams(order)
@@ -34,7 +34,7 @@ def ring(problem: Problem) -> RingLayout:
 
 
 def shorten(problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
-    """2-opt: reverse a part of the ring as long as that saves cost. O(n^2) a round."""
+    """Shorten a ring by 2-opt: reverse a part of it while that saves cost. O(n^2) a round."""
     ring_ = list(order)
     distance = problem.paths.distance
     n = len(ring_)
@@ -51,12 +51,12 @@ def shorten(problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def streams(order: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Every host and its successor; none for a single host."""
+    """Every host with its successor; empty for a single host."""
     return [(a, b) for a, b in zip(order, (*order[1:], order[0]), strict=True) if a != b]
 
 
 def _own_links(problem: Problem) -> float:
-    """Seconds a bit on the slowest host link: no ring is faster than that."""
+    """Seconds for a bit on the slowest host link, a lower bound for every ring."""
     return max(1 / problem.topology.link_at(worker, 1).rate_bps for worker in problem.workers)
 
 
@@ -67,7 +67,7 @@ def _busiest(topology: Topology, order: tuple[str, ...], paths: Paths) -> float:
 
 
 def _spread(problem: Problem, order: tuple[str, ...]) -> Paths:
-    """Stream by stream the path that adds least to busy links, then the shortest."""
+    """For each stream in turn, the path that adds least to busy links, then the shortest."""
     used: Counter[tuple[str, int]] = Counter()
     paths: Paths = {}
     for a, b in streams(order):
@@ -78,7 +78,7 @@ def _spread(problem: Problem, order: tuple[str, ...]) -> Paths:
 
 
 def least_loaded(problem: Problem, a: str, b: str, used: Counter[tuple[str, int]]) -> tuple[str, ...]:
-    """Dijkstra with (most seconds a bit on any link, hops) as the length of a path."""
+    """The path with the least (most seconds for a bit on any link, hops), by Dijkstra's algorithm."""
     topology = problem.topology
     queue: list[tuple[float, int, str, tuple[str, ...]]] = [(0.0, 0, a, (a,))]
     done: set[str] = set()
@@ -98,10 +98,10 @@ def least_loaded(problem: Problem, a: str, b: str, used: Counter[tuple[str, int]
 
 
 def _merge_acks(problem: Problem, order: tuple[str, ...], data: Paths) -> Paths:
-    """Add the paths of acknowledgements, which go backwards.
+    """Add the paths of acknowledgements, which run against the data.
 
-    A host is the destination of its predecessor's data and of its successor's acknowledgements, and switches forward
-    by destination: where the two meet, they go on together.
+    A host is the destination of its predecessor's data and of its successor's acknowledgements, and switches forward by
+    destination: paths to the same host that meet continue together.
     """
     paths = dict(data)
     for a, b in streams(order):
@@ -120,19 +120,19 @@ def _merge_acks(problem: Problem, order: tuple[str, ...], data: Paths) -> Paths:
     return paths
 
 
-# `ps`: a parameter server and no aggregation; shortest path, first fit on residual capacity (SPFF).
+# `ps`: a parameter server without aggregation; shortest path, first fit on residual capacity (SPFF).
 
 
 _TRIED: Final = 16
-"""paths that are tried for a worker, shortest first"""
+"""number of paths that are tried for a worker, shortest first"""
 
 
 @register("ps")
 def ps(problem: Problem) -> StarLayout:
-    """For every worker in rank order the shortest path to the server on which its share of the server's link fits.
+    """For every worker in rank order, the shortest path to the server on which its share of the server's link fits.
 
-    A worker's share is the server's rate divided by the workers. Switches forward by destination, so a path that
-    meets an earlier worker's path stays on it. Where nothing fits, the shortest path is taken. Down is up reversed.
+    A worker's share is the server's rate divided by the number of workers. Switches forward by destination, so a path
+    that meets an earlier worker's path stays on it. If nothing fits, the shortest path is taken. Down is up reversed.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def _first_fit(
 
 
 def _join(path: tuple[str, ...], onward: dict[str, str]) -> tuple[str, ...]:
-    """The path up to the first switch that already knows the way, then that way."""
+    """The path up to the first switch that has a next hop already, continued along the next hops."""
     for position, name in enumerate(path):
         if name in onward:
             joined = list(path[: position + 1])
@@ -200,7 +200,7 @@ def _fits(problem: Problem, path: tuple[str, ...], share: int, load: dict[tuple[
     return True
 
 
-# `all-to-all`: every host sends a block to every other one; switches only forward.
+# `all-to-all`: every host sends a block to every other host; switches only forward.
 
 
 @register("all-to-all")

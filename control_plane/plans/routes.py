@@ -22,7 +22,7 @@ from p4switch.base.values import PS_PER_S
 
 
 HEADER_BYTES: Final = 62
-"""Ethernet 14, IPv4 20, UDP 8, INC 20: a frame without lanes"""
+"""bytes of a frame without lanes: Ethernet 14, IPv4 20, UDP 8, INC 20"""
 LANE_BYTES: Final = 4
 _MIN_FRAME: Final = 60
 """bytes of the shortest Ethernet frame without FCS"""
@@ -31,11 +31,11 @@ _OVERHEAD: Final = 24
 
 
 DEFAULT_LANES: Final = 256
-"""where nothing says what the switches' program adds up"""
+"""number of lanes without a switch program"""
 
 
 def frame_bytes(lanes: int) -> int:
-    """Bytes of an INC frame with that many lanes (0: the empty one), without FCS."""
+    """Bytes of an INC frame with this many lanes (0: the empty frame), without FCS."""
     return HEADER_BYTES + LANE_BYTES * lanes
 
 
@@ -46,16 +46,16 @@ def frame_time_ps(length: int, rate_bps: int) -> int:
 
 
 def on_wire_ps(frames: int, octets: int, rate_bps: int) -> int:
-    """Picoseconds that INC frames of so many bytes together occupy a link."""
+    """Picoseconds that ``frames`` INC frames with ``octets`` bytes in total occupy a link."""
     return -(-(octets + _OVERHEAD * frames) * 8 * PS_PER_S // rate_bps)
 
 
 def chunks(elements: int, lanes: int) -> int:
-    """Full frames that carry ``elements`` numbers, the last one padded."""
+    """Number of full frames that carry ``elements`` numbers, the last one padded."""
     return -(-elements // lanes)
 
 
-# A topology's switches and the links between them as arrays, made once for each topology.
+# A topology's switches and the links between them as arrays, computed once for each topology.
 
 
 Ints = npt.NDArray[np.int64]
@@ -73,24 +73,24 @@ class _Arcs(dict[Hop, int]):
 class SwitchGraph:
     """Switches and directed links (arcs) in compressed rows: the arcs of switch i are ``starts[i] .. starts[i+1] - 1``.
 
-    Arcs of a switch stand in the order of its ports. n switches, m arcs.
+    Arcs of a switch are in the order of its ports. n switches, m arcs.
 
     Attributes
     ----------
     names : tuple of str
         Switches by index.
     starts, heads, tails, reverse : int32
-        (n + 1,) and (m,): the rows; where an arc leads and begins; the arc of the same link the other way.
+        (n + 1,) and (m,): the rows; end and beginning of an arc; the arc of the same link in the other direction.
     ports : int32 (m,)
         Port of the switch at which an arc begins.
     place, label : int64 (m,)
-        The link's place in the topology, and a hash of its name: to choose among equal paths.
+        The link's index in the topology, and a hash of its name, which decide between equal paths.
     rate_bps, delay_ps : int64 (m,)
-        Of the link.
+        Rate in bit/s and delay in ps of the link.
     capable : tuple of str
         Switches that can aggregate.
     access : mapping
-        The switch at which every host hangs; a switch's is itself.
+        The switch of every host; a switch is its own.
     """
 
     names: tuple[str, ...]
@@ -128,7 +128,7 @@ class SwitchGraph:
         return {}
 
     def frame_times(self, length: int) -> Ints:
-        """How long a frame of so many bytes occupies every arc, picoseconds, int64 (m,)."""
+        """Picoseconds that a frame of ``length`` bytes occupies every arc, int64 (m,)."""
         if length not in self._frame_times:
             rates, place = np.unique(self.rate_bps, return_inverse=True)
             times = np.array([frame_time_ps(length, int(rate)) for rate in rates], np.int64)
@@ -136,7 +136,7 @@ class SwitchGraph:
         return self._frame_times[length]
 
     def tie_breaks(self, *, spread: bool) -> Ints:
-        """What decides between equal ways, below 2**37, int64 (m,): the link's place (or a hash), then its name."""
+        """Tie-breaking weights below 2**37, int64 (m,): the link's index (or a hash), then its name."""
         return self._tie_breaks[spread]
 
     @cached_property
@@ -147,18 +147,18 @@ class SwitchGraph:
 
     @cached_property
     def _looked_up(self) -> "list[tuple[list[Hop], Ints]]":
-        """Links that were asked for last, and their arcs."""
+        """the last link lists that were looked up, with their arcs"""
         return []
 
     def by_arc(self, values: Mapping[Hop, int]) -> Ints:
-        """Values of directed links between switches as an array over arcs; 0 where there is none."""
+        """Values of directed links between switches as int64 (m,) over arcs; 0 for links without a value."""
         found = np.zeros(len(self.heads) + 1, np.int64)
         if values:
             found[self._arcs_of(list(values))] = np.fromiter(values.values(), np.int64, len(values))
         return found[:-1]
 
     def _arcs_of(self, hops: list[Hop]) -> Ints:
-        # Mostly they are the same as the last time, and to see that is faster than to look them up.
+        # Lists are mostly the same as before, and comparing them is faster than looking their links up.
         for known, arcs in self._looked_up:
             if known == hops:
                 return arcs
@@ -204,7 +204,7 @@ def _compile(topology: Topology) -> SwitchGraph:
     order = np.lexsort((table[:, 1], table[:, 0]))
     moved = np.empty(len(order), np.int32)
     moved[order] = np.arange(len(order), dtype=np.int32)
-    twin = np.arange(len(order)) ^ 1  # both directions of a link were put in together
+    twin = np.arange(len(order)) ^ 1  # the two directions of a link are adjacent
     table = table[order]
     starts = np.searchsorted(table[:, 0], np.arange(len(names) + 1))
     return SwitchGraph(
@@ -235,7 +235,7 @@ def same_both_ways(graph: SwitchGraph, words: Ints) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """Ways between one switch and all others: int64 (3, n) distances, and int32 (n,) arcs as `shortest` gives them.
+    """Paths between one switch and all others: int64 (3, n) distances, and int32 (n,) arcs from `shortest`.
 
     ``costs`` is the first word of the distances, int64 (n,).
     """
@@ -246,11 +246,11 @@ class Row:
 
 
 class NoPathError(PlanError):
-    """There is no way between two switches."""
+    """No path leads from one switch to another."""
 
 
 class Routes:
-    """Shortest paths between switches, computed when asked for; hosts hang on their access switch.
+    """Shortest paths between switches, computed on demand; a host's paths run through its access switch.
 
     Parameters
     ----------
@@ -259,10 +259,10 @@ class Routes:
     graph : SwitchGraph
         Its switches.
     words : int64 (m, 3)
-        Weight of every arc: cost, then what decides between equal ones. A negative cost closes the arc. Sums must be
-        unique (``words[:, 2]`` is for that), or equal paths may part after they met.
+        Weight of every arc: cost, then tie-breakers. A negative cost closes the arc. Sums must be
+        unique (``words[:, 2]`` ensures it), or equal paths may part after they met.
     twin : Routes or None
-        The same with all links turned round, if there is one: what it knows need not be computed again.
+        Routes with all links reversed, if there are any, whose results are reused.
     """
 
     def __init__(self, topology: Topology, graph: SwitchGraph, words: Ints, twin: "Routes | None" = None) -> None:
@@ -288,18 +288,18 @@ class Routes:
         self._places: tuple[Sequence[str], frozenset[str], Short] = ((), frozenset(), np.zeros(0, np.int32))
 
     def access(self, node: str) -> str:
-        """The switch of a host; a switch itself."""
+        """The access switch of a host; a switch is its own."""
         try:
             return self.graph.access[node]
         except KeyError:
-            return self.topology.node(node).name  # says that it is unknown
+            return self.topology.node(node).name  # raises for an unknown node
 
     def host_cost(self, host: str, *, leaving: bool) -> int:
         """Cost of the link between a host and its switch, in the direction of a path."""
         return 0
 
     def distance(self, a: str, b: str) -> int:
-        """Cost from a to b, hosts' links included; `FAR` or more when there is no way."""
+        """Cost from a to b, including the hosts' links; `FAR` or more when there is no path."""
         if a == b:
             return 0
         access, index = self.graph.access, self.graph.index
@@ -322,7 +322,7 @@ class Routes:
         return tuple(nodes if b == switch_b else [*nodes, b])
 
     def switches(self, a: int, b: int) -> list[str]:
-        """Names of the switches from a to b, both included; `NoPathError` when there is no way."""
+        """Names of the switches from a to b, both included; `NoPathError` when there is no path."""
         graph, arcs = self.graph, self.towards(b).arcs
         nodes = [graph.names[a]]
         at = a
@@ -335,7 +335,7 @@ class Routes:
         return nodes
 
     def latency_ps(self, a: str, b: str, length: int) -> int:
-        """Time of one frame of ``length`` bytes from a to b through store-and-forward switches, idle queues."""
+        """Time in ps of a frame of ``length`` bytes from a to b through store-and-forward switches with idle queues."""
         if a == b:
             return 0
         switch_a, switch_b = self.access(a), self.access(b)
@@ -347,7 +347,7 @@ class Routes:
         return total
 
     def latencies(self, switch: int, length: int) -> Ints:
-        """Times of one frame from all switches to one, int64 (n,)."""
+        """Times in ps of a frame from all switches to one, int64 (n,)."""
         key = (switch, length)
         if key not in self._latencies:
             times = self.frame_times(length) + self.graph.delay_ps
@@ -357,15 +357,15 @@ class Routes:
         return self._latencies[key]
 
     def frame_times(self, length: int) -> Ints:
-        """How long a frame occupies every arc, int64 (m,)."""
+        """Time in ps that a frame occupies every arc, int64 (m,)."""
         return self.graph.frame_times(length)
 
     def nearest(self, node: str, candidates: Sequence[str]) -> str:
-        """The candidate switch to which the way from a node is shortest; ties as among paths, then by name."""
+        """The candidate switch with the shortest path from a node; ties as among paths, then by name."""
         return self._nearest(self.away, node, candidates)
 
     def nearest_to(self, node: str, candidates: Sequence[str]) -> str:
-        """The candidate switch from which the way to a node is shortest; ties as among paths, then by name."""
+        """The candidate switch with the shortest path to a node; ties as among paths, then by name."""
         return self._nearest(self.towards, node, candidates)
 
     def _nearest(self, rows: Callable[[int], Row], node: str, candidates: Sequence[str]) -> str:
@@ -388,18 +388,18 @@ class Routes:
         return min((candidates[place] for place in equal), key=order)
 
     def towards(self, switch: int) -> Row:
-        """Ways to a switch; ``arcs`` are first arcs."""
+        """Paths to a switch; ``arcs`` are first arcs."""
         return self._towards.get(switch) or self._found(switch, inward=True)
 
     def away(self, switch: int) -> Row:
-        """Ways from a switch; ``arcs`` are last arcs."""
+        """Paths from a switch; ``arcs`` are last arcs."""
         return self._away.get(switch) or self._found(switch, inward=False)
 
     def _found(self, switch: int, *, inward: bool) -> Row:
         graph = self.graph
         other = self._others(switch, inward=inward)
         if other is not None:
-            # Of a single switch there are no arcs to choose from.
+            # A single switch has no arcs to choose from.
             arcs = np.where(other.arcs >= 0, graph.reverse[other.arcs], other.arcs) if len(graph.heads) else other.arcs
             row = Row(other.words, arcs, other.costs)
         else:
@@ -412,27 +412,27 @@ class Routes:
         return row
 
     def _others(self, switch: int, *, inward: bool) -> Row | None:
-        """The row that a twin has for it."""
+        """The row of a switch that the twin has computed."""
         if self._twin is None:
             return None
         return (self._twin._away if inward else self._twin._towards).get(switch)
 
     def known(self, switch: int, *, inward: bool) -> Ints | None:
-        """The costs of the ways to or from a switch, int64 (n,), if they have been computed."""
+        """The costs of the paths to or from a switch, int64 (n,), if they have been computed."""
         row = (self._towards if inward else self._away).get(switch) or self._others(switch, inward=inward)
         return None if row is None else row.costs
 
     def _check(self, switch: int, row: Row) -> None:
-        """For subclasses that want every switch to be reached."""
+        """A hook for subclasses, which may require that every switch is reached."""
 
 
 def no_way(distance: int) -> bool:
-    """Whether a distance says that there is no path."""
+    """Whether a distance means that there is no path."""
     return distance >= FAR
 
 
 def path_latency_ps(topology: Topology, path: tuple[str, ...], length: int) -> int:
-    """Serialization and propagation along a path of nodes, picoseconds."""
+    """Serialization and propagation delay along a path of nodes, in ps."""
     links = [topology.link_between(a, b) for a, b in pairwise(path)]
     return sum(frame_time_ps(length, link.rate_bps) + link.delay_ps for link in links)
 
@@ -442,37 +442,37 @@ def hops(topology: Topology, path: tuple[str, ...]) -> list[tuple[str, int]]:
     return [(a, topology.port(a, b)) for a, b in pairwise(path)]
 
 
-# Shortest paths that are unique, so that whatever uses them agrees.
+# Unique shortest paths, on which all users of them agree.
 #
-# Switches forward by destination alone. If every overlay edge of a plan takes *the* shortest path of its two ends,
-# then both directions use the same links, every part of a path is the path of its own ends, and no switch is ever
-# asked to forward one destination two ways. To make shortest paths unique each link gets a tiny extra weight: from
-# what it carries already, then from its place in the topology, so that equal paths of one tree merge, then from its
-# name.
+# Switches forward by destination alone. If every overlay edge of a plan takes *the* shortest path of its two ends, then
+# both directions use the same links, every part of a path is the path of its own ends, and no switch ever has to
+# forward one destination in two ways. To make shortest paths unique, each link gets a tiny extra weight: from its
+# present load, then from its index in the topology, so that equal paths of one tree merge, then from its name.
 
 
 Cost = Literal["hops", "delay"]
-"""What a path costs: links crossed (copies of a frame on links), or propagation delay in picoseconds."""
+"""The cost of a path: the number of links (copies of a frame on links), or the propagation delay in ps."""
 
 _LOAD_SHIFT: Final = 37
 _LOAD_STEPS: Final = 512
-"""Levels of load that count. An extra weight stays below 2**46: sums over 65,536 links fit a word of 63 bits."""
+"""number of load levels; an extra weight stays below 2**46, so sums over 65,536 links fit a word of 63 bits"""
 
 
 class Paths(Routes):
-    """Shortest paths that both directions agree on.
+    """Shortest paths that are the same in both directions.
 
-    Ties of ``cost`` go to the smaller delay, then to the smaller load, then to links that come first in the topology:
-    equal paths merge. With ``spread`` a hash decides instead, so that pairs spread over equal paths.
+    Among paths of equal ``cost`` the one with the smaller delay is taken, then with the smaller load, then with links
+    that come first in the topology: equal paths merge. With ``spread`` a hash decides instead, so pairs spread over
+    equal paths.
 
     Parameters
     ----------
     topology : Topology
         The network.
     cost : 'hops' or 'delay'
-        What a path costs.
+        The cost of a path.
     load : mapping
-        What is already used of directed links, bit/s by (node, port); of a link the busier direction counts.
+        Load of directed links, bit/s by (node, port); the busier direction of a link counts.
     spread : bool
         Whether pairs spread over equal paths.
     """
@@ -500,10 +500,10 @@ class Paths(Routes):
 
     def _check(self, switch: int, row: Row) -> None:
         if self.topology.partial:
-            return  # whoever wants a path to what is cut off is told then
+            return  # a path to a part that is cut off raises when it is requested
         far = int(row.costs.argmax())
         if no_way(int(row.costs[far])):
-            # A host has one link, so a network that only hosts would connect is not connected.
+            # Hosts have a single link and cannot join parts of a network.
             missing = next(name for name, cost in zip(self.graph.names, row.costs, strict=True) if no_way(cost))
             raise PlanError(f"no path from {self.graph.names[switch]} to {missing}")
 
@@ -518,9 +518,9 @@ def unique_words(graph: SwitchGraph, main: Ints, used_bps: Ints, *, spread: bool
     main : int64 (m,)
         Cost of every arc.
     used_bps : int64 (m,)
-        What is used of every arc.
+        Load of every arc in bit/s.
     spread : bool
-        A hash instead of the link's place.
+        Whether to use a hash instead of the link's index.
     """
     words = np.empty((len(main), 3), np.int64)
     words[:, 0], words[:, 1], words[:, 2] = main, graph.delay_ps, graph.tie_breaks(spread=spread)
@@ -533,20 +533,20 @@ def _weight(link: Link, cost: Cost) -> int:
     return 1 if cost == "hops" else link.delay_ps
 
 
-# Base routing: where frames of no plan go, by shortest paths with fixed ties.
+# Base routing for frames that belong to no plan: shortest paths with fixed tie-breaking.
 
 
 ONE_BY_ONE: Final = 512
-"""nodes up to which switches have a route to each; in larger networks neighbouring addresses share routes"""
+"""number of nodes up to which switches have a route to each; in larger networks neighbouring addresses share routes"""
 _BLOCKS: Final = 128
-"""of the addresses of a larger network, at most: those of a block go the same way where they can"""
+"""largest number of address blocks of a larger network; a block takes one path where possible"""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a switch sends what goes to the addresses with the first ``length`` bits of ``value``; the longest wins.
+    """The next hop of a switch for addresses that begin with the first ``length`` bits of ``value``; the longest wins.
 
-    ``neighbour`` is None where nothing leads there.
+    ``neighbour`` is None for unreachable addresses.
     """
 
     value: int
@@ -555,15 +555,15 @@ class Route:
 
 
 class BaseRoutes:
-    """The routes of every switch to all nodes, made when asked for.
+    """The routes of every switch to all nodes, computed on demand.
 
-    Along shortest paths by links crossed, then by delay. Among equal neighbours a hash of switch and destination
-    chooses, so that destinations spread over parallel paths, in the same way on every machine. There is none to what
-    only circuits of a cross-connect reach.
+    They follow shortest paths by number of links, then by delay. Among equal neighbours a hash of switch and
+    destination chooses, so that destinations spread over parallel paths, in the same way on every machine. Nodes that
+    are reached only over circuits of a cross-connect have no route.
 
     Up to `ONE_BY_ONE` nodes the destinations are single addresses. In larger networks they are blocks of addresses, and
-    the routes of a switch are the fewest prefixes that say the same (Draves, King, Venkatachary and Zill, INFOCOM
-    1999): addresses that no node has stay unreachable.
+    the routes of a switch are the fewest equivalent prefixes (Draves, King, Venkatachary and Zill, INFOCOM 1999):
+    addresses without a node stay unreachable.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -583,7 +583,7 @@ class BaseRoutes:
         if not self._shared:
             return tuple(self._single(switch, *towards))
         neighbours, equal, reached = towards
-        labels = np.vstack([equal, ~reached])  # the last: nothing leads there
+        labels = np.vstack([equal, ~reached])  # the last row: unreachable
         names = (*neighbours, None)
         found: list[Route] = []
         for base, table in ((HOST_BASE, labels[:, self._access]), (SWITCH_BASE, labels)):
@@ -600,7 +600,7 @@ class BaseRoutes:
         return tuple(found)
 
     def _towards(self, switch: str) -> tuple[tuple[str, ...], Flags, Flags]:
-        """Neighbours, at ports 1, 2, ...; to which switches each is next on a shortest path; which are reached."""
+        """Neighbours at ports 1, 2, ...; flags of switches to which each is a next hop; flags of reachable switches."""
         graph, at = self._graph, self._graph.index[switch]
         here = self._routes.towards(at).words
         neighbours = self._topology.neighbours(switch)
@@ -626,7 +626,7 @@ class BaseRoutes:
                     yield Route(node.ip, 32, _chosen(switch, ways, node.name))
 
     def _prefixes(self, switch: str, names: tuple[str | None, ...], own: Flags, base: int) -> Iterator[Route]:
-        """The fewest routes for ``own``, which says for 2^k addresses from ``base`` on which ``names`` are right."""
+        """The fewest routes for ``own``, bool (names, 2^k): the ``names`` allowed for each address from ``base`` on."""
         bits = own.shape[1].bit_length() - 1
 
         def choose(level: int, place: int, ways: Flags) -> int:
@@ -642,7 +642,7 @@ class BaseRoutes:
                 common = both.any(axis=0)
                 together = together[::2] & together[1::2] & common
                 levels.append(np.where(common, both, left | right))
-            if level == self._block:  # each block goes one way where it can, so that blocks spread
+            if level == self._block:  # a block takes one path if possible
                 for place in np.flatnonzero(together & (levels[-1].sum(axis=0) > 1)).tolist():
                     way = choose(level, place, levels[-1][:, place])
                     levels[-1][:, place] = False
@@ -659,5 +659,5 @@ class BaseRoutes:
 
 
 def _chosen(switch: str, ways: Iterable[str], destination: str) -> str:
-    """One of the neighbours that are equally near."""
+    """One of several equally near neighbours, chosen by a hash."""
     return min(ways, key=lambda other: (crc32(f"{switch}>{other}>{destination}".encode()), other))

@@ -1,4 +1,4 @@
-"""`steiner`: the cheapest tree found with aggregation at any capable switch."""
+"""`steiner`: the cheapest tree found with aggregation at any capable switch; `exact`: the cheapest tree."""
 
 import contextlib
 from collections import Counter, defaultdict
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.plans.kernels import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import direct, improve, priced
 from p4reduce.control_plane.plans.kernels.spanning import with_one_more
@@ -27,23 +28,23 @@ from p4reduce.control_plane.plans.trees import (
     spt_cheapest,
 )
 
-# Which switches should aggregate: prices of sets of switches, and local search over them.
+# The choice of aggregating switches: prices of sets of switches, and local search over them.
 
 
 Chosen = frozenset[int]
 SMALL: Final = 256
-"""switches up to which a search may compute distances from all of them"""
+"""number of switches up to which a search may compute distances from all of them"""
 _ROWS: Final = 1024
-"""switches whose distances a search may use"""
+"""largest number of switches whose distances a search may use"""
 
 
 class Search:
-    """Sets of aggregating switches (by index).
+    """Prices and improves sets of aggregating switches (by index).
 
-    A set costs its cheapest tree on shortest paths, directed to the server, and the way of every worker to the
-    nearest switch of the set. Shortest paths are computed only to and from switches of sets that were tried and of
-    hosts. Where the server's own switch can aggregate it belongs to every set; where it cannot, the server is a
-    leaf of the tree. Hosts' own links are left out.
+    The price of a set is its cheapest tree on shortest paths, directed to the server, and the path of every worker to
+    its nearest switch of the set. Shortest paths are computed only to and from hosts and switches of sets that were
+    tried. If the server's own switch can aggregate, it belongs to every set; otherwise the server is a leaf of the
+    tree. Hosts' own links are left out.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -59,7 +60,7 @@ class Search:
         server = None if problem.server is None else graph.index[routes.access(problem.server)]
         able = server is not None and bool((self.capable == server).any())
         self._leaf = server is not None and not able
-        # The kernels see capable switches only, and last the server's where that is a leaf.
+        # The kernels see only capable switches, then the server's switch if that is a leaf.
         self._seen = self.capable if server is None or able else np.append(self.capable, np.int32(server))
         self._number = {switch: number for number, switch in enumerate(self._seen.tolist())}
         self._first = () if server is None or not able else (self._number[server],)
@@ -72,7 +73,7 @@ class Search:
         self._store = (to, to if self._symmetric else np.empty_like(to), place)
 
     def improve(self, start: Iterable[int]) -> tuple[int, Chosen]:
-        """Add, drop or exchange one switch as long as that makes the set cheaper: the price and the set."""
+        """Add, drop or exchange one switch while that lowers the price; returns the price and the set."""
         order, first = self._order(start), len(self._first)
         price, order = sized(improve, len(self._graph[0]))(
             self._graph, self._symmetric, order, first, self._leaf, self._hosts, self._store, self._small
@@ -80,21 +81,21 @@ class Search:
         return int(price), frozenset(self._seen[order[: len(order) - self._leaf]].tolist())
 
     def parents(self, chosen: Iterable[int]) -> dict[int, int]:
-        """The cheapest tree over a set: every switch's parent but the root's."""
+        """The cheapest tree over a set: the parent of every switch but the root."""
         order = self._order(chosen)
         switches, parent = self._seen[order].tolist(), self._priced(order)[1].tolist()
         last = len(order) - self._leaf
         return {switches[i]: switches[parent[i]] for i in range(last) if 0 <= parent[i] < last}
 
     def free(self, chosen: Iterable[int]) -> list[int]:
-        """Capable switches that cost nothing in addition to a set, those in it included; without a server."""
+        """Capable switches, including those of the set, that do not raise its price; for problems without a server."""
         price, parent, matrix, attached, rows = self._priced(self._order(chosen))
         one_more = sized(with_one_more, len(self._graph[0]))
         prices = one_more(matrix, parent, self._store[0], rows, 0, self._hosts[0], attached, self._hosts[1])
         return [int(switch) for switch in self.capable[prices <= price]]
 
     def _order(self, chosen: Iterable[int]) -> Short:
-        """The set by the kernels' numbers, its root first; the server as a leaf last."""
+        """The set in the kernels' numbers, its root first; the server as a leaf last."""
         others = sorted({self._number[switch] for switch in chosen} - set(self._first))
         order = [*self._first, *others, *([len(self._seen) - 1] if self._leaf else [])]
         self._make_room(len(order))
@@ -103,14 +104,14 @@ class Search:
             switch = int(self._seen[number])
             inward, outward = self._routes.known(switch, inward=True), self._routes.known(switch, inward=False)
             if place[number] < 0 and inward is not None and outward is not None:
-                # What the problem's paths know need not be computed again.
+                # Costs that the problem's paths have computed are reused.
                 row = place[number] = place[-1]
                 place[-1] += 1
                 to[row], away[row] = inward[self._seen], outward[self._seen]
         return np.array(order, np.int32)
 
     def _make_room(self, nodes: int) -> None:
-        """So many more rows fit the store: a start may have more nodes than the search ever adds."""
+        """Make room for ``nodes`` more rows in the store: a start may have more nodes than the search ever adds."""
         to, away, place = self._store
         missing = int(place[-1]) + nodes + 1 - len(to)
         if missing > 0:
@@ -131,7 +132,7 @@ def steiner(problem: Problem) -> TreeLayout:
 
     Local search over the set of aggregating switches starts from those of `mst` and of shortest-path trees, and from
     the switches on their paths, as in the heuristic of Kou, Markowsky and Berman (1981); on large networks only from
-    those of `mst`. Among trees of equal cost the one with the least loaded links, then the shallowest is taken.
+    those of `mst`. Among trees of equal cost, the one with the least loaded links, then the shallowest is taken.
     """
     fallback: list[TreeLayout] = []
     for start in (mst, spt_cheapest):
@@ -156,7 +157,7 @@ def steiner(problem: Problem) -> TreeLayout:
 
 
 def _on_paths(problem: Problem, search: Search, chosen: Chosen) -> Chosen:
-    """A set, and the capable switches on its tree's paths."""
+    """The set, and the capable switches at which its tree's paths meet."""
     graph = problem.paths.graph
     used = np.zeros(len(graph.heads), np.bool_)
     for child, above in search.parents(chosen).items():
@@ -171,9 +172,9 @@ def _on_paths(problem: Problem, search: Search, chosen: Chosen) -> Chosen:
 
 
 def _rooted(problem: Problem, search: Search, chosen: Chosen) -> list[TreeLayout]:
-    """The tree over ``chosen`` from the central ones of the roots that cost nothing more.
+    """The trees over ``chosen``, one for each of the most central roots that add nothing to the price.
 
-    A root may be a switch that the tree only passed through. With a server it is the switch next to the server.
+    A root may be a switch that the tree only passed through. With a server it is the switch nearest to the server.
     """
     names = problem.paths.graph.names
     switches = tuple(sorted(names[switch] for switch in chosen))
@@ -184,11 +185,11 @@ def _rooted(problem: Problem, search: Search, chosen: Chosen) -> list[TreeLayout
     return [finish(problem, tree) for root in roots for tree in grow(problem, root, switches)]
 
 
-# `exact`: the cheapest tree there is, by mixed-integer programming, and a certified lower bound.
+# `exact`: the cheapest tree, by mixed-integer programming, with a certified lower bound.
 
 
 TIME_LIMIT_S: Final = 60.0
-"""after which the solver is stopped"""
+"""seconds after which the solver is stopped"""
 _WHOLE: Final = 1e-6
 
 Floats = npt.NDArray[np.float64]
@@ -196,18 +197,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Optimum:
-    """A cheapest tree.
+    """A cheapest tree with a lower bound.
 
     Attributes
     ----------
     layout : TreeLayout
         The tree.
     cost : int
-        Of its links between switches, one for each copy, in the weights of the problem's paths.
+        Cost of its links between switches, one for each copy, in the weights of the problem's paths.
     bound : float
-        No tree costs less: the value of the linear program without integrality.
+        Lower bound on the cost of every tree: the value of the linear program without integrality.
     proven : bool
-        Whether the solver proved the tree cheapest; False when it was stopped.
+        Whether the solver proved that no tree is cheaper; False when it was stopped.
     """
 
     layout: TreeLayout
@@ -218,7 +219,7 @@ class Optimum:
 
 @register("exact")
 def exact(problem: Problem) -> TreeLayout:
-    """The cheapest tree (:func:`solve`). For small networks: germany50 or a fat-tree with k = 8, not data centres."""
+    """The cheapest tree (:func:`solve`), for small networks: germany50 or a fat-tree with k = 8, not data centres."""
     return solve(problem).layout
 
 
@@ -227,28 +228,27 @@ def solve(
 ) -> Optimum:
     """The cheapest aggregation tree as a directed multicommodity-flow problem, solved by HiGHS.
 
-    Nodes are the switches that can aggregate, hosts at switches that cannot, and the server; arcs are shortest ways
-    that pass no capable switch, so that every copy on every link is counted. y_a says whether an arc carries the
-    sum, f_a^t <= y_a is the flow from terminal t to the root:
+    Nodes are the switches that can aggregate, hosts at switches that cannot, and the server; arcs are shortest paths
+    that pass no capable switch, so that every copy on every link is counted. y_a says whether an arc carries the sum,
+    f_a^t <= y_a is the flow from terminal t to the root:
 
         minimize sum_a c_a y_a   subject to   out f^t - in f^t = [t] - [root] at every node, f^t <= y, y binary,
         at most one arc out of a node, at most limits_l copies on link l.
 
-    Without integrality the value is a lower bound of every tree's cost (Wong, A dual ascent approach for Steiner
-    tree problems on a directed graph, 1984). No switch of it has more children than there are workers; where it has
-    more than 32, the tree comes from another program (:func:`~p4reduce.control_plane.plans.ring.solve_crowded`),
-    whose trees cost no less.
+    Without integrality the value is a lower bound of every tree's cost (Wong, A dual ascent approach for Steiner tree
+    problems on a directed graph, 1984). The program does not limit children; if a switch has more than 32, the tree
+    comes from another program (:func:`~p4reduce.control_plane.plans.trees.solve_crowded`), whose trees cost no less.
 
     Parameters
     ----------
     problem : Problem
-        Its paths' first words are the costs c.
+        The first words of its paths are the costs c.
     limits : int64 (m,) or None
-        The most copies of a frame that fit on every arc.
+        Largest number of copies of a frame that fit on every arc.
     both_ways : bool
-        Whether frames go back on the same tree: the copies of both directions of a link must fit in each.
+        Whether frames return on the same tree: the copies of both directions of a link must fit in each.
     time_limit_s : float
-        For each of the two solutions.
+        Seconds for each of the two solutions.
 
     Raises
     ------
@@ -265,14 +265,14 @@ def solve(
     if max(map(len, layout.children.values())) <= MAX_CHILDREN:
         return Optimum(layout, cost, bound, proven)
     crowded = solve_crowded(problem, limits=limits, both_ways=both_ways, time_limit_s=time_limit_s)
-    if crowded is None:  # none was found in time, or the next line says which switch has too many children
+    if crowded is None:  # none found in time, or too many children, which the next line reports
         layout = limit_fan_in(problem, layout)
         return Optimum(layout, _between_switches(problem, layout), bound, False)
     return Optimum(prune(problem, crowded[0]), crowded[1], bound, crowded[2])
 
 
 def _between_switches(problem: Problem, layout: TreeLayout) -> int:
-    """What one frame on every edge costs, hosts' own links left out."""
+    """Cost of one frame on every edge, without the hosts' own links."""
     routes = problem.paths
     edges = [*layout.parent.items(), *([(layout.root, problem.server)] if problem.server else [])]
     return sum(routes.distance(routes.access(child), routes.access(parent)) for child, parent in edges)
@@ -296,7 +296,7 @@ class _Model:
         self._links: list[list[int]] = []
         cost = np.ascontiguousarray(routes.words[:, 0])
         ends = defaultdict(list)
-        # In the order of names: among trees of one cost the solver takes what the order of its rows suggests.
+        # Sorted by name: among trees of equal cost the solver's choice depends on the order of its rows.
         for node in sorted({*self._capable, self.root}):
             ends[routes.access(node)].append(node)
         for node in sorted(self._capable | set(self.sources)):
@@ -307,7 +307,7 @@ class _Model:
             for switch, others in ends.items():
                 for other in others:
                     reached = int(distance[graph.index[switch]])
-                    # A host reaches the server's host only over a switch that could merge.
+                    # A host reaches the server's host only over a switch that can merge.
                     if other == node or reached >= FAR or not {node, other} & self._capable:
                         continue
                     self.arcs.append((node, other))
@@ -317,7 +317,7 @@ class _Model:
         self.unit = float(self.costs.max(initial=1.0)) or 1.0
 
     def least(self, limits: Ints | None, *, both_ways: bool, time_limit_s: float) -> tuple[float, Floats, bool]:
-        """A lower bound, y of the cheapest tree whatever its fan-ins, and whether it is proven."""
+        """A lower bound, y of the cheapest tree with unlimited fan-ins, and whether it is proven."""
         if not self.sources:
             return 0.0, np.zeros(len(self.arcs)), True
         relaxed = (
@@ -339,20 +339,10 @@ class _Model:
         self, *, integer: bool, limits: Ints | None, both_ways: bool, time_limit_s: float
     ) -> tuple[float, Floats, bool] | None:
         """Objective in units of the dearest arc, y, and whether it is proven; None when there is no solution."""
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
-        from scipy.sparse import csr_array  # noqa: PLC0415
-
         count, kinds = len(self.arcs), len(self.sources)
         size = count * (1 + kinds)
-        rows: list[tuple[int, int, float]] = []
-        low: list[float] = []
-        high: list[float] = []
-
-        def row(entries: "Mapping[int, float]", least: float, most: float) -> None:
-            rows.extend((len(low), column, value) for column, value in entries.items())
-            low.append(least)
-            high.append(most)
-
+        program = Rows()
+        row = program.row
         out, into = defaultdict(list), defaultdict(list)
         for place, (a, b) in enumerate(self.arcs):
             out[a].append(place)
@@ -379,25 +369,17 @@ class _Model:
             for link, places in users.items():
                 if len(places) > limits[link]:
                     row({place: float(count) for place, count in Counter(places).items()}, 0.0, float(limits[link]))
-        at = np.array(rows, np.float64).reshape(-1, 3)
-        matrix = csr_array((at[:, 2], (at[:, 0].astype(np.int64), at[:, 1].astype(np.int64))), shape=(len(low), size))
         objective = np.concatenate([self.costs / self.unit, np.zeros(size - count)])
         whole = np.concatenate([np.full(count, int(integer)), np.zeros(size - count)])
-        found = milp(
-            objective,
-            integrality=whole,
-            bounds=Bounds(0, 1),
-            constraints=LinearConstraint(matrix, low, high),
-            options={"time_limit": time_limit_s},
-        )
+        found = program.solve(objective, whole=whole, most=1, time_limit=time_limit_s)
         if found.x is None:
             return None
         return float(found.fun), np.asarray(found.x[:count], np.float64), found.status == 0
 
     def reached(self, out: Mapping[str, int]) -> list[int]:
-        """Of the arcs out of nodes, those between a source and the root.
+        """The chosen arcs that lie between a source and the root.
 
-        Arcs that cost nothing may be part of a cheapest solution without leading anywhere, in circles, too.
+        Arcs of cost 0 may be part of a cheapest solution without leading anywhere, even in circles.
         """
         taken: dict[str, int] = {}
         for source in self.sources:
@@ -408,7 +390,7 @@ class _Model:
         return sorted(taken.values())
 
     def layout(self, parent: Mapping[str, str]) -> TreeLayout:
-        """The tree of an overlay's parents; its root is the server's switch (or the first worker's), or that above."""
+        """The tree of an overlay's parents; its root is the server's or first worker's switch, or the one below it."""
         problem = self._problem
         above = dict(parent)
         root = self.root
@@ -437,7 +419,7 @@ class _Model:
 
 
 def _way(tails: "npt.NDArray[np.int32]", last: "npt.NDArray[np.int32]", node: int, start: int) -> list[int]:
-    """Arcs of a way, backwards."""
+    """Arcs of a path, from its end backwards."""
     arcs = []
     while node != start:
         arcs.append(int(last[node]))

@@ -1,14 +1,15 @@
-"""Trees of switches that aggregate: what all planners share, and ``mst`` and ``spt``."""
+"""Aggregation trees of switches: functions that all planners share, and the planners ``mst`` and ``spt``."""
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.plans.kernels import FAR, sized
 from p4reduce.control_plane.plans.kernels.shortest import along, merged_tree, walk
 from p4reduce.control_plane.plans.kernels.spanning import arborescence, shallow_tree
@@ -16,32 +17,32 @@ from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem, TreeLayo
 from p4reduce.control_plane.plans.routes import Ints, no_way
 from p4reduce.topologies.model import Hop
 
-# Aggregation trees as overlays: growing one over chosen switches, pruning it, keeping fan-ins small.
+# Aggregation trees as overlays: growing a tree over chosen switches, pruning it, limiting its fan-ins.
 
 
-# Where terminals join a tree that has paths already: an edge that the tree uses costs nothing more.
+# Junctions where terminals join existing paths of a tree, because an edge in use costs nothing more.
 
 
 def junctions(problem: Problem, root: str, terminals: Sequence[str]) -> tuple[str, ...]:
     """The switches at which terminals join a tree that grows from its root.
 
-    The terminal nearest to any switch on paths that are used already is joined there, until all are (Takahashi and
-    Matsuyama, An approximate solution for the Steiner problem in graphs, 1980); only capable switches count, since
-    another one would not merge what it gets.
+    In each step, the terminal nearest to any switch on used paths is joined at that switch (Takahashi and Matsuyama, An
+    approximate solution for the Steiner problem in graphs, 1980); only capable switches count, since others do not
+    merge frames.
 
     Parameters
     ----------
     problem : Problem
-        Whose paths count, from the terminals to the root.
+        Its paths count, from the terminals to the root.
     root : str
-        Where the tree begins.
+        The first switch of the tree.
     terminals : sequence of str
         Switches.
 
     Returns
     -------
     tuple of str
-        Each once, in the order in which they are found; terminals among them are left out.
+        Each switch once, in the order of discovery, without terminals.
     """
     routes, index = problem.paths, problem.paths.graph.index
     able = np.zeros(len(routes.graph.names), np.bool_)
@@ -56,7 +57,7 @@ def junctions(problem: Problem, root: str, terminals: Sequence[str]) -> tuple[st
     while open_.any():
         row = int(np.where(open_, nearest, FAR + 1).argmin())
         if nearest[row] >= FAR:
-            break  # there is no way: whoever takes these paths says so
+            break  # no path: the caller's use of these paths raises
         open_[row] = False
         found[routes.graph.names[at[row]]] = None
         path = (index[name] for name in routes.switches(index[waiting[row]], int(at[row])))
@@ -69,21 +70,21 @@ def junctions(problem: Problem, root: str, terminals: Sequence[str]) -> tuple[st
 
 
 _ROOTS: Final = 8
-"""roots that are tried for a tree of a given cost"""
+"""number of roots that are tried for a tree of a given cost"""
 
 
 def spanning_tree(problem: Problem, root: str, switches: Sequence[str], *, spread: bool) -> dict[str, str]:
     """A minimum spanning tree on the metric closure of switches, directed to ``root``.
 
-    Edges of equal cost are many in a data centre. Among them the one is taken that keeps its new node nearest to the
-    root in time, so that the tree comes out shallow; with ``spread`` first the one whose path adds least to the
-    busiest link, so that several edges do not share one. Where links cost differently in the two directions it is the
+    A data centre has many edges of equal cost. Among them, the edge is taken that keeps its new node nearest to the
+    root in time, so that the tree is shallow; with ``spread``, first the edge whose path adds least to the busiest
+    link, so that several edges do not share one. If links cost differently in their two directions, the result is the
     cheapest arborescence instead.
 
     Parameters
     ----------
     problem : Problem
-        Whose paths count.
+        Its paths count.
     root : str
         One of the switches.
     switches : sequence of str
@@ -114,7 +115,7 @@ def spanning_tree(problem: Problem, root: str, switches: Sequence[str], *, sprea
 
 
 def central(problem: Problem, switches: Iterable[str]) -> list[str]:
-    """The switches from which the farthest worker is nearest (in time); only the best few, to try as roots."""
+    """The best few candidates for a root: switches with the least time to their farthest worker."""
     routes, length = problem.paths, problem.frame_bytes
     index = routes.graph.index
     access = {index[routes.access(worker)] for worker in problem.workers}
@@ -123,7 +124,7 @@ def central(problem: Problem, switches: Iterable[str]) -> list[str]:
 
 
 def root_beside(problem: Problem, server: str) -> str:
-    """The capable switch next to the server; where links are closed in one direction, one that all workers reach."""
+    """The capable switch nearest to the server; if links are closed in one direction, one that all workers reach."""
     routes, able = problem.paths, problem.capable
     if not routes.symmetric:
         index = routes.graph.index
@@ -136,7 +137,7 @@ def root_beside(problem: Problem, server: str) -> str:
 
 
 def grow(problem: Problem, root: str, switches: Iterable[str]) -> list[TreeLayout]:
-    """Spanning trees over the switches, shallow and spread, and every worker at the nearest of them."""
+    """Spanning trees over the switches, shallow and spread, with every worker at the nearest of them."""
     chosen = tuple(dict.fromkeys((root, *switches)))
     nearest = {access: problem.paths.nearest(access, chosen) for access in map(problem.paths.access, problem.workers)}
     attached = {worker: nearest[problem.paths.access(worker)] for worker in problem.workers}
@@ -150,14 +151,14 @@ def grow(problem: Problem, root: str, switches: Iterable[str]) -> list[TreeLayou
 
 
 def cost(problem: Problem, layout: TreeLayout) -> int:
-    """What one frame on every edge of the tree costs, in one direction; with a server, the edge to it included."""
+    """Cost of one frame on every edge of the tree, in one direction; includes the edge to a server."""
     routes = problem.of(layout).paths
     edges = [*layout.parent.items(), *([(layout.root, problem.server)] if problem.server else [])]
     return sum(routes.distance(child, parent) for child, parent in edges)
 
 
 def depth_ps(problem: Problem, layout: TreeLayout) -> int:
-    """The longest way of one full frame from a worker to the top (the server if there is one), idle queues."""
+    """Time in ps of a full frame from the farthest worker to the top (the server if there is one), with idle queues."""
     problem = problem.of(layout)
     paths, length = problem.paths, problem.frame_bytes
     known = {layout.root: paths.latency_ps(layout.root, problem.server, length) if problem.server else 0}
@@ -172,7 +173,7 @@ def depth_ps(problem: Problem, layout: TreeLayout) -> int:
 
 
 def chunk_ps(problem: Problem, layout: TreeLayout) -> int:
-    """How long the busiest directed link is taken by one full frame on every edge of the tree, next to its load."""
+    """Time in ps that the busiest directed link needs for one full frame on every edge of the tree, beside its load."""
     problem = problem.of(layout)
     routes, graph = problem.paths, problem.paths.graph
     edges = [*layout.parent.items(), *([(layout.root, problem.server)] if problem.server else [])]
@@ -190,20 +191,20 @@ def chunk_ps(problem: Problem, layout: TreeLayout) -> int:
 
 
 def _rank(problem: Problem, layout: TreeLayout) -> tuple[int, int, int, str]:
-    """Sort key of trees of one cost: least loaded links, shallowest, fewest switches, name of the root."""
+    """Sort key of trees of equal cost: least loaded links, shallowest, fewest switches, name of the root."""
     return chunk_ps(problem, layout), depth_ps(problem, layout), len(layout.aggregators), layout.root
 
 
 def prune(problem: Problem, layout: TreeLayout) -> TreeLayout:
     """The tree without switches that would merge nothing: those with no child or a single one.
 
-    An only child goes straight to the parent of its parent; a root that has only a switch below it hands the root
-    down. No path becomes longer, because every edge takes the shortest path of its ends.
+    An only child moves to the parent of its parent; a root with a single switch as its only child is replaced by this
+    switch. No path becomes longer, because every edge takes the shortest path of its ends.
     """
     parent, root, workers = dict(layout.parent), layout.root, set(problem.workers)
     fan_in = Counter(parent.values())
     for name in layout.parent:
-        # A switch without children goes, and takes along those above it that have none then.
+        # A switch without children is removed, with all switches above it that then have none.
         at = name
         while at in parent and at not in workers and not fan_in[at]:
             above = parent.pop(at)
@@ -230,8 +231,8 @@ def prune(problem: Problem, layout: TreeLayout) -> TreeLayout:
 def limit_fan_in(problem: Problem, layout: TreeLayout, limit: int = MAX_CHILDREN) -> TreeLayout:
     """The tree with at most ``limit`` children at every switch.
 
-    Surplus children move to another capable switch: one that is in the tree and has room, or a new one that then
-    becomes a child. Each time the move that costs the least is made.
+    Surplus children move to another capable switch: one in the tree that has room, or a new one, which then becomes a
+    child. In each step the cheapest move is made.
 
     Raises
     ------
@@ -258,7 +259,7 @@ def limit_fan_in(problem: Problem, layout: TreeLayout, limit: int = MAX_CHILDREN
 def _move(
     problem: Problem, layout: TreeLayout, crowded: str, helper: str, limit: int
 ) -> tuple[float, str, TreeLayout] | None:
-    """Move what is too much at one switch to another: extra cost for each child relieved, helper, new tree."""
+    """Move surplus children to another switch: extra cost for each relieved child, helper, new tree; or None."""
     if helper == crowded:
         return None
     routes, index, children = problem.paths, problem.paths.graph.index, layout.children
@@ -266,13 +267,13 @@ def _move(
     room = limit - len(children.get(helper, ()))
     above = _ancestors(layout, helper) if known else set()
     movable = [child for child in children[crowded] if child != helper and child not in above]
-    # A new helper takes one child's place itself.
+    # A new helper is itself a child.
     wanted = len(children[crowded]) - limit + (0 if known else 1)
     count = min(room, wanted, len(movable))
     relieved = count if known else count - 1
     if relieved < 1:
         return None
-    # The hosts' own links cost the same either way.
+    # The hosts' own links cost the same in both cases.
     access = np.array([index[routes.access(child)] for child in movable])
     extra = routes.towards(index[helper]).costs[access] - routes.towards(index[crowded]).costs[access]
     first = np.argsort(extra, kind="stable")[:count]
@@ -293,12 +294,12 @@ def _ancestors(layout: TreeLayout, name: str) -> set[str]:
 
 
 def finish(problem: Problem, layout: TreeLayout) -> TreeLayout:
-    """What every planner does at the end: prune, then keep fan-ins within the bitmap."""
+    """The last steps of every planner: prune, then limit fan-ins to the bitmap."""
     return limit_fan_in(problem.of(layout), prune(problem, layout))
 
 
 def best(problem: Problem, layouts: Sequence[TreeLayout]) -> TreeLayout:
-    """The cheapest layout; of several the one with the least loaded links, the shallowest, the smallest, the first."""
+    """The cheapest layout; of equal ones that with the least loaded links, then the shallowest, smallest, first."""
     different: list[TreeLayout] = []
     for layout in layouts:
         if layout not in different:
@@ -310,11 +311,11 @@ def best(problem: Problem, layouts: Sequence[TreeLayout]) -> TreeLayout:
     return cheapest[0] if len(cheapest) == 1 else min(cheapest, key=lambda layout: _rank(problem, layout))
 
 
-# The cheapest tree where more workers than a switch can have children: some of them hang on other switches.
+# The cheapest tree when workers exceed the children of a switch: some of them become children of other switches.
 
 
 _TOP = ""
-"""stands for the root's parent: the server, or nobody"""
+"""stands for the parent of the root: the server, or none"""
 
 
 def solve_crowded(
@@ -322,29 +323,29 @@ def solve_crowded(
 ) -> tuple[TreeLayout, int, bool] | None:
     """The cheapest tree with at most 32 children a switch, as a mixed-integer program with one flow.
 
-    y_ab says whether switch a's parent is b, h_st how many workers at switch s hang on switch t; x_ab is a flow that
-    every switch of the tree sends to the top (m switches can aggregate):
+    y_ab says whether switch a's parent is b, h_st is the number of workers at switch s with parent t; x_ab is a flow
+    that every switch of the tree sends to the top (m switches can aggregate):
 
         minimize sum c_ab y_ab + sum c_st h_st   subject to   sum_b y_tb = z_t,   sum_t h_st = workers at s,
         h_st <= (workers at s) z_t,   sum_s h_st + sum_a y_at <= 32 z_t,   out x - in x = z_t,   0 <= x <= m y.
 
-    Ways are shortest paths, also over switches that could merge and have no room.
+    Edges are shortest paths, which may pass switches that could merge but have no room.
 
     Parameters
     ----------
     problem, limits, both_ways, time_limit_s
-        As of :func:`~p4reduce.control_plane.plans.steiner.solve`.
+        As in :func:`~p4reduce.control_plane.plans.steiner.solve`.
 
     Returns
     -------
     TreeLayout, int, bool or None
-        The tree, its cost between switches, whether it is proven; None when there is none.
+        The tree, its cost between switches, whether it is proven optimal; None when there is none.
     """
     return _Model(problem).run(limits, both_ways=both_ways, time_limit_s=time_limit_s)
 
 
 class _Model:
-    """Columns y, then x, then h, then z."""
+    """The mixed-integer program, with columns y, then x, then h, then z."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -364,7 +365,7 @@ class _Model:
         return 0 if a == b else int(self._problem.paths.distance(a, b))
 
     def _links(self, a: str, b: str) -> list[int]:
-        """Arcs from a to b."""
+        """Arcs of the path from a to b."""
         b = b or (self._top or a)
         routes, graph = self._problem.paths, self._problem.paths.graph
         row, at, arcs = routes.towards(graph.index[b]).arcs, graph.index[a], []
@@ -374,22 +375,12 @@ class _Model:
         return arcs
 
     def run(self, limits: Ints | None, *, both_ways: bool, time_limit_s: float) -> tuple[TreeLayout, int, bool] | None:
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
-        from scipy.sparse import csr_array  # noqa: PLC0415
-
         edges, hangs, able = self._edges, self._hangs, self._able
         x, h, z = len(edges), 2 * len(edges), 2 * len(edges) + len(hangs)
         size = z + len(able)
         count = {s: len(own) for s, own in self._hosts.items()}
-        rows: list[tuple[int, int, float]] = []
-        low: list[float] = []
-        high: list[float] = []
-
-        def row(entries: Mapping[int, float], least: float, most: float) -> None:
-            rows.extend((len(low), column, value) for column, value in entries.items())
-            low.append(least)
-            high.append(most)
-
+        program = Rows()
+        row = program.row
         for place, name in enumerate(able):
             out = [at for at, (a, _) in enumerate(edges) if a == name]
             into = [at for at, (_, b) in enumerate(edges) if b == name]
@@ -414,23 +405,15 @@ class _Model:
         most[x:h], most[h:z] = len(able), [count[s] for s, _ in hangs]
         whole = np.ones(size, np.int64)
         whole[x:h] = 0
-        table = np.array(rows, np.float64).reshape(-1, 3)
-        places = (table[:, 0].astype(np.int64), table[:, 1].astype(np.int64))
-        matrix = csr_array((table[:, 2], places), shape=(len(low), size))
-        found = milp(
-            costs / (max(self._costs, default=1) or 1),
-            integrality=whole,
-            bounds=Bounds(0, most),
-            constraints=LinearConstraint(matrix, low, high),
-            options={"time_limit": time_limit_s},
-        )
+        scale = max(self._costs, default=1) or 1
+        found = program.solve(costs / scale, whole=whole, most=most, time_limit=time_limit_s)
         if found.x is None:
             return None
         values = np.rint(found.x).astype(np.int64)
         return self._layout(values[:x], values[h:z]), int(costs @ values), found.status == 0
 
     def _users(self, limits: Ints | None, *, both_ways: bool) -> dict[int, dict[int, float]]:
-        """Columns that put copies on an arc (of a link, with ``both_ways``), and how many."""
+        """For each arc (with ``both_ways``: each link) the columns that put copies on it, and their numbers."""
         users: dict[int, Counter[int]] = defaultdict(Counter)
         if limits is not None:
             reverse, h = self._problem.paths.graph.reverse, 2 * len(self._edges)
@@ -457,10 +440,10 @@ class _Model:
 def mst(problem: Problem) -> TreeLayout:
     """A minimum spanning tree on the metric closure of the terminals.
 
-    Terminals are the capable switches nearest to the workers and to the server. The closure's edges are shortest
-    paths, so the tree never costs more than a shortest path for every worker; pruning a spanning tree of the whole
-    network can cost more, and is not done here. The root is the server's terminal; without a server, one of the
-    central terminals: that whose tree has the least loaded links, then the shallowest. Equal paths are tried both ways.
+    Terminals are the capable switches nearest to the workers and to the server. The closure's edges are shortest paths,
+    so the tree never costs more than a shortest path for every worker (pruning a spanning tree of the whole network
+    could). The root is the server's terminal; without a server, it is the central terminal whose tree has the least
+    loaded links, then the shallowest. Equal paths are tried both merged and spread.
     """
     terminals = _terminals(problem)
     if problem.server is not None:
@@ -473,10 +456,10 @@ def mst(problem: Problem) -> TreeLayout:
 
 
 def mst_shared(problem: Problem) -> TreeLayout:
-    """The same for a task with a server, where an edge that the tree uses already costs nothing more.
+    """A minimum spanning tree for a task with a server, in which an edge already in use costs nothing more.
 
-    On the metric closure each edge is paid for on its own, though paths may run along one another. Here terminals join
-    the paths of those before them; where they do, the switches there become terminals too. Never above :func:`mst`.
+    On the metric closure each edge is paid for separately, though paths may share links. Here terminals join the paths
+    of those before them; the switches there become terminals, too. Never costs more than :func:`mst`.
     """
     assert problem.server is not None  # noqa: S101
     options, terminals = [mst(problem)], _terminals(problem)
@@ -536,7 +519,7 @@ def _candidates(problem: Problem, *, cheapest: bool) -> list[TreeLayout]:
 
 
 def _estimate(problem: Problem, root: int) -> tuple[int, int, int, int]:
-    """Cost and chunk time of a root's tree on links between switches, its largest fan-in, its depth in time."""
+    """Cost and chunk time of a root's tree on links between switches, its largest fan-in, its depth in ps."""
     routes, graph = problem.paths, problem.paths.graph
     row = routes.towards(root)
     latency = routes.latencies(root, problem.frame_bytes)
@@ -551,7 +534,7 @@ def _estimate(problem: Problem, root: int) -> tuple[int, int, int, int]:
 
 
 def merge_paths(problem: Problem, root: str) -> TreeLayout:
-    """Every capable switch on a worker's shortest path to the root takes what comes from below, unpruned."""
+    """The tree, not pruned, in which every capable switch on a worker's shortest path to the root aggregates."""
     capable = set(problem.capable)
     parent: dict[str, str] = {}
     for worker in problem.workers:

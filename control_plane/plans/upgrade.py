@@ -1,4 +1,4 @@
-"""Which switches to make programmable: those with which the bound of the best plan falls most."""
+"""The switches to make programmable: those that lower the bound of the best plan most."""
 
 import random
 from collections import Counter, defaultdict
@@ -12,16 +12,16 @@ from p4reduce.control_plane.plans.bounds import best_plan_ps
 from p4reduce.topologies import Topology, with_capable
 
 MOST_SETS: Final = 300
-"""sets of switches that are all looked at; of more, one switch after the other is added, or taken away from all"""
+"""largest number of sets that are searched completely; beyond it the search is greedy"""
 Told = Callable[[int, int], None]
-"""(programs solved, of how many at most)"""
+"""progress: (programs solved, upper limit of their number)"""
 _Counts = tuple[int, ...]
-"""how many switches of each class"""
+"""number of switches of each class"""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Switches that are made programmable beside those that are, and the bound of the best plan with them, in ps."""
+    """Switches to make programmable beside the capable ones, and the bound of the best plan with them, in ps."""
 
     switches: tuple[str, ...]
     bound_ps: int
@@ -29,7 +29,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What is searched: the network, its workers, and the size of the tensor, for which a bound holds."""
+    """The search for an upgrade: the network, its workers, and the size of the tensor for which the bound holds."""
 
     topology: Topology
     workers: tuple[str, ...]
@@ -47,7 +47,7 @@ class Upgrade:
         return with_capable(self.topology, [*there, *switches] or False)
 
     def bound(self, switches: Sequence[str]) -> Choice:
-        """The bound with these switches.
+        """The bound of the best plan with these switches.
 
         Raises
         ------
@@ -63,10 +63,10 @@ class Upgrade:
         return Choice(tuple(switches), found)
 
     def best(self, count: int, told: Told = lambda done, most: None) -> Choice:
-        """``count`` switches with the least bound: exact where there are at most :data:`MOST_SETS` sets, else greedy.
+        """``count`` switches with the least bound: exact for at most :data:`MOST_SETS` sets, else greedy.
 
-        Switches that can be exchanged for each other (:meth:`classes`) count as one set. Greedy means: the better of
-        adding the best switch ``count`` times, and of taking the least useful one away from all.
+        Interchangeable switches (:meth:`classes`) make sets equal. The greedy search takes the better of adding the
+        best switch ``count`` times, and of removing the least useful switch from all.
         """
         classes = self.classes()
         sizes = tuple(len(names) for names in classes)
@@ -89,7 +89,7 @@ class Upgrade:
         return min(of(added), of(taken), key=lambda one: one.bound_ps)
 
     def classes(self) -> list[list[str]]:
-        """Candidates, those together that have the same neighbours: as many hosts alike, and the same switches."""
+        """Candidates in classes of switches with the same neighbours: equal hosts, and the same switches."""
         near: dict[str, Counter[tuple[str, int]]] = defaultdict(Counter)
         for link in self.topology.links:
             for here, other in ((link.a, link.b), (link.b, link.a)):
@@ -102,14 +102,14 @@ class Upgrade:
         return list(alike.values())
 
     def drawn(self, count: int, samples: int, seed: int) -> list[Choice]:
-        """So many random sets, with their bounds."""
+        """``samples`` random sets of ``count`` switches, with their bounds."""
         rng = random.Random(seed)  # noqa: S311  (a comparison, no secret)
         names = self.candidates
         return [self.bound(sorted(rng.sample(names, min(count, len(names))))) for _ in range(samples)]
 
 
 def _sets(sizes: Sequence[int], count: int) -> int:
-    """At most how many vectors of counts there are, without listing them."""
+    """An upper bound on the number of vectors of counts, without listing them."""
     return min(prod(size + 1 for size in sizes), comb(sum(sizes), count))
 
 

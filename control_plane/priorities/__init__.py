@@ -1,4 +1,4 @@
-"""Priorities between jobs: which class the frames of each have in switches and hosts, or when and how fast they send.
+"""Priorities between jobs: the class of each job's frames in switches and hosts, or the time and pace of its sending.
 
 Importing this package registers the built-in policies.
 """

@@ -1,4 +1,4 @@
-"""`mltcp`: pace instead of classes; who has sent more of the iteration sends faster, until jobs take turns."""
+"""The built-in priority policies: classes, orders, paces and time shifts of jobs."""
 
 import math
 from typing import Final
@@ -22,21 +22,21 @@ from p4reduce.control_plane.priorities.policy import (
 )
 from p4switch.base.values import PS_PER_US
 
-# `aalo`: without any knowledge, whoever has sent least in this iteration comes first.
+# `aalo`: without any knowledge, the job that has sent least in this iteration comes first.
 #
-# As PIAS (NSDI'15) and Aalo (SIGCOMM'15): queues at thresholds that grow by a factor, first come, first served in
-# each.
+# As in PIAS (NSDI'15) and Aalo (SIGCOMM'15), queues have thresholds that grow by a factor, and each is first come,
+# first served.
 
 
 FIRST_BYTES: Final = 32 * 1024
-"""in the highest queue"""
+"""bytes in the highest queue"""
 FACTOR: Final = 4
-"""from threshold to threshold: 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8 MiB"""
+"""factor between thresholds: 32 KiB, 128 KiB, 512 KiB, 2 MiB, 8 MiB"""
 
 
 @register_priority_policy("aalo", within=True)
 def aalo(situation: Situation) -> Classes:
-    """Fewest bytes of this iteration so far first, in steps of a factor (PIAS, Aalo); nothing need be known."""
+    """Fewest bytes of this iteration so far first, in steps of a factor (PIAS, Aalo); needs no knowledge of jobs."""
     return Classes({flow: _class(job.attained) for job in situation.jobs for flow in job.flows})
 
 
@@ -47,7 +47,7 @@ def _class(attained: int) -> int:
     return value
 
 
-# `pull-push`, `batch`, `batch-relative`: orders by what frames are, without a look at whose they are.
+# `pull-push`, `batch`, `batch-relative`: orders by the kind of frames, whatever their job.
 
 
 @register_priority_policy("pull-push")
@@ -58,27 +58,27 @@ def pull_push(situation: Situation) -> Order:
 
 @register_priority_policy("batch")
 def batch(situation: Situation) -> Order:
-    """The smaller batch number first, in a batch pull before push: r = 2 * batch + [push]."""
+    """Lowest batch number first, in a batch pull before push: r = 2 * batch + [push]."""
     return by_flow(situation, lambda job, flow: 2 * (job.newest - flow.lag) + (flow.kind is Kind.PUSH))
 
 
 @register_priority_policy("batch-relative")
 def batch_relative(situation: Situation) -> Order:
-    """The same with batches counted from the oldest of each job: jobs that began later are not last."""
+    """As `batch`, with batches counted from the oldest of each job: jobs that began later are not last."""
     return by_flow(situation, lambda job, flow: 2 * (job.newest - flow.lag - job.oldest) + (flow.kind is Kind.PUSH))
 
 
-# `cassini`: flows of periodic jobs are put off, once, so that they meet as little as possible (NSDI'24, section 4).
+# `cassini`: flows of periodic jobs are delayed, once, so that they overlap as little as possible (NSDI'24, section 4).
 #
-# Time is a circle of the least common multiple of periods, cut into steps of 5 degrees of the shortest period. Jobs
-# are placed one by one, most communication first, then each again while that lowers the excess: for every link and
-# step, by how many jobs more than one it is wanted.
+# Time is a circle of the least common multiple of periods, divided into steps of 5 degrees of the shortest period. Jobs
+# are placed one by one, those with most communication first, then each again while that lowers the excess: the number
+# of jobs above one that want a link in a step, over all links and steps.
 
 
 STEPS: Final = 72
-"""of the shortest period"""
+"""number of steps of the shortest period"""
 MOST_STEPS: Final = 72 * 16
-"""of the circle; where periods have no common multiple so small, it is their largest one, in longer steps if need be"""
+"""largest number of steps of the circle; without a common multiple that small, it is the longest period"""
 PASSES: Final = 4
 
 Steps = NDArray[np.int64]
@@ -86,9 +86,9 @@ Steps = NDArray[np.int64]
 
 @register_priority_policy("cassini")
 def cassini(situation: Situation) -> Shifts:
-    """No order: flows of periodic jobs are put off, once, so that they meet as little as possible (CASSINI).
+    """Delays flows of periodic jobs, once, so that they overlap as little as possible (CASSINI); gives no order.
 
-    Jobs without a known period stay where they are, and nobody makes room for them.
+    Jobs without a known period are not delayed, and other jobs do not take them into account.
     """
     jobs = [job for job in situation.jobs if _periodic(job)]
     if len(jobs) < 2:
@@ -108,7 +108,7 @@ def _periodic(job: JobFacts) -> bool:
 
 
 def _placed(jobs: list[JobFacts], step: int) -> dict[str, int]:
-    """Where the flow of each job begins on the circle, steps."""
+    """The step of the circle at which the flow of each job begins."""
     periods = {job.name: max(1, round((job.period_ps or 0) / step)) for job in jobs}
     around = math.lcm(*periods.values())
     if around > MOST_STEPS:
@@ -145,12 +145,12 @@ def _best(others: Steps, around: int, period: int, length: int) -> int:
     return int(np.argmin(costs))
 
 
-# Orders in which no two known jobs tie; so any of them makes jobs of one link interleave.
+# Orders without ties between known jobs, each of which makes jobs on one link interleave.
 
 
 @register_priority_policy("random")
 def random(situation: Situation) -> Order:
-    """Any order, drawn for each name by itself: a job that comes or goes does not change that of the others."""
+    """A random order, with a key drawn for each job's name: a job that comes or goes does not change that of others."""
     return one_by_one(situation, lambda job: _drawn(situation.seed, job.name))
 
 
@@ -162,7 +162,7 @@ def sjf(situation: Situation) -> Order:
 
 @register_priority_policy("reversed")
 def reversed_(situation: Situation) -> Order:
-    """Longest first: the worst that a wrong prediction may do."""
+    """Longest first: the worst effect of a wrong prediction."""
     return one_by_one(situation, lambda job: None if job.bytes is None else -job.bytes)
 
 
@@ -174,13 +174,13 @@ def intensity(situation: Situation) -> Order:
 
 @register_priority_policy("srpt", within=True)
 def srpt(situation: Situation) -> Order:
-    """Shortest remaining: fewest bytes left of the running iteration. A bound for others where an oracle tells them."""
+    """Shortest remaining: fewest bytes left of the running iteration; with an oracle, a bound for the others."""
     return one_by_one(situation, lambda job: None if job.bytes is None else round(job.bytes * (1 - job.sent)))
 
 
 @register_priority_policy("slack", within=True)
 def slack(situation: Situation) -> Order:
-    """Least slack: the deadline of the running iteration, less what it still has to send, first (us)."""
+    """Least slack first: deadline of the running iteration, less the time that it still has to send (us)."""
     return one_by_one(situation, _slack)
 
 
@@ -197,7 +197,7 @@ def _slack(job: JobFacts) -> int | None:
 
 
 def _drawn(seed: int, name: str) -> int:
-    """A number for a name: 64-bit FNV-1a of both, mixed once more (splitmix64), the same on every machine."""
+    """A number for a name: 64-bit FNV-1a of seed and name, mixed once more (splitmix64), the same on every machine."""
     mask = (1 << 64) - 1
     value = 0xCBF29CE484222325
     for byte in f"{seed}:{name}".encode():
@@ -218,16 +218,16 @@ def fifo(situation: Situation) -> Order:
 
 @register_priority_policy("fair")
 def fair(situation: Situation) -> Paces:
-    """Equal shares of common links for all jobs, whatever is sent."""
+    """Equal shares of common links for all jobs."""
     return Paces({job.name: 1.0 for job in situation.jobs})
 
 
 SLOPE: Final = 1.75
 INTERCEPT: Final = 0.25
-"""of the aggressiveness by the share sent (MLTCP, arXiv 2402.09589, section 3)"""
+"""parameters of the aggressiveness by the share sent (MLTCP, arXiv 2402.09589, section 3)"""
 
 
 @register_priority_policy("mltcp", within=True)
 def mltcp(situation: Situation) -> Paces:
-    """No order: who has sent more of the iteration sends faster, until jobs take turns (MLTCP)."""
+    """A job that has sent more of its iteration sends faster, until jobs take turns (MLTCP); gives no order."""
     return Paces({job.name: INTERCEPT + SLOPE * job.sent for job in situation.jobs})

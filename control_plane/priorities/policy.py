@@ -1,4 +1,4 @@
-"""Priority policies: plug-ins that put the flows of jobs in order, or give jobs their pace or their time."""
+"""Priority policies: plug-ins that put the flows of jobs in order, or set the pace or the start of jobs."""
 
 import math
 import statistics
@@ -17,22 +17,22 @@ from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
 from p4reduce.topologies.model import Hop
 
-# When a job's next flow begins and how many bytes it has, from what switches count, without asking the application.
+# Predictions of the start and bytes of a job's next flow from switch counters, without the application's help.
 #
-# A training job computes for about as long in every iteration, while the time that its frames take depends on who
-# else sends. So the next start is the *end* of the last flow and the median of the last computing times; starts
-# alone tell less. The bytes of an iteration are those of the last one.
+# A training job computes for about as long in every iteration, while the time of its frames depends on other traffic.
+# The predicted start is therefore the *end* of the last flow plus the median of the last computing times; starts alone
+# are less precise. The predicted bytes are those of the last iteration.
 
 
 MEMORY: Final = 5
-"""flows whose computing times count"""
+"""number of flows whose computing times count"""
 PATIENCE: Final = 2
-"""silence after which a flow that lacks bytes is over, in longest times from start to start"""
+"""silence after which an incomplete flow is over, as a multiple of the longest time from start to start"""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A flow that has ended: first and last moment at which its bytes were counted, picoseconds; its bytes."""
+    """A flow that has ended: time in ps when its first and last bytes were counted, and its bytes."""
 
     start_ps: int
     end_ps: int
@@ -41,22 +41,22 @@ class Observed:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A job's next flow, and its rhythm."""
+    """Prediction of a job's next flow and rhythm; times in ps."""
 
     start_ps: int
     bytes: int
     compute_ps: int
     communication_ps: int
-    """the shortest of the last flows: what it takes alone, or nearly so"""
+    """the shortest of the last flows: about the time that it takes alone"""
 
     @property
     def period_ps(self) -> int:
-        """An iteration alone."""
+        """Duration of an iteration alone, in ps."""
         return self.compute_ps + self.communication_ps
 
 
 class Predictor:
-    """Forecasts of one job, from its flows; nothing before two of them have ended."""
+    """Forecasts of one job, from its flows; None before two flows have ended."""
 
     def __init__(self, memory: int = MEMORY) -> None:
         self._computes: deque[int] = deque(maxlen=memory)
@@ -64,7 +64,7 @@ class Predictor:
         self._last: Observed | None = None
 
     def observe(self, flow: Observed) -> None:
-        """A flow has ended; one that begins as the last one did is that one, which went on."""
+        """Add a flow that has ended; a flow with the same start as the last one replaces it."""
         if self._last is not None and flow.start_ps == self._last.start_ps:
             self._takes.pop()
         elif self._last is not None:
@@ -78,7 +78,7 @@ class Predictor:
         return self._last
 
     def forecast(self) -> Forecast | None:
-        """The next flow; None while nothing can be said."""
+        """The next flow; None before there is a prediction."""
         if self._last is None or not self._computes:
             return None
         compute = round(statistics.median(self._computes))
@@ -86,16 +86,16 @@ class Predictor:
 
 
 class FlowDetector:
-    """Flows of one job out of readings of its counter, which only grows.
+    """Detects the flows of one job from readings of its counter, which only grows.
 
-    A flow begins with the first reading that is higher than the one before. It has ended when it has as many bytes as
-    the flow before (an iteration's first transmissions are always the same), or when nothing came for ``quiet_ps``; of
-    a flow that lacks bytes, for `PATIENCE` times as long as any two flows were apart: a job that others keep waiting in
-    the middle of an iteration is not taken for one that computes. Where more comes within ``quiet_ps`` of an end, that
-    was none, and the flow goes on.
+    A flow begins with the first reading above the one before. It has ended when it has as many bytes as the flow before
+    (an iteration's first transmissions are always the same), or when nothing came for ``quiet_ps``; a flow that lacks
+    bytes ends after `PATIENCE` times the longest distance of two flows, so that a job that waits for others in the
+    middle of an iteration is not taken for one that computes. If more bytes come within ``quiet_ps`` of an end, the
+    flow had not ended and goes on.
 
-    Between two readings bytes are taken to have come at the fastest rate seen: of an interval in which fewer came,
-    only its beginning (at the end of a flow) or its end (at the start) belongs to the flow.
+    Between two readings, bytes are assumed to have come at the fastest rate seen: an interval with fewer bytes belongs
+    to the flow only with its beginning (at the end of a flow) or its end (at the start).
     """
 
     def __init__(self, quiet_ps: int) -> None:
@@ -103,8 +103,8 @@ class FlowDetector:
         self._time, self._total = 0, 0
         self._known = False
         self._rate = 0.0  # bytes a picosecond
-        self._began: tuple[int, int] | None = None  # of the flow under way: its start, and the reading before it
-        self._seen = 0  # last moment at which bytes came, as well as is known
+        self._began: tuple[int, int] | None = None  # the present flow: its start, and the reading before it
+        self._seen = 0  # estimate of the last time when bytes came
         self._ended: Observed | None = None
         self._apart = 0  # the longest time from start to start
         self._size: int | None = None
@@ -116,13 +116,13 @@ class FlowDetector:
 
     @property
     def attained(self) -> int:
-        """Bytes of the flow that is under way, 0 without one."""
+        """Bytes of the flow that is under way; 0 without one."""
         return 0 if self._began is None else self._total - self._began[1]
 
     def read(self, now_ps: int, total: int, *, waiting: bool = False) -> Observed | None:
-        """Take a reading; the flow that has ended by it, if one has.
+        """Process a reading; returns the flow that has ended by it, or None.
 
-        ``waiting``: contributions have come that were not answered, so the job is in the middle of a flow, however long
+        ``waiting``: contributions have come and were not answered, so the job is in the middle of a flow even if
         nothing is counted.
         """
         if not self._known:
@@ -161,15 +161,15 @@ class FlowDetector:
         return flow
 
 
-# What a priority policy is told: the jobs, and the flows of each that may have a class of their own.
+# The input of a priority policy: the jobs, and the flows of each that may have a class of their own.
 
 
 MOST_LAGS = 4
-"""lags 0..3 are told apart; 3 stands for all that are older (the program looks at so many bits)"""
+"""number of different lags: 0..3, where 3 also stands for all older batches (as many as the program's bits allow)"""
 
 
 class Kind(Enum):
-    """Which way lanes go."""
+    """Direction of lanes."""
 
     PULL = "pull"
     """from the server, or the root of a tree, to the workers"""
@@ -179,7 +179,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Flow:
-    """Frames of one job, way and batch. ``lag``: iterations behind the newest batch of the job, at most 3."""
+    """Frames of one job, direction and batch. ``lag``: iterations behind the newest batch of the job, at most 3."""
 
     job: str
     kind: Kind
@@ -188,7 +188,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What is known, predicted, or told by an oracle, of one job now. None: nobody knows.
+    """Known or predicted facts, or an oracle's, about one job now. None: unknown.
 
     Attributes
     ----------
@@ -197,17 +197,17 @@ class JobFacts:
     links : frozenset of Hop
         Directed links that its frames use.
     period_ps, compute_ps, communication_ps : int or None
-        An iteration alone, and its two parts, picoseconds.
+        Duration of an iteration alone, and its two parts, picoseconds.
     bytes : int or None
-        That an iteration puts on its busiest link.
+        Bytes of an iteration on its busiest link.
     sent : float
         Share of the running iteration's bytes that it has sent, 0..1; 0 while it computes.
     attained : int
         Bytes of the running iteration that it has sent: known without any prediction.
     next_ps : int or None
-        Until its next flow begins, picoseconds from now; negative: it has begun.
+        Time until its next flow begins, picoseconds from now; negative: it has begun.
     deadline_ps : int or None
-        Until the running iteration is due, picoseconds from now.
+        Time until the running iteration is due, picoseconds from now.
     newest, oldest : int
         Iterations of its newest and its oldest batch in flight; the same for a synchronous job.
     """
@@ -250,12 +250,12 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class Situation:
-    """The jobs of a network at one moment; ``seed`` for policies that draw. Jobs are put in the order of their names.
+    """The jobs of a network at one moment, sorted by name; ``seed`` for random policies.
 
     Raises
     ------
     PlanError
-        When two jobs have one name.
+        When two jobs have the same name.
     """
 
     jobs: tuple[JobFacts, ...]
@@ -280,38 +280,38 @@ class Situation:
         return tuple(flow for job in self.jobs for flow in job.flows)
 
 
-# What a priority policy may answer.
+# The possible answers of a priority policy.
 
 
 @dataclass(frozen=True)
 class Order:
-    """Groups of flows, the most urgent first; those of one group tie. Queues are cut from it (`queues.py`)."""
+    """Groups of flows, the most urgent first; those of one group tie. `cut` makes queues of them."""
 
     groups: tuple[tuple[Flow, ...], ...]
 
     def rotated(self, turn: int) -> "Order":
-        """The same with so many groups moved from the front to the back: nobody is last for ever."""
+        """The order with ``turn`` groups moved from the front to the back, so that no group is always last."""
         place = turn % len(self.groups) if self.groups else 0
         return Order(self.groups[place:] + self.groups[:place])
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The class of every flow, 1..6, when a policy does not leave the cutting to others."""
+    """The class of every flow, 1..6, for policies that assign classes themselves."""
 
     by_flow: Mapping[Flow, int]
 
 
 @dataclass(frozen=True)
 class Paces:
-    """Weights by which jobs share the links that they have in common: each sends at its share. All in one class."""
+    """Weights by which jobs share their common links: each sends at its share. All are in one class."""
 
     weights: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Shifts:
-    """How long each job puts off its next flow, picoseconds, once. All in one class."""
+    """Delay of each job's next flow, picoseconds, once. All are in one class."""
 
     by_job: Mapping[str, int]
 
@@ -320,12 +320,12 @@ Answer: TypeAlias = Order | Classes | Paces | Shifts
 
 
 def tied(situation: Situation) -> Order:
-    """All flows alike."""
+    """An order in which all flows tie."""
     return Order((situation.flows,) if situation.flows else ())
 
 
 def by_flow(situation: Situation, key: Callable[[JobFacts, Flow], Any]) -> Order:
-    """Flows by a key, the smallest first; equal ones tie."""
+    """Flows by a key, the smallest first; equal keys tie."""
     groups: dict[Any, list[Flow]] = {}
     for flow in situation.flows:
         groups.setdefault(key(situation.by_name[flow.job], flow), []).append(flow)
@@ -335,7 +335,7 @@ def by_flow(situation: Situation, key: Callable[[JobFacts, Flow], Any]) -> Order
 def one_by_one(situation: Situation, key: Callable[[JobFacts], Any]) -> Order:
     """Jobs by a key, the smallest first, each with all its flows in a group of its own; equal ones by their names.
 
-    Jobs whose key is None, of which nothing is known, come last and tie.
+    Jobs whose key is None (unknown) come last and tie.
     """
     keys = {job.name: key(job) for job in situation.jobs}
     known = sorted((job for job in situation.jobs if keys[job.name] is not None), key=lambda job: keys[job.name])
@@ -349,10 +349,10 @@ def _some(flows: Iterable[Flow]) -> tuple[tuple[Flow, ...], ...]:
 
 
 class PriorityPolicy(Protocol):
-    """Answers a situation with an `Order`, `Classes`, `Paces` or `Shifts`. Keeps nothing between calls."""
+    """Answers a situation with an `Order`, `Classes`, `Paces` or `Shifts`. Has no state between calls."""
 
     def __call__(self, situation: Situation, /) -> Answer:
-        """Answer."""
+        """Return the answer."""
 
 
 PRIORITY_POLICIES: Registry[PriorityPolicy] = Registry("priority policy", PlanError)
@@ -361,7 +361,7 @@ PRIORITY_POLICIES: Registry[PriorityPolicy] = Registry("priority policy", PlanEr
 
 @dataclass(frozen=True)
 class Traits:
-    """What else is to be known of a policy. ``within``: its answer changes while flows are under way."""
+    """Properties of a policy. ``within``: its answer changes while flows are under way."""
 
     within: bool = False
 
@@ -371,7 +371,7 @@ _P = TypeVar("_P", bound=Callable[..., Answer])
 
 
 def register_priority_policy(name: str, *, within: bool = False) -> Callable[[_P], _P]:
-    """Decorator: make a policy known under ``name``; ``within``: it is to be asked while flows are under way, too."""
+    """Decorator that registers a policy under ``name``; ``within``: call it while flows are under way, too."""
 
     def add(policy: _P) -> _P:
         PRIORITY_POLICIES.add(name, policy)
@@ -382,31 +382,29 @@ def register_priority_policy(name: str, *, within: bool = False) -> Callable[[_P
 
 
 def priority_policy_named(name: str) -> PriorityPolicy:
-    """The policy of that name; `PlanError` lists the known ones."""
+    """The policy with this name; `PlanError` lists the known names."""
     return PRIORITY_POLICIES.named(name)
 
 
 def asked_within(name: str) -> bool:
-    """Whether a policy is to be asked while flows are under way, and not only when one has ended."""
+    """Whether a policy must be called while flows are under way, and not only when one has ended."""
     return _TRAITS.get(name, Traits(within=True)).within
 
 
-# From an order without limit to the few queues of a port.
+# Dividing an unlimited order among the few queues of a port.
 #
-# Queue 7 is for tiny frames (barriers, no lanes), queue 0 for plain IPv4 without a class, so jobs have 1..6. The
-# sorted order is cut where neighbours share fewest links: flows in one queue delay each other only where they meet
-# (Crux, SIGCOMM'24, section 4.3).
+# Queue 7 is for tiny frames (barriers, no lanes), queue 0 for plain IPv4 without a class, so jobs have 1..6. The order
+# is cut where neighbours share fewest links: flows in one queue delay each other only where they meet (Crux,
+# SIGCOMM'24, section 4.3).
 
 
-TINY_CLASS: Final = 7
-PLAIN_CLASS: Final = 0
 JOB_CLASSES: Final = range(1, 7)
 
 
 def cut(order: Order, situation: Situation, queues: int = len(JOB_CLASSES)) -> dict[Flow, int]:
-    """The class of every flow: at most ``queues`` of them, from 6 downwards.
+    """The class of every flow: at most ``queues`` classes, from 6 downwards.
 
-    Of all ways to cut the order into so many runs, one in which the pairs of groups that have the same queue share
+    Of all divisions of the order into that many runs, one is taken in which the pairs of groups in the same queue share
     fewest links; among these, one whose runs are of most equal length. O(queues * groups**2).
     """
     count = min(len(order.groups), queues)
@@ -430,7 +428,7 @@ def cut(order: Order, situation: Situation, queues: int = len(JOB_CLASSES)) -> d
 
 
 def _shared(order: Order, situation: Situation) -> NDArray[np.int64]:
-    """How many links each two groups share, over all pairs of their flows, int64 (groups, groups)."""
+    """Number of links that each two groups share, over all pairs of their flows, int64 (groups, groups)."""
     names = {hop: place for place, hop in enumerate(sorted({hop for job in situation.jobs for hop in job.links}))}
     uses = np.zeros((len(order.groups), max(len(names), 1)), np.int64)
     for place, group in enumerate(order.groups):
@@ -441,12 +439,12 @@ def _shared(order: Order, situation: Situation) -> NDArray[np.int64]:
 
 
 def _inside(shared: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Costs of a run of groups from i up to j, without it: first shared links of its pairs, then its length squared."""
+    """Cost of a run of groups i .. j - 1: first the shared links of its pairs, then its squared length."""
     n = len(shared)
     weight = np.int64(n * n + 1)
     cost = np.zeros((n + 1, n + 1), np.int64)
     for i in range(n):
-        # What group j adds to the run that began at i.
+        # The cost that group j adds to the run from i on.
         added = np.array([int(shared[i:j, j].sum()) for j in range(i, n)], np.int64)
         lengths = np.arange(1, n - i + 1, dtype=np.int64) ** 2
         cost[i, i + 1 :] = np.cumsum(added) * weight + lengths
@@ -454,7 +452,7 @@ def _inside(shared: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _best_cuts(inside: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Where the last of q runs of the first j groups begins when they cost least, int64 (count + 1, n + 1)."""
+    """The begin of the last of q runs of the first j groups at least cost, int64 (count + 1, n + 1)."""
     n = len(inside) - 1
     never = np.iinfo(np.int64).max // 4
     best, before = np.full((count + 1, n + 1), never, np.int64), np.zeros((count + 1, n + 1), np.int64)
@@ -467,21 +465,21 @@ def _best_cuts(inside: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return before
 
 
-# From a policy's answer to what is written: a class for every flow, paces, time shifts.
+# Conversion of a policy's answer to settings: a class for every flow, paces, time shifts.
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What holds from now on, the same in all switches and hosts.
+    """The settings in force from now on, the same in all switches and hosts.
 
     Attributes
     ----------
     classes : mapping of Flow to int
         1..6 for every flow of every job, the highest first.
     weights : mapping of str to float
-        Of jobs that send at their share of common links; empty: at the full rate.
+        Weights of jobs that send at their share of common links; empty: at the full rate.
     shifts : mapping of str to int
-        By how many picoseconds jobs put off their next flow; those that do not are left out.
+        Delay of a job's next flow in picoseconds; only jobs with a delay.
     """
 
     classes: Mapping[Flow, int]
@@ -489,29 +487,29 @@ class Decision:
     shifts: Mapping[str, int] = field(default_factory=dict)
 
     def of_job(self, name: str) -> int:
-        """The highest class of a job: that of its endpoints."""
+        """The highest class of a job, which its endpoints use."""
         return max(value for flow, value in self.classes.items() if flow.job == name)
 
 
 def decide(policy: str, situation: Situation, *, turn: int = 0, queues: int = len(JOB_CLASSES)) -> Decision:
-    """Ask a policy, and check what it says.
+    """Call a policy, and check its answer.
 
     Parameters
     ----------
     policy : str
         Name of a registered policy.
     situation : Situation
-        The jobs as they are now.
+        The jobs at present.
     turn : int
-        By how many places an order is rotated against starvation.
+        Number of places by which an order is rotated against starvation.
     queues : int
         1..6 queues for jobs.
 
     Raises
     ------
     PlanError
-        Names the policy, the job and what is to be mended: a flow without a class or with one outside 1..6, a pace
-        that is no positive number, a shift below 0, an answer about jobs that there are not.
+        Names the policy, the job and the fault: a flow without a class or with one outside 1..6, a pace
+        that is no positive number, a shift below 0, an answer about unknown jobs.
     """
     if not 1 <= queues <= len(JOB_CLASSES):
         raise PlanError(f"queues: {queues}, must be 1..{len(JOB_CLASSES)}: 7 is for tiny frames, 0 for plain IPv4")
@@ -582,11 +580,11 @@ def _check_jobs(name: str, situation: Situation, jobs: Mapping[str, object]) -> 
             raise PlanError(f"priority policy {name!r} names job {job!r}, which is not in the situation")
 
 
-# How evenly jobs fare.
+# Fairness between jobs.
 
 
 def slowdowns(took: Mapping[str, float], alone: Mapping[str, float]) -> dict[str, float]:
-    """Time of each job over its time alone, at least about 1. Raises `PlanError` for a job without a time alone."""
+    """Time of each job divided by its time alone, at least about 1. `PlanError` for a job without a time alone."""
     for name in took:
         if alone.get(name, 0) <= 0:
             raise PlanError(f"job {name!r}: its time alone is not known")
@@ -598,5 +596,5 @@ def jain(values: Sequence[float]) -> float:
     largest = max(values, default=0.0)
     if largest <= 0:
         return 1.0
-    scaled = [value / largest for value in values]  # squares of very large or small ones stay numbers
+    scaled = [value / largest for value in values]  # squares of very large or small values stay finite
     return sum(scaled) ** 2 / (len(scaled) * sum(value * value for value in scaled))

@@ -1,4 +1,4 @@
-"""Scheduling AI tasks: which tree each task gets, given what the others and background traffic already use.
+"""Scheduling AI tasks: the choice of each task's trees, given the load of other tasks and background traffic.
 
 Importing this package registers the built-in policies.
 """

@@ -1,9 +1,9 @@
-"""`spff-mean`, `overlay-mst-mean`, `steiner-mean`: links keep what a task takes on average, not its demand.
+"""The built-in scheduling policies, and the choice of the switches that should aggregate (SOAR).
 
-Iterations of training are predictable: a task computes, then communicates, and its links are idle in between. These
-policies weigh and reserve :attr:`~p4reduce.control_plane.scheduling.task.Task.reserved_bps`, the demand times the share
-of a round that is communication. The sum of mean uses never exceeds a link; when several tasks communicate at once the
-sum of their demands may, and their rounds are then longer than planned. Slots are for the whole demand.
+Policies with the suffix `-mean` weigh and reserve :attr:`~p4reduce.control_plane.scheduling.task.Task.reserved_bps`:
+the demand times the share of a round that is communication, since a task computes, then communicates. The sum of mean
+uses never exceeds a link's rate; the sum of demands may when several tasks communicate at once, and their rounds are
+then longer than planned. Slots are reserved for the whole demand.
 """
 
 from collections import Counter
@@ -60,14 +60,14 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import View as Lit
 
-# `exact`: the cheapest trees there are under the poster's weights, by mixed-integer programming (HiGHS).
+# `exact`: the cheapest trees under the poster's weights, by mixed-integer programming (HiGHS).
 
 
 @register_policy("exact")
 def exact(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
-    """The cheapest trees. For networks of some hundred switches at most.
+    """The cheapest trees, for networks of some hundred switches at most.
 
-    Where switches could not forward the cheapest tree on asymmetric links, the nearest one that they can is taken.
+    If switches could not forward the cheapest tree on asymmetric links, the nearest one that they can forward is taken.
     """
     view = View(task, state, lanes)
     return decide_trees("exact", view, _tree, view.words(weights))
@@ -110,12 +110,12 @@ def _solve(problem: TaskProblem) -> Optimum:
 
 @register_policy("overlay-mst")
 def overlay_mst(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
-    """Minimum spanning trees of G and the local models' switches; an edge that a tree uses costs nothing more."""
+    """Minimum spanning trees of G and the local models' switches; an edge that a tree already uses costs nothing."""
     view = View(task, state, lanes)
     return decide_trees("overlay-mst", view, mst_shared, view.words(weights))
 
 
-# `ring`: ring all-reduce between the local models' hosts and G's; nobody aggregates for others.
+# `ring`: ring all-reduce between the local models' hosts and G's, without aggregation on the way.
 
 
 @dataclass(frozen=True)
@@ -134,14 +134,14 @@ class _Members(Problem):
 def ring(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
     """The hosts in an order that crosses few links (:mod:`~p4reduce.control_plane.plans.ring`), on links with room.
 
-    Models are reduced and scattered round the ring, then gathered: of n + 1 hosts each sends n / (n + 1) of a model to
-    the next one, twice. A copy of a model is reserved for either, on every link of every stream; acknowledgements, one
-    empty frame for 16 full ones, are not counted.
+    Models are reduce-scattered along the ring, then gathered: each of n + 1 hosts sends n / (n + 1) of a model to the
+    next host, twice. A copy of a model is reserved for each of the two, on every link of every stream;
+    acknowledgements, one empty frame for 16 full ones, are not counted.
 
     Raises
     ------
     Rejection
-        Names a link with too little left.
+        Names a link with too little rate left.
     """
     return _among_hosts("ring", ring_plans.ring, task, state, lanes, copies=2, streams=1)
 
@@ -156,9 +156,9 @@ def _among_hosts(
     copies: int,
     streams: int,
 ) -> Decision:
-    """A plan of hosts on links with room: that many copies of the demand on every path, so many paths at each host.
+    """A plan of hosts on links with room: ``copies`` of the demand on every path, ``streams`` paths at each host.
 
-    `Rejection` names a link with too little left.
+    `Rejection` names a link with too little rate left.
     """
     view = View(task, state, lanes)
     needed = copies * task.reserved_bps
@@ -177,19 +177,19 @@ def _among_hosts(
     return decision
 
 
-# Tasks whose hosts exchange something among themselves, whatever the policy gives to others.
+# Tasks whose kind, not the policy, determines the exchange among their hosts.
 
 
 def all_to_all(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
     """The shortest path of every ordered pair of the task's hosts, on links with room.
 
-    A demand is reserved for every pair, on every link of its path. `Rejection` names a link with too little left.
+    A demand is reserved for every pair, on every link of its path. `Rejection` names a link with too little rate left.
     """
     return _among_hosts("all-to-all", ring_plans.all_to_all, task, state, lanes, copies=1, streams=len(task.workers))
 
 
 def by_kind(policy: Policy) -> Policy:
-    """The policy for all tasks but those that say themselves what their hosts exchange (:attr:`Task.exchange`)."""
+    """The policy, extended to tasks with an exchange of their own (:attr:`Task.exchange`), which it does not get."""
     kinds: dict[str, Policy] = {"rar": ring, "a2a": all_to_all}
 
     def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
@@ -199,19 +199,19 @@ def by_kind(policy: Policy) -> Policy:
     return decide
 
 
-# `striped`, `packing` and the like: several trees at once, each with its part of the model, over the same hosts.
+# `striped`, `packing` and similar: several trees at once over the same hosts, each with its part of the model.
 
 
 LEAST_OF_PARTS: Final = LEAST_SLOTS * MOST_TREES
-"""slots without which a switch is in none of several trees"""
+"""a switch with fewer slots is left out of plans with several trees"""
 
 
 def several(name: str) -> Policy:
-    """A policy of the trees of a plan of :data:`~p4reduce.control_plane.plans.best.FORESTS`.
+    """A policy for the trees of a plan of :data:`~p4reduce.control_plane.plans.best.FORESTS`.
 
-    Planned over links that are up and not full, at the rates that are left of them, with switches that have slots left.
-    It raises `Rejection` where a link has too little left for the shares of all trees that cross it, a switch too few
-    slots for its trees, or others than the task wants would add up.
+    It plans over links that are up and not full, at their free rates, with switches that have slots left. It raises
+    `Rejection` if a link has too little rate left for the shares of its trees, a switch too few slots for its trees, or
+    nodes would aggregate that the task excludes.
     """
 
     def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
@@ -241,7 +241,7 @@ def several(name: str) -> Policy:
 
 
 def _left_over(view: View) -> Problem:
-    """The task's hosts in what of the network is left for it."""
+    """The problem of the task's hosts in the free part of the network."""
     topology, state = view.state.topology, view.state
     nodes = [
         replace(
@@ -269,14 +269,14 @@ def _left_over(view: View) -> Problem:
 
 
 def _with_paths(problem: Problem, layout: Layout | None) -> TreeLayout:
-    """The tree with the paths that it takes in this network."""
+    """The tree with the explicit paths that it takes in this network."""
     assert isinstance(layout, TreeLayout)  # noqa: S101
     paths = all_paths(problem.of(layout), layout)
     return replace(layout, spread=False, paths={edge: paths[edge] for edge in layout.parent.items()})
 
 
 def _slots_of_parts(view: View, problem: Problem, parts: Sequence[Part]) -> tuple[dict[str, int], int]:
-    """What all trees need of switches of which it is known how many slots they have, and what each may take at most."""
+    """The slots that all trees need of switches with known numbers of slots, and the most that each tree may take."""
     task, total = view.task, sum(part.weight for part in parts)
     needed = LEAST_SLOTS
     adders: Counter[str] = Counter()
@@ -304,9 +304,9 @@ for _name in FORESTS:
     register_policy(_name, served=False)(several(_name))
 
 
-# `spff`: the poster's fixed scheduler: shortest path, first fit, for every local model; aggregation at G only.
+# `spff`: the poster's fixed scheduler: shortest path, first fit, for every local model; aggregation only at G.
 #
-# `spff-ecmp` is the same with a random one of the paths that cross equally many links.
+# `spff-ecmp` uses a random path among those that cross equally many links.
 
 
 @register_policy("spff")
@@ -328,7 +328,7 @@ def spff_ecmp(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
 
 @register_policy("spff-ina")
 def spff_ina(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
-    """What aggregation alone gains: fewest links, then least delay; links without room for one copy are left out."""
+    """Shows the gain of aggregation alone: fewest links, then least delay, on links with room for one copy."""
     view = View(task, state, lanes)
     return decide_trees("spff-ina", view, spt_layout, hop_words(view.graph, view.residual_bps, task.reserved_bps))
 
@@ -338,7 +338,7 @@ def spff_ina(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
 
 @register_policy("spt")
 def spt(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
-    """Decide."""
+    """Shortest paths under the poster's weights, merged where they meet at capable switches."""
     view = View(task, state, lanes)
     return decide_trees("spt", view, tree_plans.spt, view.words(weights))
 
@@ -348,7 +348,7 @@ def spt(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights =
 
 @register_policy("steiner")
 def steiner(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
-    """Decide."""
+    """The cheapest trees found, with aggregation at any capable switch."""
     view = View(task, state, lanes)
     return decide_trees("steiner", view, steiner_plans.steiner, view.words(weights))
 
@@ -357,7 +357,7 @@ MEAN_OF: Final[dict[str, Policy]] = {"overlay-mst": overlay_mst, "spff": spff, "
 
 
 def mean_use(name: str, policy: Policy) -> Policy:
-    """A policy of that name that gives tasks what another one does when they reserve their mean use."""
+    """A policy called ``name`` that decides like ``policy``, with the tasks' mean use as their reservation."""
 
     def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
         return replace(policy(replace(task, reservation="mean"), state, lanes=lanes), policy=name)
@@ -369,7 +369,7 @@ for _name, _policy in MEAN_OF.items():
     register_policy(f"{_name}-mean")(mean_use(f"{_name}-mean", _policy))
 
 
-# Which k switches of a tree should aggregate: SOAR's dynamic program.
+# The choice of k switches of a tree for aggregation: SOAR's dynamic program.
 
 
 _NONE: Final = np.iinfo(np.int64).max // 4
@@ -377,7 +377,7 @@ _NONE: Final = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True)
 class Placement:
-    """Switches that aggregate, and what all frames of a chunk then cost: sum over links of cost times copies."""
+    """Switches that aggregate, and the resulting cost of all frames of a chunk: sum over links of cost times copies."""
 
     chosen: tuple[int, ...]
     cost: int
@@ -390,11 +390,11 @@ def place(
     count: int,
     available: Collection[int] | None = None,
 ) -> Placement:
-    """At most ``count`` nodes of a tree that aggregate, so that the least crosses its links.
+    """Choose at most ``count`` aggregating nodes of a tree such that the cost of frames on its links is least.
 
-    A node that aggregates sends one frame up if it gets any; another sends on what it gets. With B(v, l, k) the
-    least cost of the frames of v's subtree up to the nearest aggregating node above (or to the destination), to which
-    one frame of v costs l, and at most k aggregating nodes in the subtree:
+    An aggregating node sends one frame up if it gets any; another forwards what it gets. With B(v, l, k) the least cost
+    of the frames of v's subtree up to the nearest aggregating node above (or to the destination), to which one frame of
+    v costs l, and at most k aggregating nodes in the subtree:
 
         B aggregating     = l + best split of k - 1 among the children c, B(c, cost of c, .)
         B not aggregating = l * hosts(v) + best split of k among the children, B(c, l + cost of c, .)
@@ -405,11 +405,11 @@ def place(
     Parameters
     ----------
     parent : sequence of int
-        The node above each; -1 at the root.
+        The node above each node; -1 at the root.
     cost : sequence of int
-        Of a frame on the link to the node above, at the root of that to the destination.
+        Cost of a frame on the link to the node above, for the root to the destination.
     hosts : sequence of int
-        Workers at each node.
+        Number of workers at each node.
     count : int
         k.
     available : collection of int or None
@@ -451,7 +451,7 @@ def place(
 
 
 class _Table:
-    """B(v, l, k) of one node for every step up and every k, with what it takes to find the choice again.
+    """B(v, l, k) of one node for every step up and every k, with the data to reconstruct the choice.
 
     Step d counts from the nearest aggregating node above: 0 when that is the parent.
     """
@@ -483,12 +483,12 @@ class _Table:
                 self.best[step] = np.minimum(merged, self.best[step])
 
     def _shared(self, step: int, limit: int, *, merges: bool) -> Ints:
-        """The least cost of all children that share k aggregating nodes, for every k."""
+        """The least cost of all children that share k aggregating nodes, for every k, int64 (limit + 1,)."""
         total = np.zeros(limit + 1, np.int64)
         splits: list[Ints] = []
         for child in self._children:
             own = self._tables[child].best[step]
-            options = np.full((limit + 1, limit + 1), _NONE, np.int64)  # [k, of these to the child]
+            options = np.full((limit + 1, limit + 1), _NONE, np.int64)  # [k, number of these in the child's subtree]
             for given in range(limit + 1):
                 options[given:, given] = total[: limit + 1 - given] + own[given]
             splits.append(options.argmin(axis=1))
@@ -526,7 +526,7 @@ def choose_capable(topology: Topology, workers: Sequence[str], server: str, coun
     """The switches on the workers' shortest paths to the server with which the fewest copies cross links.
 
     :func:`~p4reduce.topologies.with_capable` makes a topology in which only they aggregate. (A plan needs one switch
-    next to the server that merges everything; where none of the chosen ones does, its tree differs from this one.)
+    near the server that merges everything; if none of the chosen ones does, its tree differs from this one.)
 
     Parameters
     ----------
@@ -537,12 +537,12 @@ def choose_capable(topology: Topology, workers: Sequence[str], server: str, coun
     server : str
         The destination.
     count : int
-        How many switches may aggregate.
+        Largest number of switches.
 
     Returns
     -------
     tuple of str
-        At most ``count`` switches: fewer where more would save nothing.
+        At most ``count`` switches: fewer if more would save nothing.
     """
     tree = _paths(topology, workers, server)
     available = [tree.names.index(name) for name in tree.names if topology.node(name).capable]
@@ -551,25 +551,25 @@ def choose_capable(topology: Topology, workers: Sequence[str], server: str, coun
 
 
 def choose_capable_for(topology: Topology, tasks: Sequence[Task], count: int) -> tuple[str, ...]:
-    """The switches that should aggregate for several tasks, the one that saves most first.
+    """The switches that should aggregate for several tasks, the switch that saves most first.
 
-    One task gets what :func:`choose_capable` finds. For several it is greedy: in every step the switch with which the
-    fewest copies cross links, all tasks together, each on its shortest paths. So a smaller count gives the
-    first ones of a larger count.
+    One task gets the result of :func:`choose_capable`. Several tasks get a greedy choice: in every step the switch that
+    saves most copies on links, over all tasks, each on its shortest paths. A smaller count therefore gives the first
+    switches of a larger one.
 
     Parameters
     ----------
     topology : Topology
         Its capable switches may be chosen.
     tasks : sequence of Task
-        Whose models are added up; each counts with the frames of its model (``elements``).
+        Tasks whose models are aggregated; each counts with the size of its model (``elements``).
     count : int
-        How many switches may aggregate.
+        Largest number of switches.
 
     Returns
     -------
     tuple of str
-        At most ``count`` switches: fewer where more would save nothing.
+        At most ``count`` switches: fewer if more would save nothing.
     """
     if len(tasks) == 1:
         return choose_capable(topology, tasks[0].workers, tasks[0].server, count)
@@ -600,7 +600,7 @@ class _PathTree:
     hosts: list[int]
 
     def copies(self, chosen: frozenset[str]) -> int:
-        """What crosses links when these switches aggregate."""
+        """Number of copies on links when these switches aggregate."""
         frames, total = list(self.hosts), 0
         for node in reversed(_top_down(self.parent)):
             sent = min(frames[node], 1) if self.names[node] in chosen else frames[node]

@@ -1,4 +1,4 @@
-"""An AI task, as the poster's task manager takes it in."""
+"""An AI task, with the parameters of the poster's task manager."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 from p4reduce.base.errors import PlanError
 from p4switch.base.values import PS_PER_S, short
 
-# What a task says about the selection of its local models.
+# The selection of a task's local models.
 
 
 How = Literal["all", "random", "cheapest", "useful"]
@@ -19,24 +19,24 @@ How = Literal["all", "random", "cheapest", "useful"]
 HOWS: Final = ("all", "random", "cheapest", "useful")
 MAX_SEED: Final = (1 << 63) - 1
 MOST_COMPARED: Final = 64
-"""candidates of 'cheapest' and 'useful': they ask the policy for a tree n * (n + 1) / 2 times"""
+"""largest number of candidates of 'cheapest' and 'useful', which ask the policy for n * (n + 1) / 2 trees"""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of a task's local models take part, under a bandwidth budget.
+    """The selection of the local models that take part, under a bandwidth budget.
 
     Attributes
     ----------
     how : str
-        'all'; 'random': in a random order, as long as they fit; 'cheapest': each time the one that costs the least
-        beside those chosen; 'useful': each time the one with the largest utility for what it costs more.
+        'all'; 'random': in a random order while they fit; 'cheapest': in each step the model with the least additional
+        cost; 'useful': in each step the model with the largest utility per additional cost.
     budget : float or None
-        Share of what a round of all of them puts on links in an empty network, 0 < budget <= 1; None for 'all' alone.
+        Share of the traffic of a round of all models in an empty network, 0 < budget <= 1; None for 'all' alone.
     seed : int
-        Of the order of 'random'.
+        Seed of the order of 'random'.
     utilities : tuple of (host, float)
-        How useful the data of a worker are, for 'useful'; any unit. Those that are left out are the hosts' own
+        Usefulness of a worker's data, for 'useful'; any unit. Workers left out have their host's utility
         (:class:`~p4reduce.control_plane.orchestrator.HostProfile`).
     """
 
@@ -66,7 +66,7 @@ class Selection:
             raise PlanError("select.utilities: a host is named twice")
 
     def check_workers(self, workers: tuple[str, ...]) -> None:
-        """`PlanError` when it does not fit a task with these workers."""
+        """Raise `PlanError` when the selection does not fit a task with these workers."""
         if unknown := sorted(set(dict(self.utilities)) - set(workers)):
             raise PlanError(f"select.utilities: {short(unknown[0])} is no worker of the task")
         if self.how in ("cheapest", "useful") and len(workers) > MOST_COMPARED:
@@ -80,7 +80,7 @@ def _is_real(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and isfinite(value)
 
 
-# Who takes part in a round, when the bytes of a round are limited.
+# The choice of the models in a round when the bytes of a round are limited.
 
 
 class Candidate(Protocol):
@@ -88,21 +88,21 @@ class Candidate(Protocol):
 
     @property
     def host(self) -> str:
-        """Where it is."""
+        """Host of the model."""
 
     @property
     def usefulness(self) -> float:
-        """Of its data to the global model; any unit, the same for all."""
+        """Usefulness of its data to the global model; any unit, the same for all."""
 
 
 _C = TypeVar("_C", bound=Candidate)
 Cost = Callable[[Sequence[str]], int]
-"""copies of a frame on links, of the trees of these hosts' local models and the global one"""
+"""function from hosts to the copies of a frame on links, in the trees of their local models and the global one"""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a round may consume: copies of a frame on links (bytes are copies * chunks * frame length)."""
+    """The budget of a round: copies of a frame on links (bytes are copies * chunks * frame length)."""
 
     copies: int
     cost: Cost
@@ -113,31 +113,31 @@ class Budget:
 
 
 class Chooser(Protocol):
-    """Those of the candidates that take part."""
+    """Chooses the candidates that take part."""
 
     def __call__(self, models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
-        """Choose."""
+        """Return the chosen candidates."""
 
 
 def everyone(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
-    """All of them, whatever it costs: the reference."""
+    """All candidates, whatever their cost: the reference."""
     del budget, random
     return list(models)
 
 
 def at_random(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
-    """In a random order, as long as they fit."""
+    """Candidates in a random order, while they fit."""
     return _fill([models[place] for place in random.permutation(len(models))], budget)
 
 
 def cheapest(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
-    """As many as fit: each time the one that costs the least beside those chosen."""
+    """As many candidates as fit: in each step, the one with the least additional cost."""
     del random
     return _greedy(models, budget, lambda _model, extra: -float(extra))
 
 
 def useful(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
-    """Most useful for what they cost: each time the largest usefulness for each extra copy of a frame on links."""
+    """In each step, the fitting candidate with the largest usefulness per additional copy of a frame on links."""
     del random
     return _greedy(models, budget, lambda model, extra: model.usefulness / max(1, extra))
 
@@ -169,28 +169,28 @@ def _greedy(models: Sequence[_C], budget: Budget, score: Callable[[_C, int], flo
     return chosen
 
 
-# What a task says that leaves the choice of its hosts to the orchestrator.
+# The request of a task whose hosts the orchestrator chooses.
 
 
 MOST_WORKERS: Final = 65_535
-"""ranks are 16 bits on the wire"""
+"""largest number of workers: ranks are 16 bits on the wire"""
 MOST_SHARDS: Final = 1 << 16
 MOST_SHARD_BYTES: Final = 1 << 50
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Hosts that a task wants, instead of their names.
+    """A request for hosts, instead of their names.
 
     Attributes
     ----------
     count : int
-        Local models, each on a host of its own.
+        Number of local models, each on a host of its own.
     shards : tuple of str
-        Home host of every shard of the training data; a worker reads one that lies elsewhere over the network once,
-        before its first round. Shards are dealt to ranks in turn. Empty: the data are everywhere.
+        Home host of every shard of the training data; a worker reads a shard of another host over the network once,
+        before its first round. Shards are assigned to ranks in turn. Empty: every host has the data.
     shard_bytes : int
-        Of each shard.
+        Bytes of each shard.
     """
 
     count: int
@@ -215,30 +215,30 @@ class Wanted:
             raise PlanError(f"shards: {len(names)} are more than {MOST_SHARDS}")
 
 
-# What a task says that answers requests instead of training.
+# Tasks that answer requests instead of training.
 
 
 LEAST_HZ: Final = 1.0
 MOST_HZ: Final = 1e9
 MOST_REQUESTS: Final = 1 << 20
-"""of a client"""
+"""largest number of requests of a client"""
 _FRAMING: Final = 1.1
-"""bytes on a link over those of an answer's numbers, at most: headers, gaps, requests"""
+"""upper bound of the bytes on a link divided by those of an answer's numbers: headers, gaps, requests"""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """Requests of a task that infers: its workers are clients, its server answers each of them by itself.
+    """Requests of a task that infers: its workers are clients, and its server answers each of them separately.
 
     Attributes
     ----------
     rate_hz : float
-        Requests a second of each client, Poisson; a client's next request is sent when the one before was answered,
-        and its latency counts from when it was due.
+        Requests a second of each client, a Poisson process; a client sends a request only after the answer to the one
+        before, and the latency counts from the time when the request was due.
     objective_ps : int or None
-        99th percentile of latencies that it wants, from when a request is due to the last frame of its answer.
+        Wanted 99th percentile of latencies, from when a request is due to the last frame of its answer.
     seed : int
-        Of the times of requests.
+        Seed of the times of requests.
     """
 
     rate_hz: float
@@ -263,33 +263,33 @@ class Serving:
 MAX_ELEMENTS: Final = 1 << 40
 MAX_ROUNDS: Final = (1 << 31) - 1
 MAX_PS: Final = 10**17
-"""of times: a day; the fabric adds them up in 64 bits"""
+"""largest time of a task: 10^17 ps, a little more than a day; the fabric adds times in 64 bits"""
 MAX_BPS: Final = 10**15
-"""as of links"""
+"""largest demand, the same as for links"""
 MAX_NAME: Final = 128
 MAX_SLOTS: Final = 1 << 20
 MAX_RESTARTS: Final = 100
 
 Aggregation = Literal["switches", "hosts"]
-"""who adds up the models of a task"""
+"""the nodes that aggregate the models of a task"""
 OnFailure = Literal["abort", "raise", "shrink"]
-"""what becomes of a running task of which a worker dies: see :attr:`Task.on_failure`"""
+"""the reaction to the death of a worker: see :attr:`Task.on_failure`"""
 Exchange = Literal["rar", "a2a"]
-"""what the hosts of a task do among themselves: see :attr:`Task.exchange`"""
+"""the communication among the hosts of a task: see :attr:`Task.exchange`"""
 Reservation = Literal["peak", "mean"]
-"""what is reserved for a task: its demand, or what it takes on average while it trains and communicates"""
+"""the reservation for a task: its demand, or its mean use while it trains and communicates"""
 
 
 @dataclass(frozen=True)
 class Task:
     """A global model that several local models are trained for.
 
-    Raises `PlanError` for what no task can be; what a network has no room for is its policies' and hosts' affair.
+    Raises `PlanError` for invalid values; policies and hosts check whether a network has room for the task.
 
     Attributes
     ----------
     name : str
-        Unique among all tasks; 1 to 128 characters that can be printed.
+        Unique among all tasks; 1 to 128 printable characters.
     server : str
         Host of the global model (G).
     workers : tuple of str
@@ -297,42 +297,42 @@ class Task:
     elements : int
         Model size, float32 elements.
     rounds : int
-        Iterations: train, upload to G, broadcast from G.
+        Number of iterations: train, upload to G, broadcast from G.
     training_ps : int
         Training time of a local model in one round, picoseconds.
     demand_bps : int
         Bandwidth to reserve on every link of its trees, bit/s; 0 reserves nothing.
     arrival_ps, deadline_ps : int
-        Virtual time when it comes, and (None: no limit) when it must have finished.
+        Virtual time of its arrival, and (None: no limit) when it must have finished.
     priority : int or None
         Queue of its packets, 0..7; None: the program's default.
     aggregation : 'switches', 'hosts' or None
-        Who may add up; None: whoever the policy chooses. (The hosts of a running task cannot change between the two.)
+        The nodes that may aggregate; None: the policy chooses. (A running task cannot change between the two.)
     reservation : 'peak' or 'mean'
-        Whether links keep the demand for it all the time, or its mean use (:attr:`reserved_bps`).
+        Whether links reserve the demand all the time, or the task's mean use (:attr:`reserved_bps`).
     select : Selection or None
-        Which of the workers take part is still to be chosen, and how; None: all of them. Policies are asked for
-        trees of those that do, without it.
+        How to choose the workers that take part; None: all of them do. Policies get a task with the chosen
+        workers and without a selection.
     wanted : Wanted or None
-        Its hosts are still to be chosen, and what they must be: there are no ``workers`` then, and the server is ''
-        where it is to be chosen, too. Policies are asked for trees when they are, without it.
+        Request for hosts that are still to be chosen: there are no ``workers`` then, and the server is ''
+        if it is to be chosen, too. Policies get the task with its hosts and without the request.
     owner : str
-        Whose task it is, for the order 'fair'.
+        Owner of the task, for the order 'fair'.
     slots : int
         Slots (GPUs) of its host that each local model takes.
     on_failure : 'abort', 'raise' or 'shrink'
-        What becomes of it, once it runs, when a worker dies or cannot be reached any more. shrink: the others go on.
-        raise: it fails at once, and the reason names who died. abort: it fails where its workers cannot be replaced.
+        Reaction to the death or loss of a worker while the task runs. shrink: the others go on. raise: the task fails
+        at once, and the reason names the lost workers. abort: it fails if its workers cannot be replaced.
     max_restarts : int
-        How often it begins anew, from its last checkpoint, where it would fail; never with ``on_failure`` 'raise'.
+        Number of restarts from the last checkpoint instead of a failure; 0 with ``on_failure`` 'raise'.
     serving : Serving or None
-        It answers requests instead of training. Its ``workers`` are clients, ``elements`` the numbers of an answer,
-        ``rounds`` the requests of each client, ``training_ps`` what the server computes for one; the server is ''
-        where it is to be chosen. None: it trains.
+        The task answers requests instead of training. Its ``workers`` are clients, ``elements`` the numbers of an
+        answer, ``rounds`` the requests of each client, ``training_ps`` the server's time for one; the server is ''
+        if it is to be chosen. None: it trains.
     exchange : 'rar', 'a2a' or None
-        Its hosts, that of the global model among them, exchange what they have after training: rar: models, round a
+        Exchange among its hosts, including the global model's, after training: rar: models, in a
         ring; a2a: every host sends ``elements`` numbers to every other one, and gets as many back (dispatch, combine).
-        None: whatever the policy chooses.
+        None: the policy chooses.
     """
 
     name: str
@@ -426,7 +426,7 @@ class Task:
                 raise PlanError(f"task {self.name}: {error}") from None
 
     def _check_serving(self) -> None:
-        """What a task that answers requests cannot have."""
+        """Raise `PlanError` for fields that a task that answers requests cannot have."""
         if self.wanted is not None or not self.workers:
             raise PlanError(f"task {self.name}: workers: a task that infers names its clients; give names of hosts")
         rounds: Any = self.rounds
@@ -445,26 +445,26 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """As files name it: 'training', 'rar', 'a2a' or 'inference'."""
+        """Kind of task, as in files: 'training', 'rar', 'a2a' or 'inference'."""
         return "inference" if self.serving is not None else self.exchange or "training"
 
     @property
     def trainers(self) -> tuple[str, ...]:
-        """Hosts that train a local model: its workers, where it trains."""
+        """Hosts that train a local model: the workers of a task that trains."""
         return self.workers if self.serving is None else ()
 
     @property
     def size(self) -> int:
-        """How many local models it has, chosen or not."""
+        """Number of its local models, chosen or not."""
         return len(self.workers) if self.wanted is None else self.wanted.count
 
     @property
     def reserved_bps(self) -> int:
-        """What a link keeps for each copy of the model that crosses it, bit/s: the demand, or its mean over a round.
+        """Rate in bit/s that a link reserves for each copy of the model on it: the demand, or its mean over a round.
 
         A round trains for T and then sends a model of S bits with the demand d, which takes C = S / d: its mean use is
-        d * C / (T + C), rounded up. Upload and broadcast may follow each other, which makes rounds longer and the mean
-        smaller; that is not counted on. One that infers without a demand keeps what answers to one client take.
+        d * C / (T + C), rounded up. If upload and broadcast follow each other, the mean is smaller, but that is not
+        assumed. A task that infers without a demand reserves the rate of the answers to one client.
         """
         if self.serving is not None and not self.demand_bps:
             return min(MAX_BPS, round(self.serving.rate_hz * 32 * self.elements * _FRAMING) + 1)

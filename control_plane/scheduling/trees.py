@@ -1,4 +1,4 @@
-"""Both trees of a task, or none where every local model on its own takes fewer bytes."""
+"""The trees of a task with explicit paths that fit the network, or a star if it takes fewer bytes or only it fits."""
 
 import contextlib
 from collections import Counter
@@ -46,12 +46,12 @@ from p4reduce.control_plane.scheduling.view import (
 from p4reduce.topologies import format_rate
 from p4reduce.topologies.model import Hop
 
-# `overlay-mst-hosts`: the poster's flexible scheduler where no switch can add: the overlay MST of the hosts.
+# `overlay-mst-hosts`: the poster's flexible scheduler without aggregation in switches: the overlay MST of the hosts.
 #
-# The poster names no programmable switch. Here every inner host of the tree sums its children's models with its own
-# and sends one on; the result comes down the same way. Each of these steps is a star of existing plans: PUSH, the
-# deepest hosts first, then PULL from the top. What a host sends on it must have whole, so a round takes the depth of
-# the tree times a model, twice; what is saved is bandwidth.
+# The poster mentions no programmable switch. Here every inner host of the tree adds its children's models to its own
+# and sends one model on; the result returns on the same path. Each of these steps is a star of existing plans: PUSH,
+# the deepest hosts first, then PULL from the top. A host needs the whole model before it sends, so a round takes twice
+# the tree's depth times a model; the tree saves bandwidth.
 
 
 NAME = "overlay-mst-hosts"
@@ -59,9 +59,9 @@ NAME = "overlay-mst-hosts"
 
 @dataclass(frozen=True)
 class HostTree:
-    """A tree of hosts: ``parent`` of every local model's host, up to G's; ``paths`` of every edge, both ways.
+    """A tree of hosts: ``parent`` of every local model's host, up to G's; ``paths`` of every edge, in both directions.
 
-    ``demand_bps`` is what it reserves on every directed link.
+    ``demand_bps`` is its reservation on every directed link.
     """
 
     task: Task
@@ -71,19 +71,19 @@ class HostTree:
 
     @cached_property
     def children(self) -> dict[str, list[str]]:
-        """Of every inner host, in rank order."""
+        """The children of every inner host, in rank order."""
         found: dict[str, list[str]] = {}
         for worker in self.task.workers:
             found.setdefault(self.parent[worker], []).append(worker)
         return found
 
     def depth(self, host: str) -> int:
-        """Edges from a host to G's."""
+        """Number of edges from a host to G's."""
         return 0 if host == self.task.server else 1 + self.depth(self.parent[host])
 
     @cached_property
     def stages(self) -> tuple[tuple[str, ...], ...]:
-        """Inner hosts by depth, the deepest first: the order of PUSH. PULL goes the other way round."""
+        """Inner hosts by depth, the deepest first: the order of PUSH. PULL uses the reverse order."""
         levels: dict[int, list[str]] = {}
         for host in self.children:
             levels.setdefault(self.depth(host), []).append(host)
@@ -117,13 +117,13 @@ def overlay_mst_hosts(
 ) -> HostTree:
     """The minimum spanning tree of a task's hosts on the metric closure, grown from G (Prim).
 
-    Of equally near hosts that nearest to G in edges is joined, so that the tree comes out shallow. Weights are those of
-    the upload; the way down is the way up reversed. It is no `Policy`: a `Decision` has one layout for each direction.
+    Of equally near hosts, the one nearest to G in edges is joined, so the tree is shallow. The weights are the
+    upload's; broadcasts use reversed paths. It is no `Policy`: a `Decision` has one layout for each direction.
 
     Raises
     ------
     Rejection
-        Names a link with too little left.
+        Names a link with too little rate left.
     """
     view = View(task, state, lanes)
     problem = problem_of(view, view.words(weights), "upload")
@@ -155,20 +155,20 @@ def overlay_mst_hosts(
     return HostTree(task, parent, paths, demand if task.demand_bps else {})
 
 
-# A path for every local model, and aggregation at the global model's host: what needs no capable switch.
+# A path for every local model, with aggregation at the global model's host, which needs no capable switch.
 
 
 def first_fit(view: View, *, ecmp: bool = False) -> StarLayout:
-    """For every local model and direction the shortest path on which its share fits beside those before it.
+    """For every local model and direction, the shortest path on which its share fits beside earlier shares.
 
-    Shortest by links crossed, then by delay; with ``ecmp`` a hash of task, link and destination decides between
-    equally many links. Switches forward by destination: once one of them knows the way to G, later paths to G follow.
-    What the uploads take is taken before the broadcasts: a link that both cross must have room for the two.
+    Shortest means fewest links, then least delay; with ``ecmp`` a hash of task, link and destination decides among
+    equally many links. Switches forward by destination: paths to G follow earlier paths from where they meet. Uploads
+    take their shares before the broadcasts: a link that both cross must have room for both.
 
     Raises
     ------
     Rejection
-        Names a link on the shortest path that has too little left.
+        Names a link on the shortest path that has too little rate left.
     """
     view.check_hosts(copies=len(view.task.workers))
     paths: dict[Pair, Path] = {}
@@ -183,7 +183,7 @@ def first_fit(view: View, *, ecmp: bool = False) -> StarLayout:
 
 
 def least_copies(view: View) -> int:
-    """No star of the task puts fewer copies on links, both directions together: as many links as there are at least."""
+    """Lower bound on a star's copies of a frame on links, both directions together: the links of shortest paths."""
     paths, task = view.problem.paths, view.task
     return 2 * sum(paths.distance(worker, task.server) for worker in task.workers)
 
@@ -191,9 +191,9 @@ def least_copies(view: View) -> int:
 class _FirstFit:
     """Shortest paths to the server, one after the other, on which one more share fits.
 
-    A broadcast is routed as the upload of a network with all links turned round; its destinations are the workers, so
-    that its paths may part where they like. ``left`` is what arcs have left in the direction of frames; shares are
-    taken from it.
+    A broadcast is routed as the upload of a network with all links reversed; its destinations are the workers, so its
+    paths may part anywhere. ``left`` is the free rate of arcs in the direction of frames; shares are subtracted from
+    it.
     """
 
     def __init__(self, view: View, direction: Direction, left: Ints, *, ecmp: bool) -> None:
@@ -203,7 +203,7 @@ class _FirstFit:
         self._routes: Routes | None = None
 
     def take(self, worker: str) -> Path:
-        """The path of a worker, from the worker to the server; its share is taken."""
+        """The path from a worker to the server; its share is taken."""
         task, graph = self._view.task, self._view.graph
         routes = self._find(worker)
         try:
@@ -222,11 +222,11 @@ class _FirstFit:
         return path
 
     def _of_frames(self, arc: int) -> int:
-        """The arc that frames take where a path takes this one."""
+        """The arc of the frames on a path's arc."""
         return arc if self._direction == "upload" else int(self._view.graph.reverse[arc])
 
     def _find(self, worker: str) -> Routes:
-        """Routes with what is left now."""
+        """Routes with the rates that are left now."""
         upload = self._direction == "upload"
         if self._routes is None or (self._ecmp and not upload):
             graph = self._view.graph
@@ -269,13 +269,13 @@ def _hashes(text: str, count: int) -> Ints:
     return (mixed >> np.uint64(34)).astype(np.int64)
 
 
-# A tree with explicit paths that fits: forwarding, bandwidth, slots. Or a rejection that names what is in the way.
+# A tree with explicit paths that satisfies forwarding, bandwidth and slots; or a rejection that names the obstacle.
 
 
 _ATTEMPTS: Final = 8
-"""how often a tree is planned again because too many copies of a frame cross a link"""
+"""number of attempts to plan a tree when too many copies of a frame cross a link"""
 _PENALTY: Final = 16
-"""what the weight of a link is multiplied by then"""
+"""factor on the weight of such a link in the next attempt"""
 _DEAREST: Final = 10**12
 
 TreePlanner = Callable[[TaskProblem], TreeLayout]
@@ -284,14 +284,14 @@ TreePlanner = Callable[[TaskProblem], TreeLayout]
 def admitted(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
     """A tree that forwards consistently, with room for its copies on every link and slots in every switch.
 
-    Where a switch has too few slots for a tree, it is planned again without all that have no more than that one; slots
-    are powers of two, so this ends soon. If none is left, a tree of a single switch is looked for: its round trip may
-    be shorter than that of the trees that were tried.
+    If a switch has too few slots for a tree, the tree is planned again without switches that have no more slots; as
+    slots are powers of two, this ends soon. If no switch is left, trees of a single switch are tried: their round trips
+    may be shorter than those of the trees before.
 
     Raises
     ------
     Rejection
-        Names the link or the switch in the way.
+        Names the link or the switch without room.
     """
     first, blocked = problem, None
     attempts, short = _ATTEMPTS, False
@@ -337,16 +337,16 @@ def _one_switch(problem: TaskProblem) -> TreeLayout | None:
 
 
 def consistent(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
-    """The planner's tree with explicit paths, or one near to it where switches could not forward that one.
+    """The planner's tree with explicit paths, or a similar one if switches could not forward it.
 
-    On links that weigh differently in the two directions the shortest paths of different edges may ask a switch to
-    send frames for one node two ways. Then the tree is planned under the mean weights of both directions, whose
-    shortest paths agree, or along shortest paths to one root, whichever is cheapest of what can be forwarded.
+    If links weigh differently in the two directions, the shortest paths of different edges may ask a switch to forward
+    frames for one node in two ways. Then the tree is planned under the mean weights of both directions, whose shortest
+    paths agree, or along shortest paths to one root; the cheapest tree that can be forwarded is taken.
 
     Raises
     ------
     Rejection
-        When none can be forwarded: names the switch.
+        When none can be forwarded; names the switch.
     """
     layout = explicit(problem, planner(problem))
     if problem.paths.symmetric or disagreement(layout) is None:
@@ -354,7 +354,7 @@ def consistent(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
     even = replace(problem.both_ways(), turned=problem.turned, both=False)
     options: list[TreeLayout] = []
     for way, plan in ((problem, spt), (even, planner), (even, spt)):
-        with contextlib.suppress(PlanError):  # links that are closed in one direction are closed for both in `even`
+        with contextlib.suppress(PlanError):  # in `even`, links closed in one direction are closed in both
             option = explicit(way, plan(way))
             if disagreement(option) is None:
                 options.append(option)
@@ -376,7 +376,7 @@ def explicit(problem: TaskProblem, layout: TreeLayout) -> TreeLayout:
 
 
 def disagreement(layout: TreeLayout) -> PlanError | None:
-    """Why switches cannot forward a layout's paths, both ways, by destination; None when they can."""
+    """The reason why switches cannot forward a layout's paths, both ways, by destination; None when they can."""
     try:
         check_forwarding({ends: way for pair, path in (layout.paths or {}).items() for ends, way in _both(pair, path)})
     except PlanError as error:
@@ -396,14 +396,14 @@ def weight(problem: TaskProblem, layout: TreeLayout) -> int:
 
 
 def passes(problem: TaskProblem, layout: TreeLayout) -> bool:
-    """Whether a tree that was made for another problem uses no closed link of this one."""
+    """Whether a tree for another problem uses no closed link of this one."""
     graph = problem.view.graph
     crossed, _ = layout.crossed(problem.topology)
     return all(problem.words[graph.arcs[hop], 0] >= 0 for hop in crossed if hop in graph.arcs)
 
 
 def tight_links(problem: TaskProblem, layout: TreeLayout) -> dict[Hop, int]:
-    """Directed links with less left than the copies of the task's frames need, all its trees together: what these need.
+    """Directed links without room for the copies of the task's frames in all its trees, with the rate needed in bit/s.
 
     Decisions reserve the sum of both directions (:func:`~p4reduce.control_plane.scheduling.view.decision_of`).
     """
@@ -440,27 +440,27 @@ Trees = tuple[TreeLayout, TreeLayout]
 
 
 def decide_trees(name: str, view: View, planner: TreePlanner, words: Ints) -> Decision:
-    """The trees of a task, or its star: that which takes fewer bytes, or fits.
+    """The trees of a task, or its star if the star takes fewer bytes or only the star fits.
 
-    A star (:func:`~p4reduce.control_plane.scheduling.trees.first_fit`) is what `spff` gives. It wins where few switches
-    can aggregate, so that a tree is a detour. What `spff` or `spt` admit is admitted; `Task.aggregation` may rule one
-    of the two out.
+    The star is that of `spff` (:func:`~p4reduce.control_plane.scheduling.trees.first_fit`). It wins if few switches can
+    aggregate, so that a tree is a detour. Every task that `spff` or `spt` admit is admitted; `Task.aggregation` may
+    exclude trees or stars.
 
     Parameters
     ----------
     name : str
-        Of the policy.
+        Name of the policy.
     view : View
         The task and the network.
     planner : function
-        From a problem to a tree.
+        Makes a tree for a problem.
     words : int64 (m, 3)
         Weights of arcs in the direction of frames.
 
     Raises
     ------
     Rejection
-        Names the link or the switch in the way of the trees.
+        Names the link or the switch without room for the trees.
     """
     view.check_hosts()
     wanted, topology = view.task.aggregation, view.state.topology
@@ -484,7 +484,7 @@ def decide_trees(name: str, view: View, planner: TreePlanner, words: Ints) -> De
 
 
 def _one_tree(name: str, view: View, planner: TreePlanner, words: Ints, most: int) -> Decision | None:
-    """One tree for both directions that takes at most so many bytes a chunk: two jobs cost empty frames beside."""
+    """One tree for both directions with at most ``most`` bytes for a chunk: two jobs cost additional empty frames."""
     try:
         tree = admitted(problem_of(view, words, "upload").both_ways(), planner)
     except Rejection:
@@ -501,7 +501,7 @@ def _star(view: View) -> StarLayout | None:
 
 
 def _trees(view: View, planner: TreePlanner, words: Ints) -> Trees:
-    """By the planner; where its trees do not fit, along shortest paths."""
+    """The planner's trees or, if they do not fit, shortest-path trees."""
     try:
         return _of_planner(view, planner, words)
     except Rejection:
@@ -515,16 +515,16 @@ def _trees(view: View, planner: TreePlanner, words: Ints) -> Trees:
 
 
 def _of_planner(view: View, planner: TreePlanner, words: Ints) -> Trees:
-    """Upload and broadcast: the same tree where that costs a broadcast nothing.
+    """Upload and broadcast: the same tree if that costs the broadcast nothing.
 
-    Both must fit together. The upload is planned first; where it leaves the broadcast no room, that is first, and at
-    last both take one tree.
+    Both must fit together. The upload is planned first; if it leaves no room for the broadcast, the broadcast is
+    planned first; if that fails, both take one tree.
     """
     straight = problem_of(view, words, "upload")
     upload = admitted(straight, planner)
     turned = problem_of(view, words, "broadcast", straight.paths)
     one_fits = passes(turned, upload) and not tight_links(replace(straight, both=True), upload)
-    # Weights may agree in both directions where what is left of the links does not.
+    # Weights may agree in both directions while the free rates of the links do not.
     if one_fits and np.array_equal(turned.words[:, 0], words[:, 0]):
         return upload, upload
     try:
@@ -539,7 +539,7 @@ def _of_planner(view: View, planner: TreePlanner, words: Ints) -> Trees:
 
 
 def _otherwise(straight: TaskProblem, turned: TaskProblem, planner: TreePlanner, rejection: Rejection) -> Trees:
-    """The broadcast first; else one tree whose links have room for both."""
+    """Plan the broadcast first; else one tree whose links have room for both."""
     broadcast = admitted(turned, planner)
     with contextlib.suppress(Rejection):
         return admitted(_beside(straight, broadcast), planner), broadcast
@@ -550,7 +550,7 @@ def _otherwise(straight: TaskProblem, turned: TaskProblem, planner: TreePlanner,
 
 
 def _beside(problem: TaskProblem, other: TreeLayout) -> TaskProblem:
-    """The problem of one direction, next to the tree of the other."""
+    """The problem of one direction, beside the tree of the other."""
     view = problem.view
     direction: Direction = "upload" if problem.turned else "broadcast"
     return problem.beside(copies(view.task, problem.topology, other, direction), slots_of(view, other))

@@ -1,4 +1,4 @@
-"""A task in a network as a planner sees it: weights by direction, links with too little left closed."""
+"""The input and output of scheduling policies: the network's state, link weights, a task's view, and decisions."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ from p4switch.base.values import PS_PER_S
 # Policies: plug-ins that give a task its trees.
 
 
-# What a policy knows of the network: rates, what is used, what is reserved, what is down, free slots.
+# A policy's knowledge of the network: rates, load, reservations, failed links, free slots.
 
 
 _Key = TypeVar("_Key", Hop, str)
@@ -52,20 +52,20 @@ _Key = TypeVar("_Key", Hop, str)
 
 @dataclass
 class NetworkState:
-    """Changes as tasks come and go; policies only read it.
+    """The state of the network, which changes as tasks come and go; policies only read it.
 
     Attributes
     ----------
     background_bps : dict
-        Measured traffic that is no task's, bit/s by directed link.
+        Measured traffic of no task, bit/s by directed link.
     reserved_bps : dict
-        What tasks reserved, bit/s by directed link.
+        Reservations of tasks, bit/s by directed link.
     down : set
-        Links that failed, both directions.
+        Links that failed, in both directions.
     slots : dict
-        Free slots of switches in one aligned range; a switch that is not named has plenty.
+        Free slots of switches in one aligned range; other switches have plenty.
     reserved_slots : dict
-        What tasks reserved of these.
+        Reservations of tasks among these slots.
     """
 
     topology: Topology
@@ -76,30 +76,30 @@ class NetworkState:
     reserved_slots: dict[str, int] = field(default_factory=dict)
 
     def residual_bps(self, hop: Hop) -> int:
-        """What a directed link has left, bit/s; 0 when it is down or full."""
+        """Free rate of a directed link, bit/s; 0 when it is down or full."""
         if hop in self.down:
             return 0
         used = self.background_bps.get(hop, 0) + self.reserved_bps.get(hop, 0)
         return max(0, self.topology.link_at(*hop).rate_bps - used)
 
     def slots_left(self, switch: str) -> int | None:
-        """Slots of a switch that nobody reserved, a power of two (they come in aligned ranges); None: plenty."""
+        """Slots of a switch without a reservation, a power of two (they come in aligned ranges); None: plenty."""
         free = self.slots.get(switch)
         return None if free is None else range_within(free - self.reserved_slots.get(switch, 0))
 
     def reserve(self, demand: Mapping[Hop, int], slots: Mapping[str, int] | None = None) -> None:
-        """Take bandwidth, bit/s by directed link, and slots of switches."""
+        """Reserve bandwidth, bit/s by directed link, and slots of switches."""
         _add(self.reserved_bps, demand, 1)
         _add(self.reserved_slots, slots or {}, 1)
 
     def release(self, demand: Mapping[Hop, int], slots: Mapping[str, int] | None = None) -> None:
-        """Give back what :meth:`reserve` took."""
+        """Release what :meth:`reserve` reserved."""
         _add(self.reserved_bps, demand, -1)
         _add(self.reserved_slots, slots or {}, -1)
 
 
 def range_within(slots: int) -> int:
-    """The largest power of two that is not above a number of slots; 0 for none."""
+    """The largest power of two that does not exceed ``slots``; 0 for none."""
     return 1 << (slots.bit_length() - 1) if slots > 0 else 0
 
 
@@ -118,12 +118,12 @@ class Decision:
 
     ``upload`` carries PUSH to the server (and acknowledgements back); ``broadcast`` carries PULL and the weights. The
     same layout for both means one job that does push_pull; two layouts mean two jobs: one pushes, one pulls.
-    ``demand_bps`` is what it reserves on every directed link, ``slots`` what its demand needs of switches whose free
-    slots are known, all trees together. Of these the first tree may take ``max_slots`` at most (None: any number), so
-    that the second finds enough.
+    ``demand_bps`` is the reservation on every directed link, ``slots`` the slots that its demand needs of switches
+    whose free slots are known, for all trees together. The first tree may take at most ``max_slots`` of them (None: any
+    number), so that the second finds enough.
 
     ``parts``: several trees at once over the workers' hosts and G's (:func:`ring_members`), which carry all-reduces,
-    each with its part of the model. ``upload`` and ``broadcast`` are the first one's layout then, and each may take
+    each with its part of the model. ``upload`` and ``broadcast`` are then the layout of the first, and each may take
     ``max_slots``.
     """
 
@@ -143,26 +143,26 @@ class Decision:
 
 
 class Rejection(PlanError):
-    """No tree fits; the text says which link or switch is in the way."""
+    """No tree fits; the message names the link or switch without room."""
 
 
 class Policy(Protocol):
     """Gives a task its trees, or raises `Rejection`. Must not change the state."""
 
     def __call__(self, task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
-        """Decide."""
+        """Return the decision for a task."""
 
 
 POLICIES: Registry[Policy] = Registry("policy", PlanError)
 """Every known policy by name; :func:`register_policy` and entry points of ``p4reduce.policies`` add to it."""
 WITHOUT_SERVER: set[str] = set()
-"""policies whose tasks have no job that pushes to G and pulls from it: hosts exchange models, G's among them"""
+"""policies without a job that pushes to G and pulls from it: hosts exchange models among themselves and with G's"""
 
 _P = TypeVar("_P", bound=Callable[..., Decision])
 
 
 def register_policy(name: str, *, served: bool = True) -> Callable[[_P], _P]:
-    """Decorator: make a policy known under ``name``; ``served`` says whether workers push to G and pull from it."""
+    """Decorator that registers a policy under ``name``; ``served``: whether workers push to G and pull from it."""
 
     def add(policy: _P) -> _P:
         POLICIES.add(name, policy)
@@ -174,7 +174,7 @@ def register_policy(name: str, *, served: bool = True) -> Callable[[_P], _P]:
 
 
 def check_served(name: str, what: str) -> None:
-    """Raise `PlanError` for a policy of whose tasks ``what`` is not possible."""
+    """Raise `PlanError` for a policy whose tasks do not support ``what``."""
     if name in WITHOUT_SERVER:
         raise PlanError(
             f"policy {name!r} exchanges models between hosts, but {what} needs tasks that push to their server and "
@@ -183,7 +183,7 @@ def check_served(name: str, what: str) -> None:
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of that name; `PlanError` lists the known ones."""
+    """The policy with this name; `PlanError` lists the known names."""
     return POLICIES.named(name)
 
 
@@ -194,7 +194,7 @@ Floats = npt.NDArray[np.float64]
 SCALE: Final = 1_000_000
 """weight 1.0 as an integer"""
 _FULL: Final = 1000.0
-"""the bandwidth term of a link that is full, for a task that reserves nothing: the most that it can be"""
+"""the bandwidth term of a full link, for a task that reserves nothing: its maximum"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +204,9 @@ class Weights:
     Attributes
     ----------
     bandwidth : float
-        lambda, 0 to 1: how much bandwidth counts against latency.
+        lambda, 0 to 1: the weight of bandwidth against latency.
     reference_ps : int or None
-        The delay that weighs as much as a whole free link; None: the mean delay of the links between switches.
+        The delay with the weight of a whole free link; None: the mean delay of the links between switches.
 
     Raises
     ------
@@ -231,11 +231,11 @@ class Weights:
         graph : SwitchGraph
             m arcs.
         residual_bps : int64 (m,)
-            What every arc has left.
+            Free rate of every arc.
         rate_bps : int
-            b: what the task sends with.
+            b: the rate with which the task sends.
         demand_bps : int
-            What it reserves: arcs with less are closed (weight -1), full ones always.
+            Reservation of the task: arcs with less are closed (weight -1), full arcs always.
         """
         bandwidth = np.minimum(_FULL, rate_bps / np.maximum(residual_bps, 1))
         cost = SCALE * (self.bandwidth * bandwidth + self.latency(graph, graph.delay_ps))
@@ -244,13 +244,13 @@ class Weights:
         return unique_words(graph, main, graph.rate_bps - residual_bps)
 
     def latency(self, graph: SwitchGraph, delay_ps: Ints) -> Floats:
-        """The second term of w for links of these delays."""
+        """The second term of w for links with these delays."""
         reference = self.reference_ps or (float(graph.delay_ps.mean()) if len(graph.delay_ps) else 1.0)
         return np.asarray((1 - self.bandwidth) * delay_ps / max(reference, 1.0), np.float64)
 
 
 def hop_words(graph: SwitchGraph, residual_bps: Ints, demand_bps: int) -> Ints:
-    """Weights of shortest-path routing: links crossed, then delay, then the order of links."""
+    """Weights of shortest-path routing: number of links, then delay, then the order of links."""
     main = np.ones(len(graph.heads), np.int64)
     main[residual_bps < max(1, demand_bps)] = -1
     return unique_words(graph, main, np.zeros(len(graph.heads), np.int64))
@@ -259,12 +259,12 @@ def hop_words(graph: SwitchGraph, residual_bps: Ints, demand_bps: int) -> Ints:
 Direction = Literal["upload", "broadcast"]
 DIRECTIONS: Final[tuple[Direction, ...]] = ("upload", "broadcast")
 LEAST_SLOTS = 2
-"""slots without which a switch cannot take part in any job"""
+"""a switch with fewer slots cannot take part in any job"""
 
 
 @dataclass(frozen=True)
 class View:
-    """What one decision is made from; reads the state once.
+    """The input of one decision, computed from the state once.
 
     Raises
     ------
@@ -278,17 +278,17 @@ class View:
 
     @cached_property
     def problem(self) -> Problem:
-        """The task without its network's state; checks the hosts."""
+        """The task in the bare network; checks its hosts."""
         return Problem(self.state.topology, self.task.workers, self.task.server, self.lanes)
 
     @cached_property
     def graph(self) -> SwitchGraph:
-        """The switches."""
+        """The switches of the network."""
         return switch_graph(self.state.topology)
 
     @cached_property
     def residual_bps(self) -> Ints:
-        """What every arc has left, int64 (m,)."""
+        """Free rate of every arc in bit/s, int64 (m,)."""
         graph, state = self.graph, self.state
         left = graph.rate_bps - graph.by_arc(state.background_bps) - graph.by_arc(state.reserved_bps)
         closed = [graph.arcs[hop] for hop in state.down if hop in graph.arcs]
@@ -298,7 +298,7 @@ class View:
 
     @cached_property
     def rate_bps(self) -> int:
-        """b of the weights: the demand; of a task that reserves nothing, the rate of its slowest host."""
+        """b of the weights: the demand; for a task that reserves nothing, the rate of its slowest host."""
         hosts = (self.task.server, *self.task.workers)
         return self.task.reserved_bps or min(self.state.topology.link_at(host, 1).rate_bps for host in hosts)
 
@@ -307,7 +307,7 @@ class View:
         return weights.words(self.graph, self.residual_bps, self.rate_bps, self.task.reserved_bps)
 
     def check_hosts(self, copies: int = 1) -> None:
-        """Raise `Rejection` when a host's link has too little left; the server's carries so many copies."""
+        """Raise `Rejection` when a host's link has too little rate left; the server's carries ``copies`` copies."""
         topology = self.state.topology
         for host in (self.task.server, *self.task.workers):
             switch = topology.neighbours(host)[0]
@@ -316,7 +316,7 @@ class View:
                 self.check_link(a, b, needed)
 
     def check_link(self, a: str, b: str, needed_bps: int) -> None:
-        """Raise `Rejection` when a directed link has less left than needed."""
+        """Raise `Rejection` when a directed link has a lower rate left than needed."""
         topology = self.state.topology
         hop = (a, topology.port(a, b))
         back = (b, topology.port(b, a))
@@ -332,27 +332,27 @@ class View:
 
 @dataclass(frozen=True)
 class TaskProblem(Problem):
-    """A problem whose paths cost what ``words`` say and whose switches have slots left.
+    """A problem whose path costs are ``words``, and whose capable switches are those with slots left.
 
-    Paths lead from workers to the server. A broadcast is planned as the upload of a network with all links turned
-    round, so that the weight of a path is that of the links which the weights then take.
+    Paths lead from workers to the server. A broadcast is planned as the upload of a network with all links reversed, so
+    that the weight of a path is that of the links that the weights then take.
 
     Attributes
     ----------
     words : int64 (m, 3)
         Weights of arcs in the direction from the workers to the server.
     turned : bool
-        Whether the frames go the other way: a broadcast.
+        Whether frames go in the other direction: a broadcast.
     twin : Routes or None
         Paths of the other direction, if they are known.
     both : bool
-        Whether the frames go both ways: one tree for upload and broadcast, and weights that are the same both ways.
+        Whether one tree serves upload and broadcast, with weights that are equal in both directions.
     taken : mapping
-        Copies of the task's frames that its other tree puts on directed links.
+        Copies of the task's frames on directed links in its other tree.
     taken_slots : mapping
-        Slots that its other tree needs of switches.
+        Slots of switches that its other tree needs.
     least_slots : int
-        What a switch must have left to aggregate.
+        Slots that a switch must have left to aggregate.
     """
 
     view: View = field(kw_only=True)
@@ -371,7 +371,7 @@ class TaskProblem(Problem):
 
     @property
     def spreading(self) -> "Problem":
-        """The same: weights know of load already."""
+        """The problem itself: its weights include the load."""
         return self
 
     @cached_property
@@ -400,7 +400,7 @@ class TaskProblem(Problem):
 
     @property
     def room(self) -> Ints | None:
-        """How many copies of the task's frames fit on every arc, towards the server; None: any number."""
+        """The number of copies of the task's frames that fit on every arc, towards the server; None: any number."""
         if not self.view.task.reserved_bps:
             return None
         graph = self.view.graph
@@ -408,7 +408,7 @@ class TaskProblem(Problem):
         return left[graph.reverse] if self.turned else left
 
     def beside(self, taken: Mapping[Hop, int], slots: Mapping[str, int]) -> "TaskProblem":
-        """The same next to the task's other tree: links that this leaves too little are closed."""
+        """The problem beside the task's other tree: links with too little rate left by it are closed."""
         problem = replace(self, taken=taken, taken_slots=slots)
         room = problem.room
         if room is None or not (full := (room < 1) & (self.words[:, 0] >= 0)).any():
@@ -418,7 +418,7 @@ class TaskProblem(Problem):
         return replace(problem, words=words, twin=None)
 
     def both_ways(self) -> "TaskProblem":
-        """The problem of one tree for both directions, under the sum of the weights of these."""
+        """The problem of one tree for both directions, under the sum of their weights."""
         words, turned = self.words, self.words[self.view.graph.reverse]
         even = words + turned
         even[:, 0] = np.where((words[:, 0] < 0) | (turned[:, 0] < 0), -1, even[:, 0])
@@ -437,11 +437,11 @@ def problem_of(view: View, words: Ints, direction: Direction, twin: Routes | Non
     )
 
 
-# Whether all workers of a task have a way to its server.
+# Paths of all workers of a task to its server.
 
 
 def check_reach(problem: TaskProblem) -> None:
-    """Raise `Rejection` when a worker has no way to the server: names a link in the way on the shortest path."""
+    """Raise `Rejection` when a worker has no path to the server; names a closed link on the shortest path."""
     routes, graph, view = problem.paths, problem.view.graph, problem.view
     server = graph.index[routes.access(view.task.server)]
     arcs = routes.towards(server).arcs
@@ -463,22 +463,22 @@ def _open(words: Ints) -> Ints:
     return free
 
 
-# Slots that a tree needs of every switch of it: rate <= (slots / 2) * payload / round trip.
+# Slots that a tree needs of each of its switches: rate <= (slots / 2) * payload / round trip.
 
 
 def needed_slots(view: View, round_trip_ps: int) -> int:
-    """Slots with which a tree of this round trip carries the task's demand."""
+    """Slots with which a tree with this round trip carries the task's demand."""
     chunks = -(-view.task.demand_bps * round_trip_ps // (PS_PER_S * view.lanes * 32))
     return max(LEAST_SLOTS, power_of_two(2 * chunks))
 
 
 def round_trip_ps(view: View, layout: TreeLayout) -> int:
-    """Of a tree with explicit paths."""
+    """Round trip in ps of a tree with explicit paths."""
     return timing(view.problem, layout, all_paths(view.problem, layout)).rtt_ps
 
 
 def slots_of(view: View, layout: Layout) -> dict[str, int]:
-    """What a layout needs of the switches of which it is known how many slots they have."""
+    """The slots that a layout needs of the switches whose number of slots is known."""
     names = layout.aggregators if isinstance(layout, TreeLayout) else ()
     known = [name for name in names if name in view.state.slots]
     if not known or not isinstance(layout, TreeLayout):
@@ -487,7 +487,7 @@ def slots_of(view: View, layout: Layout) -> dict[str, int]:
 
 
 def most_slots(view: View, upload: Layout, broadcast: Layout) -> int | None:
-    """What the upload's job may take at most, so that the broadcast's job finds what it needs; None: any number."""
+    """Largest number of slots for the upload's job that leaves enough for the broadcast's job; None: any number."""
     second = {} if upload == broadcast else slots_of(view, broadcast)
     shared = [
         range_within((view.state.slots_left(name) or 0) - slots)
@@ -498,7 +498,7 @@ def most_slots(view: View, upload: Layout, broadcast: Layout) -> int | None:
 
 
 def short_of_slots(problem: TaskProblem, layout: TreeLayout) -> tuple[int, str] | None:
-    """Slots of the poorest switch of a tree, and why they are too few; None when all have enough."""
+    """The slots of a tree's switch with the fewest, and a message that they are too few; None when all have enough."""
     left = {name: slots for name in layout.aggregators if (slots := problem.slots_left(name)) is not None}
     if not left:
         return None
@@ -514,7 +514,7 @@ def short_of_slots(problem: TaskProblem, layout: TreeLayout) -> tuple[int, str] 
 
 
 def least_slots(problem: TaskProblem) -> int:
-    """No tree of the task needs fewer: its round trip is that of the farthest worker's fastest way at least."""
+    """Lower bound on the slots of the task's trees: the round trip of the farthest worker's fastest path."""
     view, graph, length = problem.view, problem.view.graph, problem.frame_bytes
     words = np.zeros((len(graph.heads), 3), np.int64)
     words[:, 0] = graph.frame_times(length) + graph.delay_ps
@@ -523,13 +523,13 @@ def least_slots(problem: TaskProblem) -> int:
     return needed_slots(view, 2 * max(ways))
 
 
-# What the trees of a task take of the network: copies of a frame on directed links, and what to reserve.
+# The use of the network by a task's trees: copies of a frame on directed links, and reservations.
 
 
 def copies(task: Task, topology: Topology, layout: Layout, direction: Direction) -> Mapping[Hop, int]:
-    """How often a full frame of one direction crosses each directed link: the bandwidth that a layout consumes.
+    """Copies of a full frame of one direction on each directed link: the bandwidth that a layout consumes.
 
-    Of a ring every stream counts once for each direction: what is reduced and scattered, and what is gathered.
+    In a ring every stream counts once for each direction: reduce-scatter, and all-gather.
 
     Raises
     ------
@@ -552,7 +552,7 @@ def copies(task: Task, topology: Topology, layout: Layout, direction: Direction)
 
 
 def loads(decision: Decision, topology: Topology, direction: Direction) -> Mapping[Hop, float]:
-    """The same of a decision: of several trees at once in proportion to their parts."""
+    """Copies of a frame on each directed link for a decision: those of several trees in proportion to their parts."""
     if not decision.parts:
         layout = decision.upload if direction == "upload" else decision.broadcast
         return copies(decision.task, topology, layout, direction)
@@ -566,15 +566,15 @@ def loads(decision: Decision, topology: Topology, direction: Direction) -> Mappi
 
 
 def consumed(decision: Decision, topology: Topology) -> int:
-    """Copies of a frame on links in both directions, hosts' links included: the poster's consumed bandwidth over b."""
+    """Copies of a frame on links in both directions, including hosts' links: the poster's consumed bandwidth over b."""
     return ceil(sum(sum(loads(decision, topology, way).values()) for way in DIRECTIONS))
 
 
 def chunk_bytes(decision: Decision, topology: Topology, lanes: int) -> int:
-    """What one chunk puts on all links at a fixed scale of numbers, empty frames included, without FCS.
+    """Bytes of one chunk on all links at a fixed scale of numbers, including empty frames, without FCS.
 
     One job answers a gradient with the sum. Two jobs answer each frame of one direction with an empty one in the other:
-    an acknowledgement of what is pushed, a request for what is pulled.
+    an acknowledgement of a push, a request for a pull.
     """
     task = decision.task
     total = consumed(decision, topology) * frame_bytes(lanes)
@@ -586,7 +586,7 @@ def chunk_bytes(decision: Decision, topology: Topology, lanes: int) -> int:
 
 
 def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> Decision:
-    """The decision for these layouts, with what it reserves: no bandwidth for a task without a demand."""
+    """The decision for these layouts, with its reservations: no bandwidth for a task without a demand."""
     task, topology = view.task, view.state.topology
     demand: Counter[Hop] = Counter()
     if task.reserved_bps:
@@ -606,7 +606,7 @@ def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> D
     )
 
 
-# From a decision to what the controller installs.
+# Conversion of a decision to requests for the controller.
 
 
 def ring_members(task: Task) -> tuple[str, ...]:
@@ -617,9 +617,9 @@ def ring_members(task: Task) -> tuple[str, ...]:
 def plan_requests(
     decision: Decision, *, job: int, lanes: int | None = None, priority: int | None = None, epoch: int = 0
 ) -> list[PlanRequest]:
-    """One job that does push_pull when both trees are the same; else a job that pushes, then one that pulls.
+    """The jobs of a decision: one that does push_pull if both trees are equal, else one that pushes and one that pulls.
 
-    A ring is one job that does all_reduce, of which G's host is the last worker (:func:`ring_members`); so is an
+    A ring is one job that does all_reduce, with G's host as the last worker (:func:`ring_members`); so is an
     all-to-all. Several trees are one such job each.
 
     Parameters
@@ -627,13 +627,13 @@ def plan_requests(
     decision : Decision
         The trees of a task.
     job : int
-        Number of the job; a second one takes ``job + 1``.
+        Number of the first job; others follow.
     lanes : int or None
         Numbers in a frame; None: those of the switches' program.
     priority : int or None
         Queue; None: the task's own.
     epoch : int
-        Of both jobs.
+        Epoch of all jobs.
 
     Returns
     -------

@@ -1,9 +1,9 @@
 """Time-division multiplexing of training jobs over an optical cross-connect.
 
-Jobs, the network between their pods, and which job communicates when, over which circuits. Nothing here sends a packet:
-a `Schedule` is what comes out, and whoever has a fabric plays it.
+The package covers jobs, the network between their pods, and which job communicates when, over which circuits. It sends
+no packets: the result is a `Schedule`, which a fabric carries out.
 
 The source is "Scheduling Multiple AI models in Optical Data Center Networks with a time-division multiplexing-based
-Multi-Stage Strategy" (Tang, Chen, Zhu; USTC). Numbers of equations and algorithms are the paper's. Where it is silent,
-or contradicts itself, the docstring of what follows it says how it is read here.
+Multi-Stage Strategy" (Tang, Chen, Zhu; USTC). Numbers of equations and algorithms are the paper's. Where the paper is
+silent or contradicts itself, the docstring of the code in question says how it is read here.
 """

@@ -1,12 +1,12 @@
-"""Local search on where units of jobs lie and which trees join their pods (threshold accepting).
+"""Local search for the placement of jobs' units and the trees that join their pods (threshold accepting).
 
-A state has, for every job, units in each pod and a tree over the pods that it uses (kind 0), or nothing but the units
-(kind 1, all-to-all). Its cost is the time of the busiest ToR: with D_ij bytes between pods i and j, each way, and R
+A state has, for every job, units in each pod and a tree over the pods that it uses (kind 0), or only the units (kind 1,
+all-to-all). Its cost is the time of the busiest ToR: with D_ij bytes between pods i and j in each direction, and R
 ports, row i takes min over whole l_ij >= 1 with sum_j l_ij <= R of max_j D_ij / l_ij; the largest row is the least T of
-Algorithm 2 for direct circuits. Searching on the largest alone would be blind (most moves leave it as it is), so moves
-are judged by the sum of eighth powers of all rows.
+Algorithm 2 for direct circuits. The largest row alone would not guide the search (most moves leave it unchanged), so
+moves are judged by the sum of eighth powers of all rows.
 
-Arrays are flat: ``x[job * pods + pod]``. Nothing is allocated; loads are integers: what is added can be taken away.
+Arrays are flat: ``x[job * pods + pod]``. Nothing is allocated. Loads are integers, so additions can be undone exactly.
 """
 
 from pathlib import Path
@@ -41,10 +41,10 @@ def draw(state: Any, below: int) -> int:
 
 @kernel
 def row_time(demand: Any, layers: int, pods: int, ports: int, largest: int, i: int, work: Any) -> float:
-    """Bytes over circuits of the busiest neighbour of a pod, ports given out as well as can be.
+    """Bytes over circuits of a pod's busiest neighbour, with the best assignment of ports.
 
     ``largest``: layers take turns on one set of circuits (the larger of their demands counts), otherwise they add up.
-    More neighbours than ports cost a multiple of all bytes of the row: worse than whatever is possible.
+    More neighbours than ports cost a multiple of all bytes of the row: worse than every possible assignment.
     """
     degree = 0
     total = 0
@@ -81,7 +81,7 @@ def row_time(demand: Any, layers: int, pods: int, ports: int, largest: int, i: i
 def add_load(
     demand: Any, pods: int, job: int, layer: int, kind: int, load: int, n: Any, ea: Any, eb: Any, m: Any
 ) -> None:
-    """Add a job's bytes between pods, each way; take them away with a negative ``load``."""
+    """Add a job's bytes between pods in each direction; a negative ``load`` subtracts them."""
     base = layer * pods
     row = job * pods
     if kind == 0:
@@ -100,7 +100,7 @@ def add_load(
 
 @kernel
 def mark(pods: int, job: int, n: Any, touched: Any) -> None:
-    """Note the pods of a job."""
+    """Mark the pods of a job."""
     for p in range(pods):
         if n[job * pods + p] > 0:
             touched[p] = 1
@@ -108,7 +108,7 @@ def mark(pods: int, job: int, n: Any, touched: Any) -> None:
 
 @kernel
 def nth_used(pods: int, job: int, n: Any, place: int) -> int:
-    """The pod that is the job's ``place``-th."""
+    """The ``place``-th pod that the job uses."""
     for p in range(pods):
         if n[job * pods + p] > 0:
             if place == 0:
@@ -129,7 +129,7 @@ def count_used(pods: int, job: int, n: Any) -> int:
 
 @kernel
 def shift(state: Any, pods: int, job: int, p: int, q: int, k: int, kind: int, n: Any, ea: Any, eb: Any, m: Any) -> None:
-    """Move ``k`` of a job's units from pod p to q, and mend its tree."""
+    """Move ``k`` of a job's units from pod p to q, and repair its tree."""
     row = job * pods
     fresh = n[row + q] == 0
     n[row + p] -= k
@@ -173,7 +173,7 @@ def shift(state: Any, pods: int, job: int, p: int, q: int, k: int, kind: int, n:
 
 @kernel
 def graft(state: Any, pods: int, job: int, n: Any, ea: Any, eb: Any, m: Any, side: Any) -> None:
-    """Take an edge out of a job's tree, and join the two parts at another place."""
+    """Remove an edge from a job's tree, and join the two parts elsewhere."""
     row = job * pods
     out = draw(state, m[job])
     for p in range(pods):
@@ -218,7 +218,7 @@ def keep(pods: int, job: int, n: Any, ea: Any, eb: Any, m: Any, saved: Any, plac
 
 @kernel
 def bring_back(pods: int, job: int, n: Any, ea: Any, eb: Any, m: Any, saved: Any, place: int) -> None:
-    """Undo what happened since :func:`keep`."""
+    """Restore the rows that :func:`keep` saved."""
     base = place * (3 * pods + 1)
     for p in range(pods):
         n[job * pods + p] = saved[base + p]
@@ -252,29 +252,29 @@ def anneal(
     scratch: Any,
     rows: Any,
 ) -> int:
-    """Improve a state; returns how many moves were made.
+    """Improve a state; returns the number of moves tried.
 
     Parameters
     ----------
     setting : int64 (8,)
         jobs, pods, layers (1 or 2), ports, largest (see `row_time`), moves, state of the random numbers (not 0), -.
     limits : float64 (4,)
-        In: scale of a row's bytes; value of the largest row at which it is good enough; threshold at the beginning (of
-        the sum of eighth powers, relative). Out, in [3]: the largest row of ``best``, bytes over circuits.
+        In: scale of a row's bytes; value of the largest row that is good enough; first threshold (relative, for
+        the sum of eighth powers). Out, in [3]: the largest row of ``best``, bytes over circuits.
     loads : int64 (jobs,)
-        Bytes on each edge of a tree, or between two units, each way.
+        Bytes on each edge of a tree, or between two units, in each direction.
     kinds, layer_of, movable : int64 (jobs,)
-        0 tree, 1 all-to-all; which layer of GPUs; whether units may move.
+        0 tree, 1 all-to-all; layer of GPUs; whether units may move.
     capacity : int64 (layers * pods,)
         GPUs.
     n, ea, eb : int64 (jobs * pods,)
-        Units; ends of edges. Work on them; the result is in ``best``.
+        Units; ends of edges. They are changed; the result is in ``best``.
     m : int64 (jobs,)
         Number of edges of each job.
     best : int64 (3 * jobs * pods + jobs,)
         Out: n, ea, eb, m of the best state.
     scratch, rows : int64 (layers * pods * pods + layers * pods + 11 * pods + 2,), float64 (2 * pods,)
-        Room to work in.
+        Work arrays.
     """
     jobs = setting[0]
     pods = setting[1]

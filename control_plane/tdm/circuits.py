@@ -1,8 +1,8 @@
-"""Circuits for a demand: how many join which pods, so that the slowest pair is done soonest.
+"""Circuits for a demand: the number for each pair of pods with which the slowest pair is done soonest.
 
-"Determine the OXC topology by F" is all that Algorithm 2 says. For direct circuits the least time is exact: T is
-feasible if every ToR has the ports, sum_j ceil(D_ij / (T B)) <= R, and the least feasible T is some D_ij / (l B) with
-l <= R, found by binary search among those.
+Algorithm 2 only says "Determine the OXC topology by F". For direct circuits the least time is exact: T is feasible if
+every ToR has the ports, sum_j ceil(D_ij / (T B)) <= R, and the least feasible T is some D_ij / (l B) with l <= R, found
+by binary search among those.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from p4reduce.control_plane.tdm.schedule import Matrix, Route
 # - (4) has a factor of 2 for RAR and A2A, and (1) sums over both sub-phases: each would count twice. Corrected: 1.
 # - (4) counts GPUs (G), (5) units (AN): equal only if a unit is one GPU, as it is here. A_i = AN_i (U - 1) F.
 # - (5) prints F_i for F_p, F_r and F_a, and A for R in its second line. A ring's link carries F (m - 1) / m in a
-#   sub-phase, not F. PN of the pod that has the PS is 0: it sends itself nothing over the OXC.
+#   sub-phase, not F. PN of the pod that has the PS is 0: it sends nothing to itself over the OXC.
 
 
 Phase = Literal[1, 2]
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def pod_bytes(job: TdmJob, units: Sequence[int], *, literal: bool = False) -> Floats:
-    """(4): bytes between each pod's ToR and its servers in one sub-phase, equal both ways.
+    """(4): bytes between each pod's ToR and its servers in one sub-phase, equal in both directions.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def pod_bytes(job: TdmJob, units: Sequence[int], *, literal: bool = False) -> Fl
     units : sequence of int, (pods,)
         G_i, units in each pod.
     literal : bool
-        As printed.
+        Whether to use the printed equation.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def pair_bytes(
 ) -> Floats:
     """(5): bytes from pod to pod over the OXC in one sub-phase.
 
-    ToRs add up what their pod sends before it leaves (INC): PS and RAR send one copy for each pod.
+    ToRs aggregate their pod's data before it leaves (INC): PS and RAR send one copy for each pod.
 
     Parameters
     ----------
@@ -102,13 +102,13 @@ def pair_bytes(
 
 
 def both_ways(demand: Any) -> Floats:
-    """What a full-duplex circuit must carry: the larger of both directions (max, not sum)."""
+    """The load of full-duplex circuits: the larger of both directions (max, not sum)."""
     largest: Floats = np.maximum(demand, np.transpose(demand))
     return largest
 
 
 _SLACK = 1.0 - 1e-12
-"""D / T may come out a hair above the whole number that it is"""
+"""tolerates D / T slightly above a whole number by rounding"""
 
 
 @dataclass(frozen=True)
@@ -117,25 +117,25 @@ class Circuits:
 
     matrix: Matrix
     bytes: float
-    """over a circuit of the busiest pair, T * B; 0 where nothing is sent"""
+    """bytes over a circuit of the busiest pair, T * B; 0 if nothing is sent"""
 
 
 def least_time(demand: Floats, ports: int) -> Circuits:
-    """The circuits with which the busiest pair of pods is done soonest, one circuit for each pair at least.
+    """The circuits with which the busiest pair of pods is done soonest, with at least one circuit for each pair.
 
     O(P^2 R log(P R)).
 
     Parameters
     ----------
     demand : float64 (pods, pods)
-        Bytes; of both directions the larger counts.
+        Bytes; the larger of both directions counts.
     ports : int
         R.
 
     Raises
     ------
     TdmError
-        When a pod has more neighbours than ports: direct circuits do not do then.
+        When a pod has more neighbours than ports, so that direct circuits do not suffice.
     """
     wanted = both_ways(demand)
     neighbours = (wanted > 0).sum(axis=1)
@@ -160,7 +160,7 @@ def least_time(demand: Floats, ports: int) -> Circuits:
 
 
 def check_matrix(matrix: Matrix, ports: int) -> None:
-    """Raise `TdmError` for what no OXC can connect: not symmetric, a loop, a negative number, too many ports."""
+    """Raise `TdmError` for impossible circuits of an OXC: not symmetric, a loop, a negative number, too many ports."""
     pods = len(matrix)
     for i, row in enumerate(matrix):
         if len(row) != pods:
@@ -176,23 +176,6 @@ def check_matrix(matrix: Matrix, ports: int) -> None:
                 raise TdmError(f"circuits: {row[j]} from pod {i + 1} to {j + 1}, but {matrix[j][i]} back")
 
 
-def matching_of(matrix: Matrix, ports: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The OXC's connections: ((pod, port), (pod, port)) of every circuit, ports from 0, each used once.
-
-    Raises `TdmError` where there is no such matching.
-    """
-    check_matrix(matrix, ports)
-    taken = [0] * len(matrix)
-    found = []
-    for i, row in enumerate(matrix):
-        for j in range(i + 1, len(matrix)):
-            for _ in range(row[j]):
-                found.append(((i, taken[i]), (j, taken[j])))
-                taken[i] += 1
-                taken[j] += 1
-    return found
-
-
 def _needed(wanted: Floats, time: float) -> "np.typing.NDArray[np.int64]":
     return np.ceil(wanted / time * _SLACK).astype(np.int64)
 
@@ -201,24 +184,24 @@ def _matrix(values: "np.typing.NDArray[np.int64]") -> Matrix:
     return tuple(tuple(int(value) for value in row) for row in values)
 
 
-# Algorithm 3: a ring over the pods of a job that uses circuits which others have already.
+# Algorithm 3: a ring over the pods of a job that reuses existing circuits.
 
 
 def form_ring(root: Sequence[int], traffic: Floats) -> tuple[int, ...]:
-    """The pods of a job in the order of a ring that runs along as many existing links as it can.
+    """The pods of a job in the order of a ring along as many existing links as possible.
 
-    Links between pods of the job begin as they are. While a pod has more than two, the one to its neighbour of highest
-    degree is cut (among equals the one with least traffic, then the first pod: the paper leaves it open). Then every
-    ring that has closed is broken at its least loaded link (open, too), and the paths that are left are chained in
-    the order of their smallest pods (the paper: "sequentially"). One pod needs no ring, two have one link: the text
-    does not say so. Degrees are a list of |P| numbers (printed: a 1 x |P| matrix of 0 x |P|). O(m^2).
+    It begins with the links between pods of the job. While a pod has more than two, its link to the neighbour of
+    highest degree is cut (among equals the one with least traffic, then the first pod: the paper leaves it open). Then
+    every closed ring is cut at its least loaded link (open, too), and the remaining paths are chained in the order of
+    their smallest pods (the paper: "sequentially"). One pod needs no ring, and two have one link: the text does not
+    mention this. Degrees are a list of |P| numbers (printed: a 1 x |P| matrix of 0 x |P|). O(m^2).
 
     Parameters
     ----------
     root : sequence of int
         root_node: pods of the job, each once.
     traffic : float64 (pods, pods)
-        Bytes between pods so far, either way; a link is where there are any. (The paper calls demand and rate both B.)
+        Bytes between pods so far in either direction, which define the links. (The paper calls demand and rate both B.)
 
     Returns
     -------
@@ -259,7 +242,7 @@ def _parts(links: dict[int, set[int]]) -> list[list[int]]:
 
 
 def _reach(pod: int, links: dict[int, set[int]]) -> list[int]:
-    """Pods that can be reached, each after one that it is joined to."""
+    """Reachable pods, each after one that it is joined to."""
     found = [pod]
     for one in found:
         found += sorted(links[one] - set(found))
@@ -267,7 +250,7 @@ def _reach(pod: int, links: dict[int, set[int]]) -> list[int]:
 
 
 def _along(part: list[int], links: dict[int, set[int]]) -> list[int]:
-    """A path from one of its ends."""
+    """The path of a part's pods, from one of its ends."""
     end: Callable[[int], bool] = lambda pod: len(links[pod]) < 2  # noqa: E731
     here = next(filter(end, part))
     way = [here]
@@ -277,7 +260,7 @@ def _along(part: list[int], links: dict[int, set[int]]) -> list[int]:
     return way
 
 
-# How long a round takes: equations (1), (2) and (3).
+# The duration of a round: equations (1), (2) and (3).
 
 
 Reading = Literal["overlap", "serial", "literal"]
@@ -287,8 +270,8 @@ READINGS: Final = ("overlap", "serial", "literal")
 def communication_s(demand: Floats, circuits: Floats, circuit: float, nic_s: float) -> float:
     """(2): seconds of a sub-phase, a lower bound: max over pairs of D_ij / (B L_ij), or the busiest NIC.
 
-    D is in bytes and B in bits a second as printed; here both are bytes. D_i / B_tor of (2) shares the pod's NICs
-    among all jobs, but a job has only those of its own servers: ``nic_s`` is max over servers of D_server / b.
+    In print D is in bytes and B in bits a second; here both are bytes. D_i / B_tor of (2) shares the pod's NICs among
+    all jobs, but a job has only those of its own servers: ``nic_s`` is max over servers of D_server / b.
 
     Parameters
     ----------
@@ -304,7 +287,7 @@ def communication_s(demand: Floats, circuits: Floats, circuit: float, nic_s: flo
     Returns
     -------
     float
-        Infinite where L_ij = 0 and D_ij > 0, which (2) leaves open.
+        Infinite if L_ij = 0 and D_ij > 0, which (2) leaves open.
     """
     wanted = demand > 0
     if not wanted.any():
@@ -320,13 +303,13 @@ def process_s(phases: Sequence[float], training_s: float, delta_s: float, readin
     Parameters
     ----------
     phases : sequence of float
-        C_kt, seconds of each sub-phase; one where chunks are pipelined; none, or zeros, where nobody communicates.
+        C_kt, seconds of each sub-phase; one for pipelined chunks; none, or zeros, without communication.
     training_s : float
         W, the longest training of the other group.
     delta_s : float
-        The OXC's reconfiguration; in none of the paper's equations.
+        Reconfiguration time of the OXC; in none of the paper's equations.
     reading : 'overlap', 'serial' or 'literal'
-        overlap: max(delta + C, W), since darkness hides behind training. serial: delta + max(C, W).
+        overlap: max(delta + C, W), since dark time overlaps with training. serial: delta + max(C, W).
         literal: as printed, sum over sub-phases of max(C_t, W), which counts training in each of them: up to twice too
         long; without delta.
     """
@@ -351,21 +334,20 @@ def round_s(
 
 # All-to-all over several hops: pods forward for each other, on circuits that stay.
 #
-# The other way for a job over more pods than a ToR has ports; `several` lights one configuration after the other.
-# Each byte crosses more than one circuit, nothing goes dark. Circuits are those of a circulant graph over the pods
-# (pod i is joined to i +- d for each offset d), which looks the same from everywhere. What goes to one unit travels
-# along one tree, as switches forward by destination; trees are laid one after the other along the least loaded
-# circuits, and again.
+# This is the alternative for a job over more pods than a ToR has ports; `several` lights one configuration after the
+# other. Here each byte crosses more than one circuit, and nothing goes dark. The circuits form a circulant graph over
+# the pods (pod i is joined to i +- d for each offset d), which is symmetric. Data for one unit travels along one tree,
+# as switches forward by destination; trees are laid one after the other along the least loaded circuits, repeatedly.
 
 
 MOST_TREES: Final = 8
-"""towards each pod; its units take them in turns"""
+"""largest number of trees towards each pod; its units use them in turn"""
 PASSES: Final = 4
-"""in which every tree is laid anew"""
+"""number of passes that lay every tree again"""
 GRAPHS: Final = 4
-"""that are tried, those with the shortest ways"""
+"""number of graphs that are tried, those with the shortest paths"""
 _MOST_SETS: Final = 512
-"""of offsets that are looked at"""
+"""largest number of sets of offsets that are examined"""
 
 
 @dataclass(frozen=True)
@@ -373,11 +355,11 @@ class Hops:
     """All-to-alls of a group on circuits that stay."""
 
     matrix: Matrix
-    """of these circuits alone"""
+    """matrix of these circuits alone"""
     bytes: float
-    """over the busiest circuit"""
+    """bytes over the busiest circuit"""
     routes: tuple[tuple[Route, ...], ...]
-    """of each job"""
+    """routes of each job"""
 
 
 @dataclass(frozen=True)
@@ -392,16 +374,16 @@ def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Seq
     Parameters
     ----------
     units : sequence of sequences of int, (jobs, pods)
-        Of each job in each pod.
+        Units of each job in each pod.
     loads : sequence of int
-        Bytes between two units, each way, in both phases together.
+        Bytes between two units in each direction, in both phases together.
     free : sequence of int
-        Ports of each pod that no tree has.
+        Ports of each pod that no tree uses.
 
     Returns
     -------
     Hops or None
-        None where a pod has fewer than two ports for it: a ring is the least.
+        None if a pod has fewer than two ports for it: a ring is the least.
     """
     pods = len(free)
     lit = np.zeros((pods, pods), np.int64)
@@ -426,11 +408,11 @@ def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Seq
 
 
 Paths = list[tuple[tuple[int, ...], float]]
-"""(pods, share of what the first has for the last)"""
+"""(pods, share of the data from the first to the last)"""
 
 
 def _components(units: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Jobs by common pods."""
+    """Jobs grouped by common pods."""
     found: list[tuple[set[int], list[int]]] = []
     for j, row in enumerate(units):
         pods = {pod for pod, count in enumerate(row) if count}
@@ -451,12 +433,12 @@ def _best(jobs: Sequence[_Job], size: int, ports: int) -> tuple[set[tuple[int, i
 
 
 def _offsets(size: int, ports: int) -> list[tuple[int, ...]]:
-    """Offsets of circulant graphs within the ports, those with the shortest ways first."""
+    """Offsets of circulant graphs within the ports, those with the shortest paths first."""
     if size == 2 and ports >= 1:
         return [(1,)]
     if ports < 2:
         return []
-    pairs = list(range(2, (size - 1) // 2 + 1))  # 1 is always there: it joins all
+    pairs = list(range(2, (size - 1) // 2 + 1))  # 1 is always in the set, and joins all pods
     count = min(len(pairs), ports // 2 - 1)
     half = (size // 2,) if size % 2 == 0 and ports >= 2 * (count + 1) + 1 else ()
     sets = [(1, *chosen, *half) for chosen in islice(combinations(pairs, count), _MOST_SETS)]
@@ -464,7 +446,7 @@ def _offsets(size: int, ports: int) -> list[tuple[int, ...]]:
 
 
 def _ways(size: int, offsets: Sequence[int]) -> int:
-    """Hops from one pod to all others together."""
+    """Sum of the hops from one pod to all others."""
     distance, ring = {0: 0}, deque([0])
     while ring:
         here = ring.popleft()
@@ -477,7 +459,7 @@ def _ways(size: int, offsets: Sequence[int]) -> int:
 
 
 def _route(jobs: Sequence[_Job], size: int, joined: set[tuple[int, int]]) -> tuple[float, list[Paths]]:
-    """Bytes over the busiest circuit, one way, and paths of every job."""
+    """Bytes over the busiest circuit in one direction, and paths of every job."""
     near: list[list[int]] = [sorted({b if a == pod else a for a, b in joined if pod in (a, b)}) for pod in range(size)]
     load: Floats = np.zeros((size, size))
     trees: dict[tuple[int, int, int], list[int]] = {}
@@ -509,7 +491,7 @@ def _route(jobs: Sequence[_Job], size: int, joined: set[tuple[int, int]]) -> tup
 
 
 def _tree(near: Sequence[Sequence[int]], load: Floats, target: int) -> list[int]:
-    """The next pod of each on its way to ``target``: few hops, and circuits that carry little (Dijkstra)."""
+    """The next pod of each pod towards ``target``: few hops, and circuits with little load (Dijkstra)."""
     size = len(near)
     cost = [float("inf")] * size
     onward = [target] * size
@@ -540,27 +522,27 @@ def _path(onward: Sequence[int], source: int) -> tuple[int, ...]:
     return tuple(path)
 
 
-# Several configurations in one process, and multi-hop routes: what all-to-all over more pods than ports needs.
+# Several configurations in one process, and multi-hop routes: for all-to-all over more pods than ports.
 #
-# (2) divides by L_ij, which is 0 for pods without a circuit; the paper says nothing of m - 1 > R.
+# (2) divides by L_ij, which is 0 for pods without a circuit; the paper does not treat m - 1 > R.
 
 
 @dataclass(frozen=True)
 class Part:
-    """One configuration, and what is sent while it is lit."""
+    """One configuration, and the demand that it carries."""
 
     matrix: Matrix
     demand: Floats
     bytes: float
-    """over a circuit of the busiest pair"""
+    """bytes over a circuit of the busiest pair"""
 
 
 def split(demand: Floats, ports: int, first: frozenset[tuple[int, int]] = frozenset()) -> list[Part]:
-    """Cut a demand into configurations, each within the ports; ``bytes`` add up to what it takes.
+    """Divide a demand into configurations, each within the ports; ``bytes`` of all add up to the total.
 
-    Pairs go round by round as in a tournament (P pods need P - 1 rounds, each a matching), each to the first
-    configuration with ports left: ``ports`` rounds fill one. For K_m with equal demand these are the fewest there are.
-    O(P^2 configurations). Pairs in ``first``, (smaller, larger), are all in the first one: trees are not cut.
+    Pairs are taken round by round as in a tournament (P pods need P - 1 rounds, each a matching), each to the first
+    configuration with ports left: ``ports`` rounds fill one. For K_m with equal demand this number is the least. O(P^2
+    configurations). Pairs in ``first``, (smaller, larger), are all in the first one: trees are not divided.
 
     Raises
     ------
@@ -601,7 +583,7 @@ def _neighbours(demand: Floats, pod: int) -> int:
 
 
 def tournament(players: int) -> list[list[tuple[int, int]]]:
-    """Rounds in which everybody meets everybody once: the circle method."""
+    """Rounds in which every player meets every other once: the circle method."""
     size = players + players % 2
     ring = list(range(size))
     rounds = []
@@ -611,67 +593,3 @@ def tournament(players: int) -> list[list[tuple[int, int]]]:
         )
         ring = [ring[0], ring[-1], *ring[1:-1]]
     return rounds
-
-
-@dataclass(frozen=True)
-class Flows:
-    """A demand on circuits over several hops."""
-
-    bytes: float
-    """over one circuit, T * B"""
-    sent: Floats
-    """(pods, pods, pods): [source, i, j] bytes that began at a pod, from i to j"""
-
-
-def multi_hop(demand: Floats, circuits: Any) -> Flows:
-    """The least time on given circuits where pods forward: the maximum concurrent flow.
-
-    Linear in u = 1 / T: flows of u D, sum over sources of f_ij <= L_ij. Here times T: flows of D, sum f_ij <= T L_ij,
-    least T; one commodity for each source. HiGHS.
-
-    Raises
-    ------
-    TdmError
-        When some pod cannot be reached.
-    """
-    from scipy.optimize import linprog  # noqa: PLC0415  (slow to import)
-    from scipy.sparse import csr_matrix  # noqa: PLC0415
-
-    capacity = np.asarray(circuits, np.float64)
-    pods = len(capacity)
-    arcs = [(i, j) for i in range(pods) for j in range(pods) if capacity[i, j] > 0]
-    sources = [s for s in range(pods) if demand[s].any()]
-    if not sources:
-        return Flows(0.0, np.zeros((pods, pods, pods)))
-    scale = float(demand.max())
-    width = len(arcs) * len(sources) + 1
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-    right: list[float] = []
-    for place, s in enumerate(sources):
-        for v in (pod for pod in range(pods) if pod != s):
-            for x, (i, j) in enumerate(arcs):
-                if v in (i, j):
-                    rows.append(len(right))
-                    columns.append(place * len(arcs) + x)
-                    values.append(1.0 if j == v else -1.0)
-            right.append(demand[s, v] / scale)
-    equal = csr_matrix((values, (rows, columns)), shape=(len(right), width))
-    rows, columns, values = [], [], []
-    for x, (i, j) in enumerate(arcs):
-        rows += [x] * (len(sources) + 1)
-        columns += [place * len(arcs) + x for place in range(len(sources))] + [width - 1]
-        values += [1.0] * len(sources) + [-capacity[i, j]]
-    upper = csr_matrix((values, (rows, columns)), shape=(len(arcs), width))
-    cost = np.zeros(width)
-    cost[-1] = 1.0
-    solver: Any = linprog
-    solved = solver(cost, A_ub=upper, b_ub=np.zeros(len(arcs)), A_eq=equal, b_eq=right, method="highs")
-    if solved.x is None:
-        raise TdmError("circuits: some pods that exchange data cannot reach each other; add ports, or circuits")
-    sent = np.zeros((pods, pods, pods))
-    for place, s in enumerate(sources):
-        for x, (i, j) in enumerate(arcs):
-            sent[s, i, j] = solved.x[place * len(arcs) + x] * scale
-    return Flows(float(solved.x[-1]) * scale, sent)

@@ -1,23 +1,22 @@
-"""Fractional packing of Steiner trees by column generation: in which stripes circuits carry sums soonest.
+"""Fractional packing of Steiner trees by column generation: the stripes in which circuits carry sums fastest.
 
-A *commodity* is a set of pods and the bytes that a tree over them carries, each way. Sums in the same pods are one
-commodity; an all-to-all is one whose columns are ways between all of its pods. With circuits L, columns t (trees that
+A *commodity* is a set of pods and the bytes that a tree over them carries in each direction. Sums in the same pods are
+one commodity; for an all-to-all the columns are paths between all of its pods. With circuits L, columns t (trees that
 span the pods S_k of a commodity k; other pods relay) and shares y the least time T solves
 
-    min T   s.t.   sum_t y_kt = 1 (k),   sum_k F_k sum_t c_te y_kt <= B L_e T (circuits e),   y >= 0
+ min T   s.t.   sum_t y_kt = 1 (k),   sum_k F_k sum_t c_te y_kt <= B L_e T (circuits e),   y >= 0
 
-where c_te is 1 for a circuit e of a tree, and for an all-to-all the units that talk across it (both directions of a
-pair send as much, and take the same way)
-(Steiner tree packing; over all pods it is the theorem of Tutte and Nash-Williams, 1961). Its columns are as many as
-there are trees, so they are found one by one: with the duals pi_e of the circuits the least Steiner tree is priced
-(Dreyfus and Wagner, Networks 1, 1971), or the least ways are, which lead to each pod along a tree as forwarding by
-destination asks; a column enters where F_k pi(t) is below the dual of its commodity. With sum_e B L_e pi_e = 1 every
-such pi gives Lasdon's bound: T >= sum_k F_k min_t pi(t).
+where c_te is 1 for a circuit e of a tree, and for an all-to-all the units that communicate across it (both directions
+of a pair send as much, on the same path) (Steiner tree packing; over all pods it is the theorem of Tutte and
+Nash-Williams, 1961). There are as many columns as trees, so they are generated one by one: the duals pi_e of the
+circuits price the least Steiner tree (Dreyfus and Wagner, Networks 1, 1971), or the least paths, which lead to each pod
+along a tree as forwarding by destination requires; a column enters if F_k pi(t) is below the dual of its commodity.
+With sum_e B L_e pi_e = 1 every such pi gives Lasdon's bound: T >= sum_k F_k min_t pi(t).
 
-Where circuits may be shared out freely in time (l_e >= 0, sum over a pod's circuits <= R T) the circuits drop out,
-since l_e = load_e / B is best: what is left is a row for each pod, sum over trees of (degree of the pod) F_k y_kt <=
-B R T. The least tree under prices u of pods is a star: of a terminal (sum_S u + (|S| - 2) u_i), or of a relay
-(sum_S u + |S| u_i). This is the least time of *any* circuits, of one configuration or of several, without darkness.
+If circuits may be shared freely in time (l_e >= 0, sum over a pod's circuits <= R T) the circuits drop out, since l_e =
+load_e / B is best: a row for each pod remains, sum over trees of (degree of the pod) F_k y_kt <= B R T. The least tree
+under prices u of pods is a star: of a terminal (sum_S u + (|S| - 2) u_i), or of a relay (sum_S u + |S| u_i). This is
+the least time of *any* circuits, of one configuration or of several, without dark time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,16 +36,14 @@ entry = _compiler.entry
 I64 = np.dtype(np.int64)
 F64 = np.dtype(np.float64)
 
-EXACT_TERMINALS: Final = 8
-"""pods of a commodity up to which the least Steiner tree is exact; above, it is within a factor of two"""
 MOST_WAYS: Final = 8_000_000
-"""numbers that say the next pod from each to each, of all columns of all-to-alls together"""
+"""largest number of next pods that are stored, for all columns of all-to-alls together"""
 SHORT: Final = 1e-9
 
 
 @kernel
 def least_star(k: int, pods: int, first: Any, terms: Any, units: Any, price: Any, coefs: Any) -> float:
-    """The least tree, or ways, of a commodity when circuits are free; fills degrees; returns its price."""
+    """The least tree, or paths, of a commodity with free circuits; fills the degrees, and returns its price."""
     count = first[k + 1] - first[k]
     total = 0.0
     for p in range(pods):
@@ -81,11 +78,11 @@ def least_star(k: int, pods: int, first: Any, terms: Any, units: Any, price: Any
 
 @kernel
 def all_ways(pods: int, eid: Any, price: Any, dist: Any, onward: Any) -> None:
-    """Floyd and Warshall: the least price between all pods, and the next pod on the way."""
+    """Floyd and Warshall: the least price between all pods, and the next pod on the path."""
     for a in range(pods):
         for b in range(pods):
             e = eid[a * pods + b]
-            # No two ways cost the same: so a way back is the way there, and all ways to a pod are a tree.
+            # No two paths cost the same: a path back is the path there, and all paths to a pod are a tree.
             dist[a * pods + b] = price[e] + 1e-10 * (1.0 + (e * 0.6180339887498949) % 1.0) if e >= 0 else 1e30
             onward[a * pods + b] = b
         dist[a * pods + a] = 0.0
@@ -102,7 +99,7 @@ def all_ways(pods: int, eid: Any, price: Any, dist: Any, onward: Any) -> None:
 
 @kernel
 def mark_way(a: int, b: int, pods: int, eid: Any, onward: Any, coefs: Any) -> None:
-    """Take the circuits of the way from pod a to b."""
+    """Mark the circuits of the path from pod a to b."""
     while a != b:
         c = onward[a * pods + b]
         coefs[eid[a * pods + c]] = 1.0
@@ -112,7 +109,7 @@ def mark_way(a: int, b: int, pods: int, eid: Any, onward: Any, coefs: Any) -> No
 @kernel
 def least_ways(k: int, pods: int, rows: int, first: Any, terms: Any, units: Any, eid: Any, dist: Any, onward: Any,
                coefs: Any) -> float:  # fmt: skip
-    """The least ways between all pods of an all-to-all; fills the units that talk across each circuit."""
+    """The least paths between all pods of an all-to-all; fills the units that communicate across each circuit."""
     for e in range(rows):
         coefs[e] = 0.0
     total = 0.0
@@ -133,7 +130,7 @@ def least_ways(k: int, pods: int, rows: int, first: Any, terms: Any, units: Any,
 
 @kernel
 def clean(k: int, pods: int, rows: int, first: Any, terms: Any, ends: Any, coefs: Any, work: Any) -> None:
-    """Make a tree without needless pods of the circuits that are marked; ``work``: 3 * pods + rows."""
+    """Reduce marked circuits to a tree without needless pods; ``work``: 3 * pods + rows."""
     seen = work[0:pods]
     degree = work[pods : 2 * pods]
     needed = work[2 * pods : 3 * pods]
@@ -194,10 +191,10 @@ def least_tree(
     parts: Any,
     work: Any,
 ) -> float:
-    """The least Steiner tree of a commodity; marks its circuits; returns no more than its price (1e30: there is none).
+    """Mark the circuits of a commodity's least Steiner tree; returns at most its price (1e30: there is none).
 
-    Dreyfus and Wagner up to 8 terminals; above, a tree of ways between terminals (Takahashi and Matsuyama), whose price
-    is at most twice the least, so that half of it is returned.
+    Dreyfus and Wagner up to 8 terminals; above, a tree of paths between terminals (Takahashi and Matsuyama), whose
+    price is at most twice the least, so half of it is returned.
     """
     for e in range(rows):
         coefs[e] = 0.0
@@ -315,7 +312,7 @@ def column_of(code: int, rows: int, count: int, size: Any, capacity: Any, coefs:
 @kernel
 def renew(m: int, basis: Any, inverse: Any, rows: int, count: int, size: Any, capacity: Any, coefs: Any, owner: Any,
           column: Any, other: Any) -> bool:  # fmt: skip
-    """The inverse of the basis anew (Gauss and Jordan); ``other``: m * m."""
+    """Compute the inverse of the basis again (Gauss and Jordan); ``other``: m * m."""
     for x in range(m):
         column_of(basis[x], rows, count, size, capacity, coefs, owner, column)
         for y in range(m):
@@ -369,31 +366,31 @@ def pack_columns(
     floats: Any,
     ints: Any,
 ) -> int:
-    """Solve the program by the revised simplex method with columns as they are needed; 1: solved, 0: stopped, -1: none.
+    """Solve the program by the revised simplex method with generated columns; 1: solved, 0: stopped, -1: infeasible.
 
     Parameters
     ----------
     setting : int64 (8,)
-        pods, rows, commodities, whether circuits are free (1: rows are pods), columns at most, pivots at most.
+        pods, rows, commodities, whether circuits are free (1: rows are pods), most columns, most pivots.
         Out: [6] columns, [7] pivots.
     limits : float64 (4,)
         In: a time at which to stop since it is no better, relative gap. Out: [2] T, [3] a lower bound of it.
     first, terms : int64 (commodities + 1,), int64 (first[-1],)
-        Pods of each commodity, behind one another.
+        Pods of each commodity, concatenated.
     units : float64 (first[-1],)
-        Of an all-to-all in each of its pods; 0 for trees.
+        Units of an all-to-all in each of its pods; 0 for trees.
     ends, eid : int64 (2 * rows,), int64 (pods * pods,)
         Ends of each circuit; its row, -1: none.
     size, capacity : float64 (commodities,), (rows,)
         F_k (of an all-to-all: between two units, both phases); B L_e, in any unit.
     coefs, owner, shares : float64 (columns * rows,), int64 (columns,), float64 (columns,)
-        Out: how often each column uses each row, its commodity, its share.
+        Out: the uses of each row by each column, its commodity, its share.
     duals : float64 (rows,)
         Out: pi.
     ways : int64 (columns * pods * pods,)
-        Out: the next pod from each to each, of columns of all-to-alls; one number where there are none.
+        Out: the next pod from each to each, of columns of all-to-alls; one number if there are none.
     floats, ints : float64, int64
-        Room to work in, see :func:`_rooms`.
+        Room to work in, as the slices below share it out.
     """
     pods = setting[0]
     rows = setting[1]
@@ -416,7 +413,7 @@ def pack_columns(
     parts = ints[m + pods * pods + 256 * pods : m + pods * pods + 512 * pods]
     work = ints[m + pods * pods + 512 * pods : m + pods * pods + 516 * pods + rows + 64]
     columns = 0
-    # First trees: one commodity after the other along what is least loaded so far.
+    # First trees: one commodity after the other along the least loaded circuits so far.
     for e in range(rows):
         value[count + e] = 0.0
     for k in range(count):
@@ -479,7 +476,7 @@ def pack_columns(
                 total += inverse[x * m + k]
             value[x] = total
         now = value[place]
-        # Reduced costs of what is known: slacks, then columns.
+        # Reduced costs of known columns: slacks, then trees.
         entering = -3 - rows
         worst = -1e-10 * max(1.0, now)
         for e in range(rows):
@@ -502,7 +499,7 @@ def pack_columns(
                     if still > 200:
                         break
         if entering == -3 - rows:
-            # Nothing known is any better: price new columns.
+            # No known column improves the time: price new ones.
             norm = 0.0
             for e in range(rows):
                 price[e] = max(0.0, -inverse[place * m + count + e])
@@ -594,33 +591,33 @@ class Commodity:
     pods: tuple[int, ...]
     """at least two, ascending"""
     bytes: float
-    """each way on every circuit of a tree; of an all-to-all between two units, each way"""
+    """bytes in each direction on every circuit of a tree; for an all-to-all between two units"""
     units: tuple[int, ...] = ()
-    """of an all-to-all, in each of its pods"""
+    """units of an all-to-all in each of its pods"""
 
     @property
     def scale(self) -> float:
-        """About what a circuit carries of it."""
+        """About the bytes of it on a circuit."""
         return self.bytes * (max(self.units) ** 2 if self.units else 1)
 
 
 Onward = tuple[tuple[int, ...], ...]
-"""(pods, pods): the next pod on the way from one to another"""
+"""(pods, pods): the next pod on the path from one to another"""
 
 
 @dataclass(frozen=True)
 class Stripe:
-    """A share of a commodity along a tree, or along ways."""
+    """A share of a commodity along a tree, or along paths."""
 
     share: float
     loads: tuple[tuple[Edge, float], ...]
-    """pairs of pods (smaller first) with the bytes that cross them, each way, if all of the commodity went so"""
+    """pairs of pods (smaller first) with the bytes in each direction if all of the commodity used this stripe"""
     onward: Onward = ()
-    """of an all-to-all"""
+    """next pods of an all-to-all"""
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """Of a tree."""
+        """The edges of a tree."""
         return tuple(pair for pair, _ in self.loads)
 
 
@@ -629,13 +626,13 @@ class Packing:
     """Stripes of every commodity."""
 
     bytes: float
-    """over one circuit of the busiest pair of pods: T B"""
+    """bytes over one circuit of the busiest pair of pods: T B"""
     bound: float
-    """no packing has less"""
+    """lower bound on the bytes of every packing"""
     stripes: tuple[tuple[Stripe, ...], ...]
-    """of each commodity; shares add up to 1"""
+    """stripes of each commodity; shares add up to 1"""
     prices: Mapping[Edge, float]
-    """pi of each pair that is joined, of one circuit: sum of L pi is 1"""
+    """pi for each joined pair, of one circuit: sum of L pi is 1"""
 
 
 @dataclass(frozen=True)
@@ -653,13 +650,13 @@ class _Solved:
 def _solve(
     commodities: Sequence[Commodity], pods: int, pairs: Sequence[Edge], capacity: Any, cutoff: float, gap: float
 ) -> _Solved:
-    """The program over circuits; where ``pairs`` is empty over the ports of pods."""
+    """Solve the program over circuits; with empty ``pairs`` over the ports of pods."""
     rows, count = len(capacity), len(commodities)
     m = count + rows
     scale = max(one.scale for one in commodities)
     first = np.cumsum([0, *(len(one.pods) for one in commodities)]).astype(np.int64)
     terms = np.array([pod for one in commodities for pod in one.pods], np.int64)
-    # Units of an all-to-all relative to the most in a pod: coefficients of about 1.
+    # Units of an all-to-all relative to the most in a pod, for coefficients of about 1.
     units = np.array(
         [x / max(one.units) if one.units else 0.0 for one in commodities for x in (one.units or (0,) * len(one.pods))]
     )
@@ -668,7 +665,7 @@ def _solve(
     for e, (a, b) in enumerate(pairs):
         eid[a * pods + b] = eid[b * pods + a] = e
     most = min(4000, 60 * count + 20 * rows + 200)
-    if pairs and units.any():  # ways are kept for each column
+    if pairs and units.any():  # paths are stored for each column
         most = min(most, max(count + 64, MOST_WAYS // pods**2))
     setting = np.array([pods, rows, count, int(not pairs), most, 60 * m + 2000, 0, 0], np.int64)
     limits = np.array([cutoff / scale, gap, 0.0, 0.0])
@@ -698,18 +695,18 @@ def _solve(
 def pack_trees(
     commodities: Sequence[Commodity], circuits: Any, *, cutoff: float = float("inf"), gap: float = 1e-7
 ) -> Packing | None:
-    """Stripes with which the busiest circuit carries least.
+    """The stripes with the least bytes on the busiest circuit.
 
     Parameters
     ----------
     commodities : sequence of Commodity
-        What is carried; at least one.
+        At least one.
     circuits : int (pods, pods)
         L.
     cutoff : float
         Bytes over a circuit at which the caller gives up: a packing that cannot be better is not solved to the end.
     gap : float
-        Relative, between packing and bound.
+        Relative gap between packing and bound.
 
     Returns
     -------
@@ -747,7 +744,7 @@ def pack_trees(
 def free_bytes(commodities: Sequence[Commodity], pods: int, ports: int, *, cutoff: float = float("inf")) -> float:
     """The least bytes over a circuit with any circuits at any time.
 
-    It is Lasdon's bound, so a lower bound even where the program is not solved to its end.
+    It is Lasdon's bound, and so a lower bound even if the program is not solved to its end.
     """
     if not commodities:
         return 0.0

@@ -1,7 +1,7 @@
-"""Which jobs communicate in which process: Algorithm 1, ours, and all partitions there are."""
+"""The partition of jobs into two groups: Algorithm 1, a local search, and all partitions."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from random import Random
@@ -13,7 +13,7 @@ from p4reduce.control_plane.tdm.circuits import Floats, Reading, process_s, roun
 from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, GroupPlanner
 from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
 
-# Local search for two groups on the bound of a round: flips and swaps of gangs, all at once with arrays.
+# Local search for two groups on the bound of a round: flips and swaps of gangs, vectorized.
 
 
 Mask = np.typing.NDArray[np.bool_]
@@ -27,11 +27,11 @@ def descend(
     Parameters
     ----------
     first : bool (jobs,)
-        Who is in the first group; both must fit.
+        Jobs of the first group; both groups must fit.
     nic_s, train_s, units : float64 (jobs,)
         c and w of each job, and its GPUs.
     gpus, delta_s, reading
-        Of a group at most; as in `process_s`.
+        Most GPUs of a group; as in `process_s`.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def descend(
     least = float(_bound(*_tops(here, nic_s, train_s), delta_s, reading)[0])
     while True:
         inside, outside = np.flatnonzero(here), np.flatnonzero(~here)
-        # A swap takes one of each side out; "nobody" (index -1, nothing) makes it a flip.
+        # A swap takes a job out of each side; index -1 stands for no job and makes it a flip.
         a, b = np.append(inside, -1), np.append(outside, -1)
         size_a, size_b = np.append(units[inside], 0.0), np.append(units[outside], 0.0)
         moved = size_b[None, :] - size_a[:, None]
@@ -66,7 +66,7 @@ def descend(
 
 
 def _without(values: Floats) -> Floats:
-    """The largest value when each is taken away in turn (the last is nobody)."""
+    """The largest value without each value in turn; the last value stands for no job, and is not removed."""
     if len(values) == 1:
         return values
     order = np.argsort(values)
@@ -112,7 +112,7 @@ class Partition:
 
 
 class Rounds:
-    """t_round of partitions of the same jobs."""
+    """Computes t_round for partitions of the same jobs."""
 
     def __init__(
         self, jobs: Sequence[TdmJob], planner: GroupPlanner, delta_s: float, reading: Reading = "overlap"
@@ -120,11 +120,9 @@ class Rounds:
         self.jobs = jobs
         self.planner = planner
         self.delta_s, self.reading = delta_s, reading
-        self.evaluated = 0
 
     def of(self, first: Group) -> Partition | None:
         """The partition whose first group that is; None where it is impossible."""
-        self.evaluated += 1
         rest = self.rest(first)
         best: Partition | None = None
         for one, other in product(self.planner.options(first), self.planner.options(rest)):
@@ -134,7 +132,7 @@ class Rounds:
         return best
 
     def bound(self, first: Group) -> float:
-        """No less than this."""
+        """A lower bound on the round of the partition with this first group."""
         (c1, w1), (c2, w2) = self.planner.bound(first), self.planner.bound(self.rest(first))
         if NEVER in (c1, c2, w1, w2):
             return NEVER
@@ -145,23 +143,23 @@ class Rounds:
         return tuple(j for j in range(len(self.jobs)) if j not in first)
 
     def _time(self, one: GroupPlan, other: GroupPlan) -> float:
-        # A round without a second group does not switch: nothing goes dark.
+        # A round without a second group does not switch, and nothing goes dark.
         delta = self.delta_s if one.jobs and other.jobs else 0.0
         return round_s((one.phases, other.phases), (one.training_s, other.training_s), delta, self.reading)
 
 
 def hill_climbing(rounds: Rounds) -> Partition:
-    """Algorithm 1: flip the group of one job after the other, take the best (ties: first job) while t_round falls.
+    """Algorithm 1: flip the group of each job, take the best flip (ties: first job) while t_round falls.
 
-    As we read it: t_round starts with A = J, which is no TDM, not at infinity; ``max{NS}`` of line 3 is min. Where
-    A = J does not fit (gangs) the start is balanced by units. GPUs are re-adjusted at the end, by whoever adopts the
-    plan, if that is not worse: adjusted after each step t_round is not that of the adopted plan. Each step evaluates
-    |J| partitions; groups are remembered by the planner.
+    Our reading: t_round starts with A = J, without TDM, not at infinity; ``max{NS}`` of line 3 is min. If A = J does
+    not fit (gangs), the start is balanced by units. GPUs are adjusted at the end, when the plan is adopted, if that is
+    not worse: with an adjustment after each step, t_round would not be that of the adopted plan. Each step evaluates
+    |J| partitions; the planner caches groups.
 
     Raises
     ------
     TdmError
-        When no partition that it meets fits.
+        When none of the evaluated partitions fits.
     """
     everybody = tuple(range(len(rounds.jobs)))
     best = rounds.of(everybody)
@@ -178,16 +176,48 @@ def hill_climbing(rounds: Rounds) -> Partition:
         best = min(better, key=lambda one: one.round_s)
 
 
-def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1, evaluations: int = 400) -> Partition:
-    """Ours: flips and swaps, several starts; partitions are planned only if their bound beats the best so far.
+def best_by_bounds(
+    bounds: Mapping[Group, float],
+    plan: Callable[[Group, float], Partition | None],
+    best: Partition | None = None,
+) -> Partition:
+    """The best of some partitions, planned in the order of their bounds until no other one can be better.
 
-    The bound (NICs and training, no circuits) is cheap and mostly tight, since packing makes circuits no bottleneck:
-    so local search runs on bounds first, and the plans of its optima are made in the order of their bounds.
+    Parameters
+    ----------
+    bounds : mapping
+        By the first group of each partition.
+    plan : callable
+        From that group and the best round so far to the partition; None: it does not fit.
+    best : Partition or None
+        One that is known already.
 
     Raises
     ------
     TdmError
-        When no partition that it meets fits.
+        None fits.
+    """
+    for group in sorted(bounds, key=lambda one: (bounds[one], one)):
+        if bounds[group] == NEVER or (best is not None and bounds[group] >= best.round_s * _SAME):
+            break
+        found = plan(group, NEVER if best is None else best.round_s)
+        if found is not None and (best is None or found.round_s < best.round_s):
+            best = found
+    if best is None:
+        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+    return best
+
+
+def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1, evaluations: int = 400) -> Partition:
+    """Our search: flips and swaps from several starts; it plans only partitions whose bound beats the best so far.
+
+    The bound (NICs and training, no circuits) is cheap and mostly tight, since packing keeps circuits from being the
+    bottleneck. Local search therefore uses bounds first, and plans its optima in the order of their bounds.
+
+    Raises
+    ------
+    TdmError
+        When none of the evaluated partitions fits.
     """
     jobs = len(rounds.jobs)
     gpus = rounds.planner.network.all_gpus
@@ -200,17 +230,12 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
         group = _descend_gangs(start, rounds) if gangs else _descend(start, rounds.bound, jobs)
         candidates[group] = rounds.bound(group)
         candidates.setdefault(start, rounds.bound(start))
-    best: Partition | None = None
-    for group in sorted(candidates, key=lambda one: (candidates[one], one)):
-        if candidates[group] == NEVER or (best is not None and candidates[group] >= best.round_s * _SAME):
-            break
-        found = rounds.of(group)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
+    try:
+        best = best_by_bounds(candidates, lambda group, _: rounds.of(group))
+    except TdmError:
         for j in range(jobs):  # one that is impossible by itself says why
             rounds.planner.options((j,))
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
+        raise
     seen = set(candidates)
     left = evaluations
     improved = True
@@ -235,22 +260,13 @@ def all_partitions(rounds: Rounds) -> Partition:
     Raises
     ------
     TdmError
-        When none fits.
+        When no partition fits.
     """
     jobs = len(rounds.jobs)
     others = range(1, jobs)
     groups = [(0, *chosen) for size in range(jobs) for chosen in combinations(others, size)]
     bounds = {group: rounds.bound(group) for group in groups}
-    best: Partition | None = None
-    for group in sorted(groups, key=lambda one: (bounds[one], one)):
-        if bounds[group] == NEVER or (best is not None and bounds[group] >= best.round_s * _SAME):
-            break
-        found = rounds.of(group)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
-    return best
+    return best_by_bounds(bounds, lambda group, _: rounds.of(group))
 
 
 def process_times(partition: Partition, delta_s: float, reading: Reading = "overlap") -> tuple[float, float]:
@@ -268,7 +284,7 @@ def _flipped(group: Group, job: int) -> Group:
 
 
 def neighbours(group: Group, jobs: int) -> list[Group]:
-    """Flips, then swaps."""
+    """Groups that differ from a group by a flip, then those that differ by a swap."""
     inside, outside = list(group), [j for j in range(jobs) if j not in group]
     swaps = [tuple(sorted((*(x for x in inside if x != a), b))) for a in inside for b in outside]
     return [_flipped(group, job) for job in range(jobs)] + swaps
@@ -296,9 +312,9 @@ def _descend(start: Group, value: Callable[[Group], float], jobs: int) -> Group:
 
 
 def fitting_split(jobs: Sequence[TdmJob], gpus: int, order: Sequence[int]) -> Group | None:
-    """Jobs of the first of two groups that both fit, as near to half of the units as there are; None: impossible.
+    """Jobs of the first of two groups that both fit, with about half of the units; None: impossible.
 
-    Sums that can be reached, job by job in the given ``order``, which decides among equals. O(J * units).
+    Computed from the sums reachable with each job in the given ``order``, which decides among equals. O(J * units).
     """
     units = [2 if job.elastic else job.units for job in jobs]
     total = sum(units)
@@ -319,7 +335,7 @@ def fitting_split(jobs: Sequence[TdmJob], gpus: int, order: Sequence[int]) -> Gr
 
 def named_split(jobs: Sequence[TdmJob], gpus: int) -> Group | None:
     """A partition in which no two jobs of a group want more of a named host than its GPUs; None: there is none, or no
-    two jobs want the same.
+    two jobs want the same host.
     """
     import networkx as nx  # noqa: PLC0415  (slow to import)
 
@@ -344,7 +360,7 @@ def named_split(jobs: Sequence[TdmJob], gpus: int) -> Group | None:
 
 
 def random_split(jobs: Sequence[TdmJob], gpus: int, seed: int) -> Group | None:
-    """A random partition that fits, balanced by units; None where there is none."""
+    """A random partition that fits, balanced by units; None if there is none."""
     order = list(range(len(jobs)))
     Random(seed).shuffle(order)  # noqa: S311
     return fitting_split(jobs, gpus, order)

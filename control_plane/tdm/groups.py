@@ -1,4 +1,4 @@
-"""A group of jobs that communicate together: how long they train and communicate, where they lie."""
+"""Plans for a group of jobs that communicate together: placement, circuits, training and communication times."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,42 +39,42 @@ from p4reduce.control_plane.tdm.schedule import Configuration, Matrix, Ring, Rou
 
 @dataclass(frozen=True)
 class SeedJob:
-    """Where Algorithm 2 puts a job."""
+    """The placement of a job by Algorithm 2."""
 
     units: tuple[int, ...]
-    """in each pod"""
+    """units in each pod"""
     ps_pod: int | None = None
     ring: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """A group, placed."""
+    """A group with its placement."""
 
     jobs: tuple[SeedJob, ...]
-    """in the order of the jobs given"""
+    """in the order of the given jobs"""
     demand: tuple[Floats, Floats]
     """D^t of the sub-phases, bytes from pod to pod"""
     circuits: Matrix | None
-    """L; None where a pod would need more neighbours than it has ports: nothing is said for that"""
+    """L; None if a pod would need more neighbours than it has ports, which the paper does not treat"""
 
 
 def place_seed(jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNetwork) -> SeedGroup:
     """Place jobs one after the other, those with much traffic first. O(J log J + units P + J P^2).
 
-    As we read it: the PS of a job is in the pod with the least OXC traffic; each unit goes to the pod, among those with
-    a free GPU, where max(oxc, tor * B_oxc / B_tor) is least before the job, so units fill that pod, then spill to the
-    next. (``exc_rate`` is described as B_oxc / B_tor; a division by that is upside down: both planes are compared in
-    seconds only with B_tor / B_oxc.) A PS job's own traffic counts once its pods are known, not before. Capacity is
-    checked, traffic is updated after every job, pods that units spill to are in ``root_node``: the printed text misses
-    all three.
+    Our reading: the PS of a job is in the pod with the least OXC traffic; each unit goes to the pod, among those with a
+    free GPU, where max(oxc, tor * B_oxc / B_tor) is least before the job, so units fill that pod, then spill to the
+    next. (``exc_rate`` is described as B_oxc / B_tor; division by it is inverted: both planes are compared in seconds
+    only with B_tor / B_oxc.) A PS job's own traffic counts once its pods are known, not before. Capacity is checked,
+    traffic is updated after every job, and pods to which units spill are in ``root_node``: the printed text misses all
+    three.
 
     Parameters
     ----------
     jobs : sequence of TdmJob
-        Of a group.
+        Jobs of a group.
     given : sequence of int
-        g_j, units of each: its own ('gang'), or what :func:`p4reduce.control_plane.tdm.jobs.share_gpus` gave
+        g_j, units of each: the job's own ('gang'), or those of :func:`p4reduce.control_plane.tdm.jobs.share_gpus`
         ('elastic').
     network : OpticalNetwork
         Its rates and GPUs.
@@ -127,10 +127,10 @@ def _traffic(job: TdmJob, units: int) -> float:
     return float(job.bytes) * units * (units - 1 if job.kind == "a2a" else 1)
 
 
-# How what a group sends crosses pods: direct circuits, several configurations, or over several hops.
+# Crossing between pods for a group: direct circuits, several configurations, or several hops.
 #
-# What is quickest is taken. With B = 25 Gb/s an all-to-all over 8 pods that direct circuits would carry in 72 ms
-# takes two configurations and a darkness, or several hops on four ports: which is better is a question of delta.
+# The fastest is taken. With B = 25 Gb/s an all-to-all over 8 pods that direct circuits would carry in 72 ms takes two
+# configurations and a dark time, or several hops on four ports: which is better depends on delta.
 
 
 Ints = np.typing.NDArray[np.int64]
@@ -138,15 +138,15 @@ Ints = np.typing.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Crossing:
-    """Circuits of one process, and who takes which."""
+    """Circuits of one process, and their use by jobs."""
 
     seconds: float
-    """with the darkness between configurations"""
+    """seconds including the dark time between configurations"""
     matrices: tuple[Matrix, ...]
     lit_s: tuple[float, ...]
-    """of each configuration: as long as its busiest circuit or NIC takes"""
+    """seconds of each configuration: the time of its busiest circuit or NIC"""
     routes: tuple[tuple[Route, ...], ...]
-    """of each job; none for trees"""
+    """routes of each job; empty for trees"""
 
 
 def cross(
@@ -157,18 +157,18 @@ def cross(
     *,
     returns: bool = False,
 ) -> Crossing:
-    """The quickest of the three ways; direct circuits wherever there are ports for them.
+    """The fastest of the three crossings; direct circuits wherever there are ports for them.
 
     Parameters
     ----------
     parts, packed
-        The jobs of a process, and where they are.
+        The jobs of a process, and their placement.
     network : OpticalNetwork
-        Its ports, rates and darkness.
+        Its ports, rates and dark time.
     where : sequence of placements
-        Of each job: NICs count in each configuration by itself.
+        Hosts of each job: NICs count in each configuration separately.
     returns : bool
-        The process is the only one: it ends with going back to its first configuration.
+        Whether the process is the only one, and ends with the return to its first configuration.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def cross(
 def direct_routes(
     packed: Packed, parts: Sequence[Part], at: "np.typing.NDArray[np.int64]"
 ) -> tuple[tuple[Route, ...], ...]:
-    """Of every all-to-all straight from pod to pod, in the configuration of each pair."""
+    """The direct routes of every all-to-all, in the configuration of each pair of pods."""
     return tuple(
         tuple(
             Route((a, b), 1.0, int(at[a, b]))
@@ -239,9 +239,9 @@ def nic_bytes(
     where: Sequence[Placement],
     network: OpticalNetwork,
 ) -> int:
-    """Bytes of the busiest NIC in one of several configurations, each way.
+    """Bytes of the busiest NIC in one of several configurations, in each direction.
 
-    Trees have all of theirs in the first one. Blocks within a pod go with the first one that their job needs.
+    Trees send all of their bytes in the first one. Blocks within a pod go with the first one that their job needs.
     """
     carried: Counter[str] = Counter()
     for units, part, own in zip(packed.units, parts, where, strict=True):
@@ -261,7 +261,7 @@ def nic_bytes(
 
 
 def _by_hops(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> Crossing | None:
-    """Trees have circuits of their own, the rest of the ports is for all-to-alls; None: too few."""
+    """Trees on circuits of their own, and all-to-alls over several hops on the other ports; None: too few ports."""
     places = [place for place, part in enumerate(parts) if part.alltoall]
     trees: Floats = np.zeros((network.pods, network.pods))
     for edges, part in zip(packed.edges, parts, strict=True):
@@ -272,14 +272,14 @@ def _by_hops(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> 
         own = least_time(trees, network.ports) if trees.any() else None
     except TdmError:
         return None
-    # A circuit for each pair that trees join: their others are for all-to-alls.
+    # One circuit for each pair in a tree; the other ports are for all-to-alls.
     lit = (trees > 0).astype(np.int64)
     free = (network.ports - lit.sum(axis=1)).tolist()
     found = several_hops([packed.units[x] for x in places], [parts[x].load for x in places], free)
     if found is None:
         return None
     both = np.array(found.matrix, np.int64) + lit
-    # Where a tree and an all-to-all join the same pods they share what is there.
+    # A tree and an all-to-all that join the same pods share the circuits.
     carried = np.maximum(np.where(np.array(found.matrix) > 0, found.bytes, 0.0), 0.0) + trees
     most = float((carried[both > 0] / both[both > 0]).max(initial=0.0)) if own is not None else found.bytes
     routes: list[tuple[Route, ...]] = [()] * len(parts)
@@ -293,35 +293,35 @@ Group = tuple[int, ...]
 """indices of jobs, ascending"""
 NEVER: Final = float("inf")
 SHARES: Final = (1.0, 0.75, 0.5)
-"""of all GPUs: what is tried for elastic jobs; fewer GPUs are fewer pods to join"""
+"""shares of all GPUs that are tried for elastic jobs; fewer GPUs are in fewer pods"""
 
 
 @dataclass(frozen=True)
 class Striped:
-    """How jobs of a group cross pods in stripes, over one configuration."""
+    """The crossing of jobs of a group in stripes, over one configuration."""
 
     matrix: Matrix
     stripes: tuple[tuple[tuple[tuple[Edge, ...], float], ...], ...]
-    """(edges, share) of each job's trees; none for a2a"""
+    """(edges, share) of each job's trees; empty for a2a"""
     routes: tuple[tuple[Route, ...], ...]
-    """of each job; none for sums"""
+    """routes of each job; empty for sums"""
     bytes: float
-    """over a circuit of the busiest pair"""
+    """bytes over a circuit of the busiest pair"""
 
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """A group, planned."""
+    """The plan of a group."""
 
     jobs: Group
     given: tuple[int, ...]
     """g_j"""
     phases: tuple[float, ...]
-    """C_t, seconds of each sub-phase; one where chunks are pipelined. Infinite: impossible"""
+    """C_t, seconds of each sub-phase; a single one for pipelined chunks. Infinite: impossible"""
     training_s: float
     """W"""
     units: tuple[tuple[int, ...], ...] = ()
-    """of each job, in each pod"""
+    """units of each job, in each pod"""
     packed: Packed | None = None
     seed: SeedGroup | None = None
     striped: Striped | None = None
@@ -338,21 +338,38 @@ class GroupPlanner(Protocol):
     network: OpticalNetwork
 
     def options(self, group: Group) -> list[GroupPlan]:
-        """Ways to do it, of which one is chosen by what the other group needs; none: impossible."""
+        """The possible plans, among which the other group's needs decide; empty: impossible."""
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """No plan communicates or trains for less: seconds (C, W)."""
+        """Lower bounds on communication and training of every plan: seconds (C, W)."""
 
 
 def nic_bound_s(job: TdmJob, network: OpticalNetwork) -> float:
-    """What a job's own NICs take at least, pipelined."""
+    """Lower bound in seconds of a job's own NICs, pipelined."""
     if job.kind != "a2a":
         return job.bytes / network.nic
     here = min(network.gpus, job.units)
     return 2 * here * (job.units - here) * job.bytes / network.nic
 
 
-class TreeGroups:
+class KnownGroups:
+    """Groups that are planned once."""
+
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
+        self.jobs, self.network = jobs, network
+        self._known: dict[Group, list[GroupPlan]] = {}
+
+    def options(self, group: Group) -> list[GroupPlan]:
+        """As of :class:`GroupPlanner`."""
+        if group not in self._known:
+            self._known[group] = self._options(group) if group else [GroupPlan((), (), (), 0.0)]
+        return self._known[group]
+
+    def _options(self, group: Group) -> list[GroupPlan]:
+        raise NotImplementedError
+
+
+class TreeGroups(KnownGroups):
     """Ours: few pods, trees of ToRs, chunk pipelining, local search, several configurations for a2a."""
 
     def __init__(
@@ -364,14 +381,12 @@ class TreeGroups:
         restarts: int = 1,
         seed: int = 1,
     ) -> None:
-        self.jobs = jobs
-        self.network = network
+        super().__init__(jobs, network)
         self.moves, self.restarts, self.seed = moves, restarts, seed
-        self._known: dict[Group, list[GroupPlan]] = {}
         self._nic = [nic_bound_s(job, network) for job in jobs]
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """NICs; training on all GPUs."""
+        """Lower bounds: NICs; training on all GPUs."""
         if not group:
             return 0.0, 0.0
         gangs = [j for j in group if not self.jobs[j].elastic]
@@ -383,21 +398,14 @@ class TreeGroups:
         longest = max((self.jobs[j].compute_s for j in gangs), default=0.0)
         return max(self._nic[j] for j in group), max(longest, work / left if elastic else 0.0)
 
-    def options(self, group: Group) -> list[GroupPlan]:
-        """One for gangs; for elastic jobs one for each share of the GPUs, and one with whole pods."""
-        if group not in self._known:
-            self._known[group] = self._options(group)
-        return self._known[group]
-
     def _options(self, group: Group) -> list[GroupPlan]:
-        if not group:
-            return [GroupPlan((), (), (), 0.0)]
+        """One for gangs; for elastic jobs one for each share of the GPUs, and one with whole pods."""
         jobs = [self.jobs[j] for j in group]
         found = []
         for given in self.givens(group):
             try:
                 plan = self.plan(group, given)
-            except TdmError:  # named hosts that two of them want at once: these go into different groups
+            except TdmError:  # two jobs want the same host at once, and need different groups
                 if len(jobs) == 1 or not any(job.hosts for job in jobs):
                     raise
                 continue
@@ -406,7 +414,7 @@ class TreeGroups:
         return found
 
     def givens(self, group: Group) -> list[list[int]]:
-        """How many units each job may get: gangs theirs; elastic jobs shares of the GPUs, and whole pods."""
+        """Numbers of units for each job: its own for gangs; for elastic jobs shares of the GPUs, and whole pods."""
         jobs = [self.jobs[j] for j in group]
         network = self.network
         tried: list[list[int]] = []
@@ -433,7 +441,7 @@ class TreeGroups:
         start: Packed | None = None,
         parts: Sequence[Part] | None = None,
     ) -> GroupPlan:
-        """A group with so many units each; from ``start``, and with the ``parts`` given, if they are."""
+        """Plan a group with ``given`` units for each job; from ``start``, and with ``parts``, if given."""
         jobs = [self.jobs[j] for j in group]
         parts = parts_of(jobs, given, self.network) if parts is None else parts
         slowest = max(self._nic[j] for j in group) * self.network.circuit
@@ -457,7 +465,7 @@ def planned(
     packed: Packed,
     network: OpticalNetwork,
 ) -> GroupPlan:
-    """A plan from a packing: the time of circuits, or of several configurations, and of NICs."""
+    """The plan of a packing: the time of circuits, or of several configurations, and of NICs."""
     circuits_s = packed.circuit_bytes / network.circuit
     if circuits_s == NEVER:
         circuits_s = _crossing_s(parts, packed, network, on_hosts(jobs, packed.units, network))
@@ -473,7 +481,7 @@ def planned(
 
 
 def _crossing_s(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, where: Sequence[Placement]) -> float:
-    """Seconds over several configurations or hops, where direct circuits do not do."""
+    """Seconds over several configurations or hops, when direct circuits do not suffice."""
     if network.ports < 1 or not any(part.alltoall for part in parts):
         return NEVER
     try:
@@ -482,34 +490,25 @@ def _crossing_s(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, 
         return NEVER
 
 
-class SeedGroups:
+class SeedGroups(KnownGroups):
     """The source's: Algorithm 2, rings and stars, push and pull one after the other."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, *, direct: bool = False) -> None:
         """``direct``: no group for which some pod has too few ports; otherwise those take several configurations."""
-        self.jobs = jobs
-        self.network = network
+        super().__init__(jobs, network)
         self.direct = direct
-        self._known: dict[Group, list[GroupPlan]] = {}
         self._bounds = TreeGroups(jobs, network)
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """Twice that of pipelined chunks for PS and RAR; a2a has both phases in it already."""
+        """Twice the bound of pipelined chunks for PS and RAR; for a2a the bound has both phases already."""
         nic_s, training_s = self._bounds.bound(group)
         if nic_s == NEVER:
             return nic_s, training_s
         times = (self._bounds.bound((j,))[0] * (1 if self.jobs[j].kind == "a2a" else 2) for j in group)
         return max(times, default=0.0), training_s
 
-    def options(self, group: Group) -> list[GroupPlan]:
-        """One plan, or none."""
-        if group not in self._known:
-            self._known[group] = self._options(group)
-        return self._known[group]
-
     def _options(self, group: Group) -> list[GroupPlan]:
-        if not group:
-            return [GroupPlan((), (), (), 0.0)]
+        """One plan, or none."""
         jobs = [self.jobs[j] for j in group]
         try:
             given = share_gpus(jobs, self.network.all_gpus)
@@ -519,7 +518,7 @@ class SeedGroups:
         return [] if self.direct and plan.seed is not None and plan.seed.circuits is None else [plan]
 
     def plan(self, group: Group, given: Sequence[int]) -> GroupPlan:
-        """A group with so many units each."""
+        """Plan a group with ``given`` units for each job."""
         jobs = [self.jobs[j] for j in group]
         seed = place_seed(jobs, given, self.network)
         units = tuple(one.units for one in seed.jobs)
@@ -540,18 +539,18 @@ class SeedGroups:
         return GroupPlan(group, tuple(given), phases, training, units, seed=seed)
 
     def _phase_s(self, sent: Floats, nic_s: float) -> float:
-        """More neighbours than ports: nothing is said for that; given what ours has, several configurations."""
+        """Seconds of several configurations, as in our planner; the source omits more neighbours than ports."""
         cut = split(sent, self.network.ports)
         dark = max(0, len(cut) - 1) * self.network.delta_s
         return max(nic_s, sum(part.bytes for part in cut) / self.network.circuit + dark)
 
 
-# From plans of groups to a `Schedule`: hosts, trees with roots, rings, routes, windows, configurations.
+# Conversion of group plans to a `Schedule`: hosts, trees with roots, rings, routes, windows, configurations.
 
 
 @dataclass(frozen=True)
 class Carried:
-    """How the jobs of one process cross pods."""
+    """The crossing of the jobs of one process."""
 
     trees: dict[int, tuple[Tree, ...]]
     """by job"""
@@ -559,7 +558,7 @@ class Carried:
     routes: dict[int, tuple[Route, ...]]
     matrices: tuple[Matrix, ...]
     lit_s: tuple[float, ...]
-    """of each configuration: as long as its busiest circuit or NIC takes"""
+    """seconds of each configuration: the time of its busiest circuit or NIC"""
 
 
 def rooted(edges: Sequence[Edge], units: Sequence[int]) -> tuple[int, tuple[Edge, ...]]:
@@ -582,7 +581,7 @@ def carry_trees(
     *,
     returns: bool = False,
 ) -> Carried:
-    """A packing of ours: a tree for each PS and RAR, routes for a2a; ``where``, ``returns`` as of :func:`cross`."""
+    """Carry our packing: a tree for each PS and RAR, routes for a2a; ``where``, ``returns`` as in :func:`cross`."""
     parts = parts_of([jobs[j] for j in numbers], [sum(units) for units in plan.units], network)
     trees: dict[int, tuple[Tree, ...]] = {}
     for place, j in enumerate(numbers):
@@ -595,8 +594,8 @@ def carry_trees(
 
 
 def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
-    """The source's: stars for PS, rings for RAR, push and pull one after the other."""
-    assert plan.seed is not None  # noqa: S101  (whoever calls this planned it so)
+    """Carry the source's plan: stars for PS, rings for RAR, push and pull one after the other."""
+    assert plan.seed is not None  # noqa: S101  (the caller made this plan)
     trees: dict[int, tuple[Tree, ...]] = {}
     rings: dict[int, Ring] = {}
     whole: Floats = np.maximum(*plan.seed.demand)
@@ -625,7 +624,7 @@ def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork)
 
 
 def carry_stripes(plan: GroupPlan, striped: Striped, network: OpticalNetwork) -> Carried:
-    """Stripes of ours: a tree for each share."""
+    """Carry our stripes: a tree for each share."""
     trees: dict[int, tuple[Tree, ...]] = {}
     for j, units, own in zip(plan.jobs, plan.units, striped.stripes, strict=True):
         if own:
@@ -635,7 +634,7 @@ def carry_stripes(plan: GroupPlan, striped: Striped, network: OpticalNetwork) ->
 
 
 def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
-    """How the jobs of a group cross pods; nobody: no circuits."""
+    """The crossing of a group's jobs; no circuits for an empty group."""
     if plan.seed is not None:
         return carry_seed(jobs, plan, network)
     if plan.striped is not None:
@@ -647,14 +646,14 @@ def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> C
 
 
 def dark_matrix(pods: int) -> Matrix:
-    """No circuit at all."""
+    """The configuration without circuits."""
     return tuple((0,) * pods for _ in range(pods))
 
 
 def configurations(
     carried: Carried, start_s: float, duration_s: float, network: OpticalNetwork
 ) -> tuple[Configuration, ...]:
-    """Of a process: each lit as long as its busiest circuit or NIC needs, the last one until the end."""
+    """Configurations of a process: each is lit for its busiest circuit or NIC, the last one until the end."""
     found, at = [], start_s
     for matrix, lit_s in zip(carried.matrices[:-1], carried.lit_s, strict=False):
         lasts = network.delta_s + lit_s
@@ -672,17 +671,17 @@ def placements(
     return dict(zip(plan.jobs, on_hosts(own, plan.units, network, longest_last=other_way), strict=True))
 
 
-# Darkness is for ports that change, and for the jobs whose circuits are there.
+# Dark time applies to ports that change, and to the jobs on these circuits.
 
 
 @dataclass(frozen=True)
 class Ready:
-    """One job in its process."""
+    """Times of one job in its process."""
 
     dark_s: float
-    """until its circuits are lit"""
+    """seconds until its circuits are lit"""
     communicates_s: float
-    """from then on until it is through: as long as the busiest of its circuits and NICs carries anything"""
+    """seconds from then until its end: the time of the busiest of its circuits and NICs"""
 
 
 def pairs_of(carried: Carried, j: int, configuration: int = 0) -> set[Edge]:
@@ -705,10 +704,10 @@ def ready(
     before: Matrix | None,
     network: OpticalNetwork,
 ) -> dict[int, Ready]:
-    """How long the circuits of each job of a group are dark, and how long it then takes.
+    """Dark time of the circuits of each job of a group, and its time after that.
 
-    A port stays lit if as many circuits join its pods as did in ``before``, the configuration that was lit last (None:
-    nothing changes). Where a process has several configurations, or sub-phases, all its jobs are through together.
+    A port stays lit if as many circuits join its pods as in ``before``, the configuration that was lit last (None:
+    nothing changes). If a process has several configurations, or sub-phases, all its jobs end together.
     """
     lit = carried.matrices[0]
     used = {j: pairs_of(carried, j) for j in plan.jobs}
@@ -740,9 +739,9 @@ def ready(
 
 
 def ends_s(times: Mapping[int, Ready], training_s: float, reading: Reading) -> float:
-    """T_k of (3) with darkness by job: max over jobs of dark + communication, and the others' training.
+    """T_k of (3) with dark time by job: max over jobs of dark + communication, and the others' training.
 
-    ``serial`` adds the longest darkness to the longer of both; ``literal`` has none (its sub-phases are the caller's).
+    ``serial`` adds the longest dark time to the longer of both; ``literal`` has none (the caller has its sub-phases).
     """
     dark = max((one.dark_s for one in times.values()), default=0.0)
     if reading == "serial":
@@ -751,7 +750,7 @@ def ends_s(times: Mapping[int, Ready], training_s: float, reading: Reading) -> f
 
 
 def keep_lit(one: Matrix, other: Matrix, ports: int) -> tuple[Matrix, Matrix]:
-    """Two configurations with more in common: ports to spare keep circuits of the other one, which so never go dark."""
+    """Two configurations with more in common: spare ports keep circuits of the other one, which then never go dark."""
     pair = (np.array(one, np.int64), np.array(other, np.int64))
     for own, wanted in (pair, pair[::-1]):
         for a, b in sorted(map(tuple, np.argwhere(np.triu(wanted > own)).tolist()), key=lambda e: -int(wanted[e])):

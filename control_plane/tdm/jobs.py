@@ -1,4 +1,4 @@
-"""Training jobs: train, communicate, and again."""
+"""Training jobs, which train and communicate in turn; their files; the optical network; GPUs of jobs on hosts."""
 
 import csv
 import io
@@ -17,14 +17,14 @@ from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, read_yaml
 from p4switch.base.values import PS_PER_S, short
 
-# What can be wrong with jobs, networks and schedules.
+# Errors of jobs, networks and schedules.
 
 
 class TdmError(PlanError):
-    """Jobs that do not fit a network, or a network that cannot be; the text names the field and the fix."""
+    """Jobs that do not fit a network, or an impossible network; the message names the field and the fix."""
 
 
-# How long a training step computes: equation (7).
+# The computing time of a training step: equation (7).
 
 
 PASSES: Final = 6
@@ -36,27 +36,27 @@ PASSES_RECOMPUTING: Final = 8
 def training_seconds(
     parameters: float, tokens: float, flops: float, efficiency: float, *, recompute: bool = False
 ) -> float:
-    """t_train of (7), K * tokens * Phi / (F_GPU * efficiency).
+    """t_train of (7): K * tokens * Phi / (F_GPU * efficiency), in seconds.
 
-    Algorithm 1 says that it calculates training times "by formula (1)"; it is (7) that has them.
+    Algorithm 1 refers to "formula (1)" for training times; equation (7) defines them.
 
     Parameters
     ----------
     parameters : float
         Phi.
     tokens : float
-        That one GPU sees in a step.
+        Number of tokens of one GPU in a step.
     flops : float
         F_GPU, floating-point operations a second.
     efficiency : float
-        Share of them that is reached, between 0 and 1.
+        Share of F_GPU that is reached, between 0 and 1.
     recompute : bool
         K is 8 with recomputation, else 6.
 
     Raises
     ------
     ValueError
-        When something is not positive, or the efficiency above 1.
+        When a value is not positive, or the efficiency above 1.
     """
     for name, value in (("parameters", parameters), ("tokens", tokens), ("flops", flops), ("efficiency", efficiency)):
         if not 0 < value < float("inf"):
@@ -75,33 +75,33 @@ MOST_SECONDS: Final = 1e6
 
 @dataclass(frozen=True)
 class TdmJob:
-    """One iteration is ``compute_s`` of training, then one collective of all units.
+    """A job whose iteration is ``compute_s`` of training, then one collective of all units.
 
-    ps: units push gradients to one place and pull the sum (here the ToR of a pod is that place, no host). rar: an
-    all-reduce. Both leave the same sum with every unit, so that a scheduler may carry either along a tree. a2a: every
-    unit sends to every other one, twice (dispatch, combine).
+    ps: units push gradients to one place and pull the sum (here the ToR of a pod, not a host). rar: an all-reduce. Both
+    leave the same sum with every unit, so a scheduler may carry either along a tree. a2a: every unit sends to every
+    other one, twice (dispatch, combine).
     """
 
     name: str
     kind: Kind
     bytes: int
-    """F. ps, rar: of the vector that is summed (4 a parameter in float32). a2a: from one unit to *one* other unit in
-    one of the two phases"""
+    """F. ps, rar: bytes of the vector that is summed (4 for a float32 parameter). a2a: bytes from one unit to *one*
+    other unit in one of the two phases"""
     compute_s: float
-    """seconds that an iteration trains on ``units`` GPUs of its own, t_train of (7)"""
+    """seconds of an iteration's training on ``units`` GPUs of its own, t_train of (7)"""
     units: int
-    """GPUs that work in parallel, one unit each"""
+    """number of GPUs that work in parallel, one unit each"""
     hosts: tuple[str, ...] = ()
-    """hosts of the units in their order, where the user says so (``units`` of them, one may be named several times);
-    empty: the scheduler places"""
+    """hosts of the units in their order, if the user names them (``units`` names, possibly repeated); empty: the
+    scheduler places the units"""
     elastic: bool = False
-    """The scheduler may give it another number of units (at least 2); training then takes compute_s * units / given"""
+    """whether the scheduler may set the number of units, at least 2; training then takes compute_s * units / number"""
     model: str | None = None
     """name in `p4reduce.control_plane.tdm.jobs.MODELS`, for people"""
     arrival_s: float = 0.0
-    """seconds after the beginning at which an online scheduler hears of it"""
+    """seconds after the beginning when an online scheduler learns of it"""
     iterations: int | None = None
-    """how often it does all that; None: for ever"""
+    """number of iterations; None: without end"""
 
     def __post_init__(self) -> None:
         where = f"job {self.name[:40]!r}"
@@ -117,7 +117,7 @@ class TdmJob:
         if not 1 <= self.units <= MOST_UNITS:
             raise TdmError(f"{where}: workers: must be between 1 and 2^20")
         if self.units == 1:
-            raise TdmError(f"{where}: workers: one unit has nobody to communicate with; give it 2 or leave it out")
+            raise TdmError(f"{where}: workers: one unit has no other to communicate with; give it 2 or leave it out")
         if self.hosts and len(self.hosts) != self.units:
             raise TdmError(f"{where}: workers: {self.units} units, but {len(self.hosts)} names of hosts")
         if self.hosts and self.elastic:
@@ -131,11 +131,11 @@ class TdmJob:
         return self.compute_s * self.units
 
     def compute_on(self, units: int) -> float:
-        """Seconds that an iteration trains on so many GPUs of its own."""
+        """Seconds of an iteration's training on ``units`` GPUs of its own."""
         return self.work / units if self.elastic else self.compute_s
 
 
-# Models by name: what an iteration sends, and how long it trains.
+# Models by name: bytes and training time of an iteration.
 
 
 A100_FLOPS: Final = 312e12
@@ -144,7 +144,7 @@ A100_FLOPS: Final = 312e12
 
 @dataclass(frozen=True)
 class Model:
-    """A model; ``unit_bytes`` is what one unit sends: its gradients, or (a2a) to all others in one phase."""
+    """A model; ``unit_bytes`` is sent by one unit: its gradients, or (a2a) its data for all others in one phase."""
 
     kind: Kind
     unit_bytes: int
@@ -160,7 +160,7 @@ MODELS: Final[Mapping[str, Model]] = {
     "dlrm": Model("a2a", 54_500_000, 0.004, "64k samples at 16.5 M/s on 8 GPUs: NVIDIA"),
     "moe": Model("a2a", 800_000_000, 0.300, "12 layers, top-2, h = 1,024, 0.95 G active parameters, (7)"),
 }
-"""All gradients in float32. MoE's 1.6 GB a GPU are dispatch and combine together."""
+"""Gradients are float32. MoE's 1.6 GB for each GPU are dispatch and combine together."""
 
 
 def model_job(
@@ -181,16 +181,16 @@ def model_job(
     Parameters
     ----------
     name, model, units
-        Of the job; of :data:`MODELS`; how many.
+        Name of the job; name in :data:`MODELS`; number of units.
     scale : float
-        Bytes and times are divided by it: packets of a 64th show the same as the whole.
+        Divisor of bytes and times: a 64th of the packets shows the same as the whole.
     kind, compute_s, hosts, elastic, arrival_s, iterations
-        As the job has them; None: the model's.
+        As in :class:`TdmJob`; None: the model's.
 
     Raises
     ------
     TdmError
-        For a model that is not known, or a job that cannot be.
+        For an unknown model, or an invalid job.
     """
     if model not in MODELS:
         raise TdmError(f"job {name[:40]!r}: model: {model[:40]!r} is none of {', '.join(MODELS)}")
@@ -213,7 +213,7 @@ _UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "KiB": 1 << 10, "MiB
 
 
 def _bytes(value: Any) -> Any:
-    """4194304, or '102M' (decimal) or '4MiB'."""
+    """Convert '102M' (decimal) or '4MiB' to bytes; other values stay."""
     if not isinstance(value, str):
         return value
     text = value.strip().removesuffix("B") if not value.strip().endswith("iB") else value.strip()
@@ -229,19 +229,19 @@ def _bytes(value: Any) -> Any:
 
 
 def _seconds(value: Any) -> Any:
-    """'104ms' as seconds; a number is seconds."""
+    """Convert '104ms' to seconds; a number is in seconds."""
     return parse_delay(value) / PS_PER_S if isinstance(value, str) else value
 
 
 def _workers(value: Any) -> Any:
-    """A number, or names; in CSV as text."""
+    """A number of workers, or their names; in CSV as text."""
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < 10 else tuple(value.split())
     return tuple(value) if isinstance(value, list) else value
 
 
 class Formula(BaseModel):
-    """Equation (7) in the place of a time."""
+    """Equation (7) in place of a time."""
 
     model_config = ConfigDict(extra="forbid")
     parameters: float
@@ -266,7 +266,7 @@ class JobLine(BaseModel):
     iterations: int | None = None
 
     def job(self, scale: float) -> TdmJob:
-        """As schedulers see it, bytes and times divided by ``scale``; `TdmError` when its fields do not fit."""
+        """Convert to a job, with bytes and times divided by ``scale``; `TdmError` for contradicting fields."""
         where = f"job {self.name[:40]!r}"
         hosts = self.workers if isinstance(self.workers, tuple) else ()
         units = len(hosts) if hosts else self.workers
@@ -294,19 +294,19 @@ class JobLine(BaseModel):
 
 
 def read_jobs(path: Path, scale: float = 1.0) -> list[TdmJob]:
-    """The jobs of a file: CSV when its name ends so, else YAML with a list 'jobs'.
+    """Read the jobs of a file: CSV if its name ends in '.csv', else YAML with a list 'jobs'.
 
     Parameters
     ----------
     path : Path
-        Of the file.
+        Path of the file.
     scale : float
-        Bytes and times are divided by it.
+        Divisor of bytes and times.
 
     Raises
     ------
     TdmError
-        Names the file, the job, the field and the fix.
+        The message names the file, the job, the field and the fix.
     """
     if scale <= 0:
         raise TdmError(f"scale: {scale:g} must be positive")
@@ -347,39 +347,39 @@ def _csv(text: str) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if value not in ("", None)} for row in rows]
 
 
-# The network that jobs are scheduled in: pods around an optical cross-connect.
+# The network of jobs: pods around an optical cross-connect.
 
 
 Parallel = Literal["bonded", "striped"]
 _BITS: Final = 8
 _MOST: Final = 1 << 16
-"""pods, servers of a pod, ports: far above any cross-connect that is built"""
+"""largest number of pods, servers of a pod, and ports: far above any cross-connect that is built"""
 
 
 @dataclass(frozen=True)
 class OpticalNetwork:
-    """P pods; each is one ToR switch and its servers; ToRs meet in an optical cross-connect (OXC).
+    """P pods, each with one ToR switch and its servers; the ToRs are joined by an optical cross-connect (OXC).
 
-    Hosts are named as `p4reduce.topologies.optical` names them: 'h1', 'h2', ... pod by pod, ToRs 'tor1', ... in the
-    order of pods. Everywhere else a pod is its index, from 0.
+    Hosts have the names of `p4reduce.topologies.optical`: 'h1', 'h2', ... pod by pod, ToRs 'tor1', ... in the order of
+    pods. Everywhere else a pod is its index, from 0.
     """
 
     pods: int
-    """P"""
+    """P, the number of pods"""
     servers: int
-    """s, hosts of each pod; each has one NIC"""
+    """s, the number of hosts of each pod; each has one NIC"""
     rate_bps: int
-    """b, bit/s of a NIC, each way"""
+    """b, bit/s of a NIC in each direction"""
     ports: int
     """R, ports of each ToR to the OXC; a circuit takes one at both of its ends and is full duplex"""
     port_rate_bps: int
-    """B, bit/s of a port to the OXC, each way"""
+    """B, bit/s of a port to the OXC in each direction"""
     gpus: int = 1
-    """of each server; a unit of a job takes one"""
+    """number of GPUs of each server; a unit of a job takes one"""
     delta_s: float = 200e-6
-    """seconds for which ports whose circuits change carry nothing, lock time of receivers included"""
+    """seconds in which ports whose circuits change carry nothing, including the receivers' lock time"""
     parallel: Parallel = "bonded"
-    """L circuits between the same pods are one link of L * B (bonded), or L links of B (striped)"""
+    """whether L circuits between the same pods are one link of L * B (bonded), or L links of B (striped)"""
 
     def __post_init__(self) -> None:
         for field, least in (("pods", 1), ("servers", 1), ("ports", 0), ("gpus", 1)):
@@ -396,30 +396,30 @@ class OpticalNetwork:
 
     @property
     def pod_gpus(self) -> int:
-        """GPUs of a pod."""
+        """Number of GPUs of a pod."""
         return self.servers * self.gpus
 
     @property
     def all_gpus(self) -> int:
-        """GPUs of all pods."""
+        """Number of GPUs of all pods."""
         return self.pods * self.pod_gpus
 
     @property
     def nic(self) -> float:
-        """Bytes a second of a NIC, each way."""
+        """Bytes a second of a NIC in each direction."""
         return self.rate_bps / _BITS
 
     @property
     def circuit(self) -> float:
-        """Bytes a second of one circuit, each way."""
+        """Bytes a second of one circuit in each direction."""
         return self.port_rate_bps / _BITS
 
     def host(self, pod: int, server: int) -> str:
-        """The name of a pod's host, both counted from 0."""
+        """The name of a host, from its pod and its server number, both counted from 0."""
         return f"h{pod * self.servers + server + 1}"
 
     def pod_of(self, host: str) -> int:
-        """The pod of a host. Raises `TdmError` for a name that is none."""
+        """The pod of a host. Raises `TdmError` for an unknown host."""
         digits = host.removeprefix("h")
         known = host.startswith("h") and digits.isascii() and digits.isdecimal() and len(digits) < 10
         number = int(digits) - 1 if known and not digits.startswith("0") else -1
@@ -428,20 +428,20 @@ class OpticalNetwork:
         return number // self.servers
 
     def with_delta(self, delta_s: float) -> "OpticalNetwork":
-        """The same with another time of reconfiguration."""
+        """The same network with another reconfiguration time."""
         return replace(self, delta_s=delta_s)
 
 
 def parse_network(spec: str) -> OpticalNetwork:
-    """The network of ``oxc:pods=8,hosts=4,ports=4,rate=25G`` with, as wanted, port_rate, delta, gpus and parallel.
+    """The network of ``oxc:pods=8,hosts=4,ports=4,rate=25G`` with optional port_rate, delta, gpus and parallel.
 
-    ``port_rate`` is ``rate`` unless it is given. Other parameters of the topology builder of the same name (delay,
-    name, capable, planes) say nothing about schedules and are passed over.
+    ``port_rate`` is ``rate`` by default. Other parameters of the topology builder of the same name (delay, name,
+    capable, planes) do not matter for schedules and are ignored.
 
     Raises
     ------
     TdmError
-        Names the parameter and the fix.
+        The message names the parameter and the fix.
     """
     kind, colon, rest = spec.partition(":")
     if kind != "oxc" or not colon:
@@ -478,7 +478,7 @@ def parse_network(spec: str) -> OpticalNetwork:
 
 
 def planes_of(spec: str) -> int:
-    """How many cross-connects a network has that :func:`parse_network` can read: 1 unless it says ``planes=2``."""
+    """The number of cross-connects of a network for :func:`parse_network`: 1 by default, 2 with ``planes=2``."""
     given = dict(item.partition("=")[::2] for item in spec.partition(":")[2].split(","))
     return _count(spec, "planes", given.get("planes", "1").strip())
 
@@ -492,7 +492,7 @@ def _count(spec: str, name: str, text: str) -> int:
     return int(text)
 
 
-# Which servers of a pod have which units, and what their NICs carry.
+# The assignment of units to the servers of a pod, and the load of their NICs.
 
 
 Placement = tuple[tuple[str, int], ...]
@@ -501,11 +501,11 @@ Placement = tuple[tuple[str, int], ...]
 def on_hosts(
     jobs: Sequence[TdmJob], units: Sequence[Sequence[int]], network: OpticalNetwork, *, longest_last: bool = False
 ) -> list[Placement]:
-    """(host, units) of each job, given how many of its units each pod has; jobs share no GPU.
+    """(host, units) of each job, given the number of its units in each pod; jobs share no GPU.
 
-    Largest first, each into the fullest server that has room for all of it: what a server's GPUs send it adds up
-    first. Named hosts are as named. With ``longest_last`` the order among equals is turned round: of two layers of
-    jobs, placed each one way, those that train long then share GPUs with those that train short.
+    The largest job is placed first, in the fullest server with room for all of it, since units on one server are summed
+    before they send. Named hosts are kept. With ``longest_last`` the order among equals is reversed: of two layers of
+    jobs, placed in opposite orders, jobs that train long then share GPUs with those that train short.
 
     Raises
     ------
@@ -547,9 +547,9 @@ def units_on_one(units: Sequence[int], network: OpticalNetwork) -> int:
 
 
 def host_bytes(job: TdmJob, placement: Placement) -> dict[str, int]:
-    """What each NIC carries in an iteration, each way: (4) for one server, in the corrected reading.
+    """Bytes of each NIC in an iteration in each direction: (4) for one server, in the corrected reading.
 
-    PS, RAR: the vector once up and once down; GPUs of one server add up first. A2A: both phases, to units elsewhere.
+    PS, RAR: the vector up and down; GPUs of one server are summed first. A2A: both phases, to units elsewhere.
     """
     if job.kind != "a2a":
         return {host: job.bytes for host, _ in placement}
@@ -578,17 +578,17 @@ def busiest_gpu_s(jobs: Sequence[TdmJob], placements: Sequence[Placement], netwo
     return max(longest, max(work.values(), default=0.0))
 
 
-# How many GPUs elastic jobs get.
+# The number of GPUs of elastic jobs.
 
 
 LEAST = 2
-"""units of an elastic job: one has nobody to communicate with"""
+"""least number of units of an elastic job, since one unit has no other to communicate with"""
 
 
 def share_gpus(jobs: Sequence[TdmJob], gpus: int) -> list[int]:
-    """g_j of a group ('utilizing all GPUs', Algorithm 2): the rest of gangs is shared so that all train equally long.
+    """g_j of a group ('utilizing all GPUs', Algorithm 2): GPUs that gangs leave are shared for equal training times.
 
-    One GPU after the other goes to the elastic job that would train longest.
+    Each GPU in turn goes to the elastic job that would train longest.
 
     Raises
     ------
@@ -606,9 +606,9 @@ def share_gpus(jobs: Sequence[TdmJob], gpus: int) -> list[int]:
 
 
 def release_gpus(jobs: Sequence[TdmJob], given: Sequence[int], training_s: float, window_s: float) -> list[int]:
-    """End of Algorithm 1: g_j <- ceil(g_j W / T) where the group trains for W in a window of T >= W.
+    """End of Algorithm 1: g_j <- ceil(g_j W / T) if the group trains for W in a window of T >= W.
 
-    Jobs that trained as long as the longest then train for T at most; gangs keep theirs.
+    The jobs with the longest training then train for T at most; gangs keep their GPUs.
     """
     if window_s <= training_s:
         return list(given)

@@ -1,4 +1,4 @@
-"""Circuits that never change: `no-tdm`, `static`, and the electrical `eps-ideal` and `eps-ecmp`."""
+"""Policies whose circuits never change: `no-tdm`, `static`, pairs, layers, and electrical `eps-ideal`, `eps-ecmp`."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ from p4reduce.control_plane.tdm.schedule import (
 )
 from p4reduce.control_plane.tdm.switched import best_partition
 
-# All jobs on one topology that never changes: what policies without switching plan.
+# All jobs on one topology that never changes: plans of policies without switching.
 
 
 @dataclass(frozen=True)
@@ -73,22 +73,22 @@ class Together:
 
     given: tuple[int, ...]
     layers: tuple[int, ...]
-    """of each job"""
+    """layer of each job"""
     packed: Packed
     placements: tuple[Placement, ...]
     training_s: float
-    """until all have trained, GPUs shared"""
+    """seconds until all have trained on shared GPUs"""
     communication_s: float
-    """of all at once"""
+    """seconds of all jobs' communication at once"""
 
 
 def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Together:
-    """The same packing, trees and pipelining as with switching, for all jobs at once; of several layerings the best.
+    """The same packing, trees and pipelining as with switching, for all jobs at once; the best of several layerings.
 
     Raises
     ------
     TdmError
-        When jobs do not fit two layers, or no circuits do.
+        When jobs do not fit two layers, or no circuits suffice.
     """
     best: Together | None = None
     for layers, given in _layerings(jobs, network, options):
@@ -103,7 +103,7 @@ def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Opti
 
 
 def two_layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Group:
-    """The jobs of the first of two groups that both fit the GPUs; those that communicate together with switching."""
+    """The jobs of the first of two groups that both fit the GPUs: the groups that would take turns with switching."""
     planner = TreeGroups(jobs, network, moves=min(options.moves, 2000), seed=options.seed)
     rounds = Rounds(jobs, planner, network.delta_s)
     return search_partition(rounds, restarts=options.restarts, seed=options.seed).groups[0].jobs
@@ -275,7 +275,7 @@ def _taking_turns(
     groups: Sequence[GroupPlan],
     matrix: tuple[tuple[int, ...], ...],
 ) -> Schedule:
-    """Groups one after the other on the same circuits."""
+    """A schedule of groups one after the other on the same circuits."""
     both = [*groups, GroupPlan((), (), (), 0.0)][:2]
     times = process_times(Partition((both[0], both[1]), 0.0), 0.0, options.reading)
     plans: dict[int, JobPlan] = {}
@@ -315,13 +315,13 @@ Couple = tuple[int, ...]
 
 @register_scheduler("pairs", turns=False)
 def pairs(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """Jobs matched (Blossom) on the same servers; each pair gated, by priority, free or exclusive, what is best."""
+    """Jobs matched (Blossom) on the same servers; each pair in its best mode: gated, by priority, free or exclusive."""
     return _schedule("pairs", jobs, network, options, best_sharing)
 
 
 @register_scheduler("free", turns=False)
 def free(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """Nobody coordinates: rates divide. The same pairs as `pairs`, so that only coordination differs."""
+    """Jobs without coordination: rates divide. The pairs are those of `pairs`, so that only coordination differs."""
     return _schedule("free", jobs, network, options, lambda a, b: Sharing("free", play(a, b, None)))
 
 
@@ -333,7 +333,7 @@ def exclusive(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options)
 
 @register_scheduler("cassini", turns=False)
 def cassini(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """Time shifts only: the second of a pair begins when both overlap least on the unified circle."""
+    """Time shifts only: the second job of a pair begins when both overlap least on the unified circle."""
 
     def share(a: Alone, b: Alone) -> Sharing:
         return Sharing("free", play(a, b, None, shift_s=time_shift(a, b)))
@@ -391,7 +391,7 @@ def _over_circuits(
     matrix: Matrix,
     network: OpticalNetwork,
 ) -> list[Alone]:
-    """Jobs as circuits let them: what other pairs send over the same ones comes at the same time, at worst."""
+    """Times of jobs on the given circuits; other pairs' traffic on a circuit is assumed to come at the same time."""
     lit = np.array(matrix, np.float64)
     parts = [_part(jobs, given, couple) for couple in couples]
     loads = [
@@ -413,12 +413,12 @@ def _over_circuits(
 
 
 def _given(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[int]:
-    """Elastic jobs get their share of what two layers of GPUs have."""
+    """Units of each job; elastic jobs share the GPUs of two layers."""
     return share_gpus(jobs, 2 * network.all_gpus) if any(job.elastic for job in jobs) else [job.units for job in jobs]
 
 
 def _part(jobs: Sequence[TdmJob], given: Sequence[int], couple: Couple) -> Part:
-    """A pair takes circuits as its larger demand does."""
+    """The demand of a pair, which needs circuits for its larger job."""
     lead = jobs[couple[0]]
     loads = [jobs[j].bytes * (2 if jobs[j].kind == "a2a" else 1) for j in couple]
     alltoall = any(jobs[j].kind == "a2a" for j in couple)
@@ -478,7 +478,7 @@ def _plan(
 
 
 def _times(own: Alone, other: Alone, place: int, mode: Mode, policy: str) -> tuple[float, float]:
-    """When a job's window opens and when it trains: the first trains at 0, the second when the first has trained."""
+    """Opening of a job's window and start of its training: the first trains at 0, the second after the first."""
     if mode == "gated":
         return (own.train_s, 0.0) if place == 0 else (max(own.train_s + other.train_s, other.period_s), other.train_s)
     shift = time_shift(other, own) if policy == "cassini" and place == 1 else 0.0
@@ -486,7 +486,7 @@ def _times(own: Alone, other: Alone, place: int, mode: Mode, policy: str) -> tup
 
 
 def _first_units(where: Placement, edges: Sequence[tuple[int, int]], units: int, network: OpticalNetwork) -> Placement:
-    """So many units of a placement that their pods hang together in its tree."""
+    """``units`` units of a placement whose pods are connected in its tree."""
     pods = sorted({network.pod_of(host) for host, _ in where})
     if edges:
         import networkx as nx  # noqa: PLC0415  (slow to import)
@@ -509,7 +509,7 @@ def _first_units(where: Placement, edges: Sequence[tuple[int, int]], units: int,
 
 @register_scheduler("layers", turns=False)
 def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """Jobs that overlap in two layers over the line of GPUs take turns among themselves; what fits is never refused."""
+    """Jobs that overlap in two layers over the line of GPUs take turns; jobs that fit two layers are never refused."""
     given = _given(jobs, network)
     if any(job.hosts for job in jobs):
         raise TdmError("policy layers places jobs itself; leave the names of workers out, or use striped")
@@ -536,7 +536,7 @@ def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
 
 
 class _Line:
-    """Components one after the other on the GPUs of all pods; of each layer one job at most crosses from pod to pod."""
+    """Components one after the other on the GPUs of all pods; in each layer at most one job crosses from pod to pod."""
 
     def __init__(
         self, jobs: Sequence[TdmJob], given: Sequence[int], found: Sequence[Component], network: OpticalNetwork
@@ -562,7 +562,7 @@ class _Line:
             ) from None
 
     def cycle(self, one: Component, number: int) -> tuple[Cycle, dict[int, JobPlan]]:
-        """A component, as its circuits let it go, and its jobs."""
+        """The cycle of a component on its circuits, and the plans of its jobs."""
         alone = {j: self._alone(j, layer) for layer, own in enumerate(one.layers) for j in own}
         names = tuple(self.jobs[j].name for j in one.jobs)
         way = None
@@ -581,7 +581,7 @@ class _Line:
         for layer, own in enumerate(one.layers):
             for j in own:
                 times = (0.0, turn) if layer else (turn, 0.0)
-                if not first or not second:  # nobody to take turns with
+                if not first or not second:  # no jobs to take turns with
                     times = (0.0, max(one.train_s for one in (*first, *second)))
                 plans[j] = self._plan(j, number, layer, alone[j], times, None)
         return cycle, plans
@@ -617,7 +617,7 @@ class _Line:
         return max(sum(self.given[j] for j in own) for own in one.layers)
 
     def _in_order(self, found: Sequence[Component]) -> list[Component]:
-        """Such that few cross from pod to pod: what fills the rest of a pod, else the widest."""
+        """An order in which few components cross pods: one that fits a pod's rest comes next, else the widest."""
         left = sorted(found, key=lambda one: -self._width(one))
         order: list[Component] = []
         at = 0
@@ -658,7 +658,7 @@ class _Line:
         self._nic[layer].update(host_bytes(self.jobs[j], self.where[j]))
 
     def _load(self, j: int) -> Floats:
-        """Bytes each way from pod to pod."""
+        """Bytes in each direction from pod to pod."""
         job, units = self.jobs[j], self.units[j]
         found = np.zeros((self.network.pods, self.network.pods))
         for pod in range(self.network.pods - 1):

@@ -1,16 +1,17 @@
-"""The least t_round there is: optima of small networks, bounds of any plan, and the `best` of all policies."""
+"""The least t_round: optima of small networks, lower bounds for every plan, and `best`, the best of all policies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
+from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.tdm.circuits import Reading, least_time, process_s
 from p4reduce.control_plane.tdm.columns import free_bytes
-from p4reduce.control_plane.tdm.grouping import Partition, Rounds
+from p4reduce.control_plane.tdm.grouping import Partition, Rounds, best_by_bounds
 from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, GroupPlanner, TreeGroups, planned
 from p4reduce.control_plane.tdm.jobs import (
     OpticalNetwork,
@@ -42,13 +43,13 @@ from p4reduce.control_plane.tdm.switched import agree, nameless, striped_groups,
 #     sum_c x_jc = 1,  sum_i n_ij = g_j,  x_in(j, i) <= n_ij <= s x_in(j, i),  sum_j n_ij <= s,
 #     sum_jc x_jc load(j, c, i, k) <= B T L_ik,  sum_k L_ik <= R,  L symmetric and whole.
 #
-# T is found by bisection: every feasible answer gives a smaller T of its own.
+# T is found by bisection: every feasible solution has a T of its own, which may be smaller.
 
 
 PODS: Final = 5
 JOBS: Final = 8
 CLOSE: Final = 1e-4
-"""relative: where bisection ends"""
+"""relative gap at which bisection ends"""
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,12 @@ class Column:
 
 
 def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "overlap") -> Partition:
-    """The best partition with its groups placed as well as can be.
+    """The best partition, with optimal placements of its groups.
 
     Raises
     ------
     TdmError
-        More than `PODS` pods or `JOBS` jobs, elastic jobs or named hosts, or nothing fits.
+        More than `PODS` pods or `JOBS` jobs, elastic jobs or named hosts, or no partition fits.
     """
     if network.pods > PODS or len(jobs) > JOBS:
         raise TdmError(f"exact-one-tree: at most {PODS} pods and {JOBS} jobs; use policy striped")
@@ -75,32 +76,37 @@ def solve(jobs: Sequence[TdmJob], network: OpticalNetwork, reading: Reading = "o
     return _branch(jobs, _OneTree(jobs, network), reading)
 
 
-class _Exact(GroupPlanner, Protocol):
-    """Groups with their optima."""
+class _Bounded:
+    """Groups of which one plan is the best, with the bounds of others' plans."""
+
+    def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, bounds: GroupPlanner) -> None:
+        self.jobs, self.network, self._bounds = jobs, network, bounds
+        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
+
+    def bound(self, group: Group) -> tuple[float, float]:
+        """As of the others."""
+        return self._bounds.bound(group)
+
+    def options(self, group: Group) -> list[GroupPlan]:
+        """The best one."""
+        found = self.best(group, self.bound(group)[0])
+        return [] if found is None else [found]
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
         """The plan that communicates for the least time, or for ``enough_s``."""
+        raise NotImplementedError
 
 
-def _branch(jobs: Sequence[TdmJob], groups: _Exact, reading: Reading) -> Partition:
+def _branch(jobs: Sequence[TdmJob], groups: _Bounded, reading: Reading) -> Partition:
     """Partitions by their bounds, until no other one can be better."""
     rounds = Rounds(jobs, groups, groups.network.delta_s, reading)
     everybody = range(1, len(jobs))
     firsts = [(0, *chosen) for size in range(len(jobs)) for chosen in combinations(everybody, size)]
     bounds = {first: rounds.bound(first) for first in firsts}
-    best: Partition | None = None
-    for first in sorted(firsts, key=lambda one: (bounds[one], one)):
-        if bounds[first] == NEVER or (best is not None and bounds[first] >= best.round_s * (1 - 1e-9)):
-            break
-        found = _partition(groups, rounds, first, reading, NEVER if best is None else best.round_s)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
-    return best
+    return best_by_bounds(bounds, lambda first, round_s: _partition(groups, rounds, first, reading, round_s))
 
 
-def _partition(groups: _Exact, rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
+def _partition(groups: _Bounded, rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
     """A partition; communication that hides behind the others' training need not be shorter than that."""
     rest = rounds.rest(first)
     delta = groups.network.delta_s if rest else 0.0
@@ -118,25 +124,14 @@ def _partition(groups: _Exact, rounds: Rounds, first: Group, reading: Reading, b
     return Partition((one, other), time)
 
 
-class _OneTree:
-    """Groups, placed by integer programs, with a tree for each job."""
+class _OneTree(_Bounded):
+    """Groups, placed by integer programs, with a tree for each job; bounds are NICs and training."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork) -> None:
-        self.jobs, self.network = jobs, network
-        self._bounds = TreeGroups(jobs, network)
-        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
-
-    def bound(self, group: Group) -> tuple[float, float]:
-        """NICs and training."""
-        return self._bounds.bound(group)
-
-    def options(self, group: Group) -> list[GroupPlan]:
-        """The best one."""
-        found = self.best(group, self.bound(group)[0])
-        return [] if found is None else [found]
+        super().__init__(jobs, network, TreeGroups(jobs, network))
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
-        """The plan that communicates for the least time, or for ``enough_s``."""
+        """The plan with the least communication time, or with at most ``enough_s``."""
         if not group:
             return GroupPlan((), (), (), 0.0)
         if group in self._known:
@@ -156,7 +151,7 @@ class _OneTree:
         low = enough_s * self.network.circuit
         best = self._place(jobs, low)
         if best is None:
-            # Ours is a start for the search only: what it finds is feasible, and nothing that it misses is lost.
+            # Our planner only gives a feasible start; the search does not depend on it.
             options = TreeGroups(self.jobs, self.network).options(group)
             finite = [one.packed for one in options if one.packed and one.packed.circuit_bytes < NEVER]
             ceiling = 2.0 * sum(job.bytes * (job.units**2 if job.kind == "a2a" else 1) for job in jobs)
@@ -190,54 +185,40 @@ class _Program:
         self.first_units = len(self.columns)
         self.first_circuits = self.first_units + len(jobs) * network.pods
         self.width = self.first_circuits + len(self.pairs)
-        self._rows: list[tuple[dict[int, float], float, float]] = []
+        self._rows = Rows()
 
     def solve(self) -> Packed | None:
-        """A solution, or None where there is none."""
+        """A solution, or None if there is none."""
         pods, seats, scale = self.network.pods, self.network.pod_gpus, 1.0 / self.limit
         for j, job in enumerate(self.jobs):
             own = [(x, column) for x, (k, column) in enumerate(self.columns) if k == j]
-            self._row({x: 1.0 for x, _ in own}, 1.0, 1.0)
-            self._row({self._n(j, i): 1.0 for i in range(pods)}, job.units, job.units)
+            self._rows.row({x: 1.0 for x, _ in own}, 1.0, 1.0)
+            self._rows.row({self._n(j, i): 1.0 for i in range(pods)}, job.units, job.units)
             for i in range(pods):
                 inside = {x: 1.0 for x, column in own if i in column.pods}
                 if job.kind == "a2a":
                     spread = {x: -float(column.units[i]) for x, column in own if column.units[i]}
-                    self._row({self._n(j, i): 1.0, **spread}, 0.0, 0.0)
+                    self._rows.row({self._n(j, i): 1.0, **spread}, 0.0, 0.0)
                 else:
-                    self._row({self._n(j, i): 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
-                    self._row({self._n(j, i): 1.0, **{x: -float(seats) for x in inside}}, -np.inf, 0.0)
+                    self._rows.row({self._n(j, i): 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
+                    self._rows.row({self._n(j, i): 1.0, **{x: -float(seats) for x in inside}}, -np.inf, 0.0)
         for i in range(pods):
-            self._row({self._n(j, i): 1.0 for j in range(len(self.jobs))}, -np.inf, seats)
+            self._rows.row({self._n(j, i): 1.0 for j in range(len(self.jobs))}, -np.inf, seats)
             ports = {self.first_circuits + e: 1.0 for e, pair in enumerate(self.pairs) if i in pair}
-            self._row(ports, -np.inf, self.network.ports)
+            self._rows.row(ports, -np.inf, self.network.ports)
         for e, pair in enumerate(self.pairs):
             loads = {x: load(self.jobs[j], column, pair) * scale for x, (j, column) in enumerate(self.columns)}
             used = {x: value for x, value in loads.items() if value}
-            self._row({self.first_circuits + e: -1.0, **used}, -np.inf, 0.0)
+            self._rows.row({self.first_circuits + e: -1.0, **used}, -np.inf, 0.0)
         return self._answer()
 
     def _n(self, job: int, pod: int) -> int:
         return self.first_units + job * self.network.pods + pod
 
-    def _row(self, values: dict[int, float], low: float, high: float) -> None:
-        self._rows.append((values, low, high))
-
     def _answer(self) -> Packed | None:
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (slow to import)
-        from scipy.sparse import coo_matrix  # noqa: PLC0415
-
-        at = [(row, x, value) for row, (values, _, _) in enumerate(self._rows) for x, value in values.items()]
-        rows, xs, values = zip(*at, strict=True)
-        shape = (len(self._rows), self.width)
-        matrix = coo_matrix((np.array(values), (np.array(rows), np.array(xs))), shape=shape).tocsc()
-        limits: Any = LinearConstraint(matrix, [low for _, low, _ in self._rows], [high for _, _, high in self._rows])
         top = np.full(self.width, float(max(self.network.pod_gpus, self.network.ports)))
         top[: self.first_units] = 1.0
-        solver: Any = milp
-        solved = solver(
-            np.zeros(self.width), constraints=limits, bounds=Bounds(0.0, top), integrality=np.ones(self.width)
-        )
+        solved = self._rows.solve(np.zeros(self.width), whole=np.ones(self.width), most=top)
         if solved.x is None:
             return None
         whole = np.round(solved.x).astype(int)
@@ -254,14 +235,14 @@ class _Program:
 
 
 def load(job: TdmJob, column: Column, pair: tuple[int, int]) -> float:
-    """Bytes each way between two pods."""
+    """Bytes in each direction between two pods."""
     if job.kind == "a2a":
         return 2.0 * column.units[pair[0]] * column.units[pair[1]] * job.bytes
     return float(job.bytes) if pair in column.edges else 0.0
 
 
 def columns_of(job: TdmJob, pods: int, seats: int) -> Iterator[Column]:
-    """All ways for a job to be joined: every set of pods that its units can fill, with every tree over it."""
+    """All columns of a job: every set of pods that its units can fill, with every tree over it."""
     if job.kind == "a2a":
         for units in product(range(min(seats, job.units) + 1), repeat=pods):
             if sum(units) == job.units:
@@ -302,40 +283,30 @@ def exact_one_tree(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Opt
 
 # `exact`: groups, placement, circuits, and stripes along all Steiner trees at once, to 4 pods.
 #
-# With the circuits L given the program of a group is linear but for who lies where, so there is one for each L up to
-# relabelling of pods (to which no circuit can be added):
+# For given circuits L the program of a group is linear except for the placement, so there is one program for each L
+# to which no circuit can be added, up to relabelling of pods:
 #
 #     min T,  sum_S x_jS = 1,  sum_t y_jSt = F_j x_jS,  sum_i n_ij = g_j,  x_jS <= n_ij <= s x_jS (i in S),
 #     sum_j n_ij <= s,  sum y_jSt [e in t] <= B L_e T,   x_jS in {0, 1}, n whole, y >= 0,
 #
 # with all Steiner trees t of every set of pods S. An a2a has a column for each way to spread its units, and a flow
-# along all paths for each pair of its pods. The best plan so far cuts all programs after it.
+# along all paths for each pair of its pods. The best plan so far bounds all later programs.
 
 
 WIDE_PODS: Final = 4
 SLIGHT: Final = 1e-6
-"""relative: what is no better"""
+"""relative difference below which a value is no better"""
 
 
-class _Wide:
+class _Wide(_Bounded):
     """Groups with stripes, placed by integer programs; the plans of `striped` are where they begin."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> None:
-        self.jobs, self.network = jobs, network
         self.striped = striped_groups(tuple(jobs), network, moves, seed)
-        self._known: dict[Group, tuple[float, GroupPlan | None]] = {}
-
-    def bound(self, group: Group) -> tuple[float, float]:
-        """NICs, training, and the fewest pods of each job."""
-        return self.striped.bound(group)
-
-    def options(self, group: Group) -> list[GroupPlan]:
-        """The best one."""
-        found = self.best(group, self.bound(group)[0])
-        return [] if found is None else [found]
+        super().__init__(jobs, network, self.striped)
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
-        """The plan that communicates for the least time, or for ``enough_s``."""
+        """The plan with the least communication time, or with at most ``enough_s``."""
         if not group:
             return GroupPlan((), (), (), 0.0)
         if group in self._known:
@@ -363,7 +334,7 @@ class _Wide:
 
 @cache
 def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
-    """Configurations to which no circuit can be added, one of each that differ in the names of pods only."""
+    """Configurations to which no circuit can be added, one for each class that differs only in the names of pods."""
     listed = all_circuits(pods, ports, 10**5)
     if listed is None:
         raise TdmError(f"exact: {ports} ports of {pods} pods are too many ways to lay circuits; use policy striped")
@@ -375,7 +346,7 @@ def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
 
 @cache
 def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ...], ...]:
-    """All trees over some of the pods whose leaves are terminals, and which have all of these."""
+    """All trees over some of the pods that contain all terminals, and whose leaves are terminals."""
     found = []
     for size in range(len(terminals), pods + 1):
         for others in combinations([pod for pod in range(pods) if pod not in terminals], size - len(terminals)):
@@ -390,13 +361,10 @@ def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ..
 
 def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, beaten: float) -> Units | None:
     """Where units lie with the least bytes over the circuits of ``matrix``; None: no way has fewer than ``beaten``."""
-    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (slow to import)
-    from scipy.sparse import coo_matrix  # noqa: PLC0415
-
     pods, seats = network.pods, network.pod_gpus
     joined = {(a, b) for a, b in combinations(range(pods), 2) if matrix[a][b]}
     scale = max(job.bytes * (1 if job.kind != "a2a" else job.units**2) for job in jobs)
-    rows: list[tuple[dict[int, float], float, float]] = []
+    rows = Rows()
     whole: list[int] = []
     top: list[float] = []
     loads: dict[Edge, dict[int, float]] = {pair: {} for pair in joined}
@@ -406,23 +374,23 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
         whole.append(integral)
         return len(top) - 1
 
-    time = variable(1.001 * beaten / scale, 0)  # not at the bound itself, where tolerances decide
+    time = variable(1.001 * beaten / scale, 0)  # below the bound, where tolerances would decide
     seated: list[list[int]] = []
     for job in jobs:
         n = [variable(min(seats, job.units), 1) for _ in range(pods)]
         seated.append(n)
         columns = list(spreads(job, pods, seats))
         picked = [variable(1, 1) for _ in columns]
-        rows.append((dict.fromkeys(picked, 1.0), 1.0, 1.0))
-        rows.append((dict.fromkeys(n, 1.0), job.units, job.units))
+        rows.row(dict.fromkeys(picked, 1.0), 1.0, 1.0)
+        rows.row(dict.fromkeys(n, 1.0), job.units, job.units)
         for i in range(pods):
             inside = [x for x, own in zip(picked, columns, strict=True) if own[i]]
             if job.kind == "a2a":
                 spread = {x: -float(own[i]) for x, own in zip(picked, columns, strict=True) if own[i]}
-                rows.append(({n[i]: 1.0, **spread}, 0.0, 0.0))
+                rows.row({n[i]: 1.0, **spread}, 0.0, 0.0)
             else:
-                rows.append(({n[i]: 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf))
-                rows.append(({n[i]: 1.0, **dict.fromkeys(inside, -float(seats))}, -np.inf, 0.0))
+                rows.row({n[i]: 1.0, **dict.fromkeys(inside, -1.0)}, 0.0, np.inf)
+                rows.row({n[i]: 1.0, **dict.fromkeys(inside, -float(seats))}, -np.inf, 0.0)
         # Shares of what is asked: numbers of about 1 are what the solver's tolerances are made for.
         wanted: dict[tuple[int, ...], dict[int, float]] = {}
         size = 2.0 * job.bytes * job.units**2 / 4 if job.kind == "a2a" else float(job.bytes)
@@ -441,26 +409,21 @@ def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, 
                     carried[y] = 1.0
                     for edge in tree:
                         loads[edge][y] = size / scale
-            rows.append(({**asked, **carried}, 0.0, 0.0))
-    rows += [({row[i]: 1.0 for row in seated}, -np.inf, seats) for i in range(pods)]
-    rows += [({time: -float(matrix[a][b]), **own}, -np.inf, 0.0) for (a, b), own in loads.items()]
-    at = [(row, x, value) for row, (values, _, _) in enumerate(rows) for x, value in values.items()]
-    places, xs, values = zip(*at, strict=True)
-    shape = (len(rows), len(top))
-    program = coo_matrix((np.array(values), (np.array(places), np.array(xs))), shape=shape).tocsc()
-    limits: Any = LinearConstraint(program, [low for _, low, _ in rows], [high for _, _, high in rows])
+            rows.row({**asked, **carried}, 0.0, 0.0)
+    for i in range(pods):
+        rows.row({row[i]: 1.0 for row in seated}, -np.inf, seats)
+    for (a, b), carried in loads.items():
+        rows.row({time: -float(matrix[a][b]), **carried}, -np.inf, 0.0)
     cost = np.zeros(len(top))
     cost[time] = 1.0
-    solver: Any = milp
-    solved = solver(cost, constraints=limits, bounds=Bounds(0.0, np.array(top)), integrality=np.array(whole),
-                    options={"mip_rel_gap": SLIGHT})  # fmt: skip
+    solved = rows.solve(cost, whole=whole, most=top, mip_rel_gap=SLIGHT)
     if solved.x is None or float(solved.x[time]) * scale >= beaten:
         return None
     return tuple(tuple(round(float(solved.x[x])) for x in row) for row in seated)
 
 
 def spreads(job: TdmJob, pods: int, seats: int) -> Iterator[tuple[int, ...]]:
-    """What a placement of a job decides: which pods it is in (1 each), or (a2a) how many units are in each."""
+    """The placements of a job in the program: 1 for each pod that it uses, or (a2a) the units in each pod."""
     for units in product(range(min(seats, job.units) + 1), repeat=pods) if job.kind == "a2a" else ():
         if sum(units) == job.units:
             yield units
@@ -477,7 +440,7 @@ def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> 
 
 
 def wide_optimum(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, pods: int = WIDE_PODS) -> Schedule:
-    """What `exact` plans; ``pods``: at most so many (programs of 5 take some seconds each)."""
+    """The schedule of `exact`; ``pods``: largest number of pods (programs with 5 take some seconds each)."""
     if network.pods > pods or len(jobs) > JOBS:
         raise TdmError(f"exact: at most {pods} pods and {JOBS} jobs; use policy striped")
     if any(job.elastic or job.hosts for job in jobs) or network.gpus != 1:
@@ -486,14 +449,14 @@ def wide_optimum(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Optio
     return two_groups("exact", jobs, network, options, agree(jobs, best, network, options.reading))
 
 
-# What no plan of a placement is better than.
+# A lower bound for all plans of a placement.
 
 
 def bound_s(schedule: Schedule, jobs: Sequence[TdmJob]) -> float:
-    """A lower bound of the round with these hosts and groups: seconds.
+    """A lower bound in seconds on the round with these hosts and groups.
 
-    Circuits, trees and shares are free, at any time and without darkness: a group communicates no shorter than its NICs
-    take, and than a fractional packing of Steiner trees with l_e >= 0 does (`columns`).
+    Circuits, trees and shares are free, at any time and without dark time: a group's communication is no shorter than
+    that of its NICs, and than a fractional packing of Steiner trees with l_e >= 0 (`columns`).
     """
     by_name = {job.name: job for job in jobs}
     return max(_cycle_bound_s(schedule, cycle, by_name) for cycle in schedule.cycles)
@@ -517,7 +480,7 @@ def _placed(plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> tuple[list[
 
 
 def _least_s(network: OpticalNetwork, plans: Sequence[JobPlan], jobs: Mapping[str, TdmJob]) -> float:
-    """Of those who communicate at the same time."""
+    """Lower bound in seconds for jobs that communicate at the same time."""
     own, where = _placed(plans, jobs)
     units = []
     for placement in where:
@@ -529,16 +492,16 @@ def _least_s(network: OpticalNetwork, plans: Sequence[JobPlan], jobs: Mapping[st
     return max(busiest_nic_s(own, where, network), least / network.circuit)
 
 
-# `best`: the least of what all other policies plan.
+# `best`: the best plan of all other policies.
 
 
 ASKED: Final = ("striped", "tdm", "exact", "no-tdm", "static", "pairs", "layers")
-"""by `best`; exact to 4 pods"""
+"""policies that `best` tries; exact up to 4 pods"""
 
 
 @register_scheduler("best", turns=False)
 def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """What is best of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
+    """The best schedule of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
     tried: list[Tried] = []
     chosen: tuple[tuple[float, float], Schedule] | None = None
     for number, policy in enumerate(ASKED):
@@ -556,7 +519,7 @@ def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> S
         longest_s = longest_iteration_s(schedule, rates, jobs)
         mean = sum(rates.values()) / len(rates)
         tried.append(Tried(policy, longest_s, mean))
-        # Of those that are equally good the better one in the other respect.
+        # Ties are decided by the other criterion.
         value = (longest_s, -mean) if options.of == "round" else (-mean, longest_s)
         if chosen is None or _better(value, chosen[0]):
             chosen = value, schedule
@@ -596,12 +559,12 @@ def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, f
 
 
 def _alone_s(job: TdmJob, plan: JobPlan, network: OpticalNetwork) -> float:
-    """Seconds on its own NICs."""
+    """Seconds of its communication on its own NICs."""
     return busiest_nic_s([job], [plan.placement], network)
 
 
 def longest_iteration_s(schedule: Schedule, rates: Mapping[str, float], jobs: Sequence[TdmJob]) -> float:
-    """Of any job, as predicted; where all are gated together the round."""
+    """Predicted longest iteration of any job in seconds; for jobs that are gated together, the round."""
     longest = 0.0
     by_name = {job.name: job for job in jobs}
     for cycle in schedule.cycles:

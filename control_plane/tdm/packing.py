@@ -1,4 +1,4 @@
-"""Where units lie and how their pods are joined: packing into few pods, trees of ToRs, local search (ours)."""
+"""Placement of units, and trees of ToRs that join their pods: packing, local search, and electrical bounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,41 +13,41 @@ from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 
 Edge = tuple[int, int]
 THRESHOLD: Final = 0.6
-"""relative, of the sum of eighth powers: some 6 % of the largest row"""
+"""relative acceptance threshold on the sum of eighth powers: some 6 % of the largest row"""
 MOVES: Final = 20_000
-"""of local search, unless the caller knows better"""
+"""default number of moves of local search"""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A job as packing sees it."""
+    """A job in terms of packing."""
 
     load: int
-    """bytes on each edge of its tree, each way; a2a: between two units"""
+    """bytes on each edge of its tree in each direction; a2a: between two units"""
     units: int
     alltoall: bool = False
     layer: int = 0
-    """which layer of GPUs it is on: jobs of different layers share GPUs"""
+    """layer of GPUs of the job: jobs of different layers share GPUs"""
     fixed: tuple[int, ...] | None = None
-    """units in each pod, where they are given"""
+    """units in each pod, if they are given"""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Where every job is."""
+    """The placement of all jobs."""
 
     units: tuple[tuple[int, ...], ...]
-    """of each job, in each pod"""
+    """units of each job, in each pod"""
     edges: tuple[tuple[Edge, ...], ...]
-    """of each job's tree; none for a2a"""
+    """edges of each job's tree; empty for a2a"""
     circuit_bytes: float
     """bytes over circuits of the busiest pair of pods (T * B); infinite when pods have fewer ports than neighbours"""
 
 
 def pack(parts: Sequence[Part], pods: int, capacity: int) -> list[list[int]]:
-    """Units of each job in each pod: large jobs first, each into the fullest pod that has room for all of it.
+    """Units of each job in each pod: large jobs first, each into the fullest pod with room for all of it.
 
-    One that fits nowhere takes the emptiest pods, so that it is in few. Best fit decreasing; O(jobs * pods log pods).
+    A job that fits nowhere takes the emptiest pods, so that it is in few. Best fit decreasing; O(jobs * pods log pods).
 
     Raises
     ------
@@ -81,7 +81,7 @@ def pack(parts: Sequence[Part], pods: int, capacity: int) -> list[list[int]]:
 
 
 def paths(placed: Sequence[Sequence[int]], parts: Sequence[Part]) -> list[list[Edge]]:
-    """A path over the pods of each job, in their order."""
+    """A path over the pods of each job, in the order of pods."""
     trees: list[list[Edge]] = []
     for units, part in zip(placed, parts, strict=True):
         used = [pod for pod, count in enumerate(units) if count]
@@ -100,7 +100,7 @@ def search(
     restarts: int = 1,
     seed: int = 1,
 ) -> Packed:
-    """The best packing that local search finds: units move and change places, edges of trees move.
+    """The best packing that local search finds, by moving and exchanging units, and by moving edges of trees.
 
     Parameters
     ----------
@@ -109,18 +109,18 @@ def search(
     network : OpticalNetwork
         Its pods, GPUs, ports.
     start : Packed or None
-        Where to begin; None: :func:`pack` and :func:`paths`.
+        The first packing; None: :func:`pack` and :func:`paths`.
     one_topology : bool
-        Layers take turns on the same circuits; otherwise their bytes add up.
+        Whether layers take turns on the same circuits; otherwise their bytes add up.
     enough : float
-        ``circuit_bytes`` at which to stop: something else takes longer.
+        ``circuit_bytes`` at which to stop, since another limit is reached.
     moves, restarts, seed : int
-        How long; from the start each time; of the random numbers.
+        Number of moves of each run; number of runs from the start; seed of random numbers.
 
     Returns
     -------
     Packed
-        ``circuit_bytes`` is infinite where a pod needs more neighbours than it has ports.
+        ``circuit_bytes`` is infinite if a pod needs more neighbours than it has ports.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def _array(values: Any) -> Any:
 
 
 def demand(packed: Packed, parts: Sequence[Part], pods: int, layer: int | None = None) -> Any:
-    """D of (2), int64 (pods, pods): bytes each way of the jobs of a layer (None: of all); symmetric."""
+    """D of (2), int64 (pods, pods): bytes in each direction of the jobs of a layer (None: of all); symmetric."""
     found = np.zeros((pods, pods), np.int64)
     for units, edges, part in zip(packed.units, packed.edges, parts, strict=True):
         if layer is not None and part.layer != layer:
@@ -218,13 +218,13 @@ def demand(packed: Packed, parts: Sequence[Part], pods: int, layer: int | None =
     return found
 
 
-# Jobs as packing sees them.
+# Conversion of jobs to parts.
 
 
 def parts_of(
     jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNetwork, layers: Sequence[int] | None = None
 ) -> list[Part]:
-    """Jobs as packing sees them; an a2a sends in both phases."""
+    """Convert jobs to parts; an a2a sends in both phases."""
     found = []
     for place, (job, units) in enumerate(zip(jobs, given, strict=True)):
         fixed = None
@@ -239,11 +239,11 @@ def parts_of(
     return found
 
 
-# The electrical twin: a leaf-spine with one spine for each OXC port of a ToR, uplinks as fast as those ports.
+# The electrical twin: a leaf-spine with one spine for each OXC port of a ToR, and uplinks as fast as those ports.
 
 
 def ideal_s(demand: Floats, network: OpticalNetwork) -> float:
-    """Seconds with packets sprayed evenly: the busiest ToR's bytes, out or in, over R * B."""
+    """Seconds with evenly sprayed packets: the busiest ToR's bytes, out or in, over R * B."""
     most = max(float(demand.sum(axis=1).max(initial=0.0)), float(demand.sum(axis=0).max(initial=0.0)))
     if not most:
         return 0.0
@@ -255,9 +255,9 @@ def ecmp_s(
 ) -> float:
     """Seconds with ECMP: every directed edge of a tree is ``flows`` flows of equal size, each on a random spine.
 
-    Of two levels only the ToR chooses. With the switch in the hash every flow of every ToR is drawn for itself.
-    Polarized (ToRs hash alike, and flows of a job differ in nothing that the hash sees but their number), a job's k-th
-    flow takes the same spine from every ToR.
+    With two levels only the ToR chooses. With the switch in the hash, every flow of every ToR is drawn independently.
+    Polarized (ToRs hash alike, and the flows of a job differ only in their number for the hash), a job's k-th flow
+    takes the same spine from every ToR.
     """
     if not network.ports:
         return float("inf") if any(packed.edges) else 0.0

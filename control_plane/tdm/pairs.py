@@ -1,6 +1,6 @@
-"""Two jobs on the same GPUs and links: how fast each is, gated, by priority, free, or one at a time (ours).
+"""Two jobs on the same GPUs and links: the throughput of each, gated, by priority, free, or one at a time (ours).
 
-Two global groups share a barrier, so every job goes at the slowest one's pace. A pair has a barrier of its own, and its
+Two global groups share a barrier, so every job has the pace of the slowest. A pair has a barrier of its own, and its
 circuits never change.
 """
 
@@ -16,53 +16,53 @@ import numpy as np
 from p4reduce.control_plane.tdm.schedule import Mode
 
 LEAST: Final = 0.48
-"""of alone: no job of a pair is slower than that"""
+"""least throughput of a job in a pair, relative to alone"""
 _ITERATIONS: Final = 40
-"""that are played of the longer job"""
+"""number of simulated iterations of the longer job"""
 _SAME: Final = 1e-12
 _MANY: Final = 32.0
-"""periods in one of the other: above it is played as if there were endlessly many"""
+"""ratio of periods above which the limit of an infinite ratio is used"""
 _PRICES: Final = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True)
 class Alone:
-    """A job by itself."""
+    """Training and communication time of a job alone."""
 
     train_s: float
     communicate_s: float
 
     @property
     def period_s(self) -> float:
-        """Of an iteration."""
+        """Duration of an iteration in seconds."""
         return self.train_s + self.communicate_s
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """A way for two jobs to share, and the throughput of each relative to alone."""
+    """A mode of sharing for two jobs, and the throughput of each relative to alone."""
 
     mode: Mode
     relative: tuple[float, float]
     first: int = 0
-    """which of the two goes first, in mode 'priority'"""
+    """index of the job that goes first, in mode 'priority'"""
 
     @property
     def gain(self) -> float:
-        """Jobs' worth of work that two do together."""
+        """Sum of both relative throughputs."""
         return sum(self.relative)
 
 
 def gated_period_s(a: Alone, b: Alone) -> float:
-    """Of one iteration of each: max of both trainings, both communications, and each job alone."""
+    """Period in seconds of one iteration of each: max of both trainings, both communications, and each job alone."""
     return max(a.train_s + b.train_s, a.communicate_s + b.communicate_s, a.period_s, b.period_s)
 
 
 def sharings(a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive")) -> list[Sharing]:
-    """What two jobs get in each mode.
+    """The throughput of two jobs in each mode.
 
-    exclusive gives each half of the time. With priority the one of shorter period goes first on GPUs and in queues and
-    does not notice the other. free divides rates.
+    exclusive gives each half of the time. With priority, the job with the shorter period goes first on GPUs and in
+    queues, and is not affected by the other. free divides rates.
     """
     found = []
     if "gated" in modes:
@@ -81,9 +81,9 @@ def sharings(a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "
 def best_sharing(
     a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"), least: float = LEAST
 ) -> Sharing:
-    """The mode with which both together do most, of those that leave each at least ``least`` of alone."""
+    """The mode with the greatest total throughput, among modes that leave each job at least ``least`` of alone."""
     exclusive = Sharing("exclusive", (0.5, 0.5))
-    if "gated" in modes:  # nothing beats both undisturbed
+    if "gated" in modes:  # no mode beats two undisturbed jobs
         gated = sharings(a, b, ("gated",))[0]
         if gated.gain >= 2.0 - 1e-9:
             return gated
@@ -99,8 +99,8 @@ def play(
 ) -> tuple[float, float]:
     """Relative throughput of two jobs that share GPUs and links without gates; the second begins ``shift_s`` later.
 
-    Each trains, communicates, and again. Where both want the same, ``first`` has it, or (None) each has half. Events
-    only. Played until the longer job has done ``iterations``; whole ones after the first quarter count.
+    Each trains and communicates in turn. If both want the same, ``first`` has it, or (None) each has half. Simulates
+    events until the longer job has done ``iterations``; whole iterations after the first quarter count.
     """
     if a.period_s <= 0 or b.period_s <= 0:
         return 1.0, 1.0
@@ -114,7 +114,7 @@ def play(
     ended, counted = [0.0, 0.0], [0, 0]
     warm = 0.25 * iterations * max(a.period_s, b.period_s)
     now, longer = 0.0, 0 if a.period_s >= b.period_s else 1
-    while done[longer] < iterations and done[1 - longer] < 4 * _MANY * iterations:  # one may starve
+    while done[longer] < iterations and done[1 - longer] < 4 * _MANY * iterations:  # one job may starve
         same = phase[0] == phase[1]
         if not same:
             speeds = (1.0, 1.0)
@@ -151,8 +151,8 @@ def play(
 def _long_and_short(long: Alone, short: Alone, *, first: bool) -> tuple[float, float]:
     """The limit in which one job iterates often while the other trains, or communicates; ``first``: the short one.
 
-    While the long one trains, an iteration of the short one takes 2 w + c if it shares, in which the long one is given
-    w + c; with priority it takes w + c and leaves c. While the long one communicates, the other way round.
+    While the long job trains, an iteration of the short one takes 2 w + c with sharing, in which the long one gets w +
+    c; with priority it takes w + c and leaves c. While the long one communicates, w and c are exchanged.
     """
     w, c = short.train_s, short.communicate_s
     took = (short.period_s, short.period_s) if first else (2 * w + c, w + 2 * c)
@@ -174,26 +174,26 @@ def match(
     gpus: int,
     modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"),
 ) -> tuple[list[tuple[int, int, Sharing]], list[int]]:
-    """Which jobs share: a matching of greatest weight (Blossom), weight = gain, after as many pairs as needed.
+    """Pairs of jobs that share: a matching of greatest weight (Blossom), weight = gain, with as many pairs as needed.
 
-    A pair takes the GPUs of its larger job. While all fit alone nobody is paired; else jobs are matched, and pairs
-    that gain least are taken apart again as long as GPUs last.
+    A pair takes the GPUs of its larger job. If all jobs fit alone, there are no pairs; else jobs are matched, and pairs
+    with the least gain are split again while GPUs last.
 
     Parameters
     ----------
     jobs : sequence of Alone
-        By themselves.
+        The jobs by themselves.
     sizes : sequence of int
-        Units of each.
+        Units of each job.
     gpus : int
-        That there are.
+        Number of GPUs.
     modes : sequence
-        Ways of sharing that are allowed.
+        Allowed modes of sharing.
 
     Returns
     -------
     list of (int, int, Sharing), list of int
-        Pairs; jobs that stay alone. They need not fit: who asks checks.
+        Pairs; jobs that stay alone. They may not fit: the caller must check.
     """
     if sum(sizes) <= gpus:
         return [], list(range(len(jobs)))
@@ -206,7 +206,7 @@ def match(
         for b in range(a + 1, len(jobs)):
             way = best_sharing(jobs[a], jobs[b], modes)
             ways[a, b] = way
-    for price in _PRICES:  # of a GPU that a pair leaves to one job, until all fit
+    for price in _PRICES:  # price of a GPU that a pair leaves to one job, raised until all fit
         for (a, b), way in ways.items():
             graph.add_edge(a, b, weight=way.gain - price * abs(sizes[a] - sizes[b]))
         chosen = nx.max_weight_matching(graph, maxcardinality=True)
@@ -236,20 +236,20 @@ def _part(own: float, period: float) -> float:
     return min(1.0, own / period) if period > 0 else 1.0
 
 
-# Jobs in two layers over the line of GPUs: those that overlap form a component with a barrier of its own.
+# Jobs in two layers over the line of GPUs: jobs that overlap form a component with a barrier of its own.
 #
-# A component has jobs of both layers, which take turns as two groups do: its period is max(max c_A, max w_B) +
-# max(max c_B, max w_A). Pairs are components of two jobs (which may share in any other way, too), two groups one
-# component of all; so what two layers hold at all is never refused. Wanted are components whose widths, the GPUs of the
-# larger layer each, add up to the GPUs at most, with the greatest throughput relative to alone.
+# A component has jobs of both layers, which take turns like two groups: its period is max(max c_A, max w_B) + max(max
+# c_B, max w_A). A pair is a component of two jobs (which may share in any other mode, too), two groups are one
+# component of all jobs; so jobs that fit two layers are never refused. The search is for components whose widths, the
+# GPUs of the larger layer each, add up to at most the GPUs, with the greatest throughput relative to alone.
 
 
 MOST_EXACT: Final = 8
-"""jobs for which all components are looked at"""
+"""number of jobs up to which all components are examined"""
 _STEPS: Final = 12_000
-"""of local search beyond that"""
+"""number of steps of local search for more jobs"""
 _POOR: Final = 100.0
-"""jobs' worth of work: what a component with a job below `LEAST` of alone costs in the search, more than any gain"""
+"""cost in the search, in jobs' worth of work, of a component with a job below `LEAST` of alone: more than any gain"""
 
 
 @dataclass(frozen=True)
@@ -258,16 +258,16 @@ class Component:
 
     layers: tuple[tuple[int, ...], tuple[int, ...]]
     sharing: Sharing | None = None
-    """of two jobs; None: its layers take turns"""
+    """sharing of two jobs; None: the layers take turns"""
 
     @property
     def jobs(self) -> tuple[int, ...]:
-        """Of both layers."""
+        """The jobs of both layers."""
         return self.layers[0] + self.layers[1]
 
 
 def turns_period_s(first: Sequence[Alone], second: Sequence[Alone]) -> float:
-    """Of a component: one layer communicates while the other trains, then the other way round."""
+    """Period in seconds of a component: one layer communicates while the other trains, then vice versa."""
     (c_1, w_1), (c_2, w_2) = (
         (max((one.communicate_s for one in own), default=0.0), max((one.train_s for one in own), default=0.0))
         for own in (first, second)
@@ -276,14 +276,14 @@ def turns_period_s(first: Sequence[Alone], second: Sequence[Alone]) -> float:
 
 
 class _Layers:
-    """What components are worth."""
+    """The worth of components."""
 
     def __init__(self, jobs: Sequence[Alone], sizes: Sequence[int], *, least: float) -> None:
         self.jobs, self.sizes, self.least = jobs, sizes, least
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[float, float, Sharing | None]] = {}
 
     def worth(self, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[float, float, Sharing | None]:
-        """Throughput of its jobs relative to alone: of all together, of the slowest; how two of them share."""
+        """Throughput of its jobs relative to alone: of all together, of the slowest; the sharing of two jobs."""
         key = (first, second)
         if key not in self._known:
             own = [[self.jobs[j] for j in layer] for layer in key]
@@ -297,11 +297,11 @@ class _Layers:
         return self._known[key]
 
     def width(self, first: Sequence[int], second: Sequence[int]) -> int:
-        """GPUs."""
+        """Number of GPUs of a component."""
         return max(sum(self.sizes[j] for j in first), sum(self.sizes[j] for j in second))
 
     def value(self, first: tuple[int, ...], second: tuple[int, ...]) -> float:
-        """What is searched for: work, and that no job starves."""
+        """Value in the search: throughput, with a penalty for a starving job."""
         gain, worst, _ = self.worth(first, second)
         return gain - (_POOR if worst < self.least else 0.0)
 
@@ -309,20 +309,20 @@ class _Layers:
 def in_layers(jobs: Sequence[Alone], sizes: Sequence[int], gpus: int, *, seed: int = 1) -> list[Component] | None:
     """The components with the greatest throughput; None: the jobs do not fit two layers.
 
-    As few components as can be have a job below 0.48 of alone; of those the greatest throughput. Exact to 8 jobs
-    (dynamic programming over sets of jobs and GPUs); beyond, simulated annealing from one component of all jobs: jobs
-    move and change places between components and layers, components fall apart.
+    The number of components with a job below 0.48 of alone is minimized first, then the throughput is maximized. Exact
+    up to 8 jobs (dynamic programming over sets of jobs and GPUs); beyond, simulated annealing from one component of all
+    jobs: jobs move between components and layers or are exchanged, and components are split.
 
     Parameters
     ----------
     jobs : sequence of Alone
-        By themselves.
+        The jobs by themselves.
     sizes : sequence of int
-        Units of each.
+        Units of each job.
     gpus : int
-        That there are.
+        Number of GPUs.
     seed : int
-        Of the random numbers.
+        Seed of random numbers.
     """
     layers = _Layers(jobs, sizes, least=LEAST)
     found = _all_sets(layers, gpus) if len(jobs) <= MOST_EXACT else _annealed(layers, gpus, seed)
@@ -390,7 +390,7 @@ def _annealed(layers: _Layers, gpus: int, seed: int) -> list[Sides] | None:
 
 
 def halves(sizes: Sequence[int], gpus: int) -> Sides | None:
-    """Two layers that both fit, as equal as can be; None: there are none."""
+    """Two layers that both fit, as equal as possible; None: there are none."""
     reached: dict[int, tuple[int, ...]] = {0: ()}
     for j, size in enumerate(sizes):
         for units, own in list(reached.items()):
@@ -405,10 +405,10 @@ def halves(sizes: Sequence[int], gpus: int) -> Sides | None:
 
 
 def _changed(state: Sequence[Sides], random: Random) -> tuple[set[int], list[Sides]] | None:
-    """Components that go, by index, and those that come."""
+    """The indices of components that are removed, and the components that replace them."""
     x = random.randrange(len(state))
     kind = random.random()
-    if kind < 0.25:  # it falls apart
+    if kind < 0.25:  # split a component
         sides = [[[], []], [[], []]]  # type: list[list[list[int]]]
         for layer in (0, 1):
             for j in state[x][layer]:
@@ -418,11 +418,11 @@ def _changed(state: Sequence[Sides], random: Random) -> tuple[set[int], list[Sid
     if x == y:
         if not state[x][0] or not state[x][1]:
             return None
-        one, other = list(state[x][0]), list(state[x][1])  # within it: across layers
+        one, other = list(state[x][0]), list(state[x][1])  # exchange across its layers
         a, b = random.randrange(len(one)), random.randrange(len(other))
         one[a], other[b] = other[b], one[a]
         return {x}, _sound([[one, other]])
-    if kind < 0.4:  # two become one
+    if kind < 0.4:  # merge two components
         turned = random.randrange(2)
         return {x, y}, _sound([[[*state[x][0], *state[y][turned]], [*state[x][1], *state[y][1 - turned]]]])
     mine, theirs = [list(layer) for layer in state[x]], [list(layer) for layer in state[y]]
@@ -437,7 +437,7 @@ def _changed(state: Sequence[Sides], random: Random) -> tuple[set[int], list[Sid
 
 
 def _sound(found: Sequence[Sequence[Sequence[int]]]) -> list[Sides]:
-    """Components with jobs, in the order of these."""
+    """The components that have jobs, with sorted jobs."""
     return [(tuple(sorted(one[0])), tuple(sorted(one[1]))) for one in found if one[0] or one[1]]
 
 
@@ -445,16 +445,16 @@ def _sound(found: Sequence[Sequence[Sequence[int]]]) -> list[Sides]:
 
 
 ANGLES: Final = 360
-"""shifts that are tried"""
+"""number of shifts that are tried"""
 _MOST_TURNS: Final = 64
-"""of the shorter job on the circle: longer common multiples are cut"""
+"""largest number of periods on the circle: longer common multiples are cut"""
 _DENOMINATOR: Final = 16
 
 
 def time_shift(a: Alone, b: Alone) -> float:
-    """Seconds by which b should begin after a, so that they communicate, and train, together the least.
+    """Seconds by which b should begin after a, so that their communication, and their training, overlap least.
 
-    The circle is as long as the least common multiple of both periods, their ratio rounded to sixteenths.
+    The circle is as long as the least common multiple of both periods, with their ratio rounded to sixteenths.
     """
     if a.period_s <= 0 or b.period_s <= 0:
         return 0.0

@@ -16,14 +16,14 @@ from p4reduce.control_plane.tdm.packing import MOVES
 from p4reduce.control_plane.tdm.schedule import Clock, Schedule
 from p4reduce.topologies.model import Hop
 
-# How long circuits must stay after the last chunk was begun: what is under way then arrives meanwhile.
+# The time that circuits must stay after the last chunk was begun, until everything under way has arrived.
 
 
 def least_guard_ps(plans: Iterable[Plan]) -> int:
-    """Picoseconds: the longest round trip, and the time in which the busiest link drains all that may be in its queue.
+    """Least guard in ps: the longest round trip, and the time in which the busiest link drains its longest queue.
 
-    Of a job a window of chunks may be under way on every hop (an all-to-all is paced, so that its streams do not all
-    stand there); windows of jobs that share a link stand one behind the other. plans: of those who communicate at the
+    A window of a job's chunks may be under way on every hop (an all-to-all is paced, so that its streams are not all
+    there); the windows of jobs that share a link may queue one behind the other. plans: those that communicate at the
     same time.
     """
     known = list(plans)
@@ -41,29 +41,29 @@ OBJECTIVES: Final = ("round", "mean-relative")
 
 @dataclass(frozen=True)
 class Options:
-    """What a scheduler is told besides jobs and network."""
+    """Options of a scheduler besides jobs and network."""
 
     seed: int = 1
-    """of random numbers"""
+    """seed of random numbers"""
     reading: Reading = "overlap"
-    """of (3)"""
+    """reading of (3)"""
     clock: Clock = "completion"
     guard_s: float = 0.0
-    """at the end of slots"""
+    """time at the end of slots in which no chunk is begun"""
     moves: int = MOVES
-    """of local search on a placement"""
+    """number of moves of local search on a placement"""
     restarts: int = RESTARTS
-    """of the search for two groups"""
+    """number of restarts of the search for two groups"""
     best: bool = False
-    """seed: its best partition for which ports are enough (packets need them), not the one that flips find"""
+    """seed: its best partition with enough ports (which packets need), not the one that flips find"""
     of: Objective = "round"
-    """best: what is least, the longest iteration of a job (of two groups the round); or most, throughput over alone"""
+    """objective of best: least longest iteration of a job (of two groups the round), or most throughput over alone"""
     progress: Progress | None = field(default=None, compare=False)
-    """told what is planned"""
+    """progress of planning"""
     flows: int = 4
-    """eps-ecmp: on each edge"""
+    """eps-ecmp: number of flows on each edge"""
     polarized: bool = False
-    """eps-ecmp: switches hash alike; otherwise the switch is in the hash"""
+    """eps-ecmp: whether all switches hash alike; otherwise the switch is in the hash"""
 
     def __post_init__(self) -> None:
         if self.reading not in READINGS:
@@ -83,11 +83,11 @@ class Scheduler(Protocol):
     """Gives jobs their schedule, or raises `TdmError`."""
 
     def __call__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-        """Decide."""
+        """Return the schedule."""
 
 
 SCHEDULERS: Registry[Scheduler] = Registry("scheduler", TdmError)
-"""Every known one by name; :func:`register_scheduler` and entry points of ``p4reduce.schedulers`` add to it."""
+"""Every known scheduler by name; :func:`register_scheduler` and entry points of ``p4reduce.schedulers`` add to it."""
 
 _S = TypeVar("_S", bound=Callable[..., Schedule])
 
@@ -96,10 +96,10 @@ _NO_TURNS: Final[set[str]] = set()
 
 
 def register_scheduler(name: str, *, turns: bool = True) -> Callable[[_S], _S]:
-    """Decorator: make a scheduler known under ``name``.
+    """Decorator that registers a scheduler under ``name``.
 
-    turns: whether tasks that come and go can take turns by it, as the orchestrator has them do: all in one round, over
-    circuits, and a later one joins while the others stay on their hosts.
+    turns: whether the orchestrator's tasks can take turns by it: all in one round, over circuits, and a later task
+    joins while the others stay on their hosts.
     """
 
     def add(scheduler: _S) -> _S:
@@ -112,7 +112,7 @@ def register_scheduler(name: str, *, turns: bool = True) -> Callable[[_S], _S]:
 
 
 def check_turns(name: str) -> None:
-    """Raise `TdmError` for a scheduler that there is not, or by which tasks of an orchestrator cannot take turns."""
+    """Raise `TdmError` for an unknown scheduler, or one by which an orchestrator's tasks cannot take turns."""
     from p4reduce.control_plane.tdm import one_topology, optimum, stripes, switched  # noqa: F401, PLC0415  (registers the built-in ones)
 
     SCHEDULERS.named(name)
@@ -126,12 +126,12 @@ def check_turns(name: str) -> None:
 def make_schedule(
     policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options | None = None
 ) -> Schedule:
-    """The schedule of a policy, after what no policy can mend has been looked for.
+    """The schedule of a policy, after a check for faults that no policy can handle.
 
     Raises
     ------
     TdmError
-        An unknown policy, no jobs, one name twice, a named host that there is not, more units than GPUs (twice as many
+        An unknown policy, no jobs, a repeated name, an unknown host, more units than GPUs (twice as many
         as there are, since two jobs may take turns), pods without a port, a delta longer than the round.
     """
     from p4reduce.control_plane.tdm import one_topology, optimum, stripes, switched  # noqa: F401, PLC0415  (registers the built-in ones)

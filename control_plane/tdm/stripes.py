@@ -1,8 +1,8 @@
-"""Groups whose jobs are cut into stripes, a tree each, with relays and whole circuits (ours): `striped`.
+"""Groups whose jobs are divided into stripes, a tree each, with relays and whole circuits (ours): `striped`.
 
-The time of a placement is that of a fractional packing of Steiner trees (`columns`); what is searched is where units
-lie and which whole circuits are lit. Three bounds keep that cheap: that of any circuits (`free_bytes`) rejects a
-placement, that of known prices a configuration, and Lasdon's stops a packing that is no better than what is known.
+The time of a placement is that of a fractional packing of Steiner trees (`columns`); the search varies the placement of
+units and the whole circuits that are lit. Three bounds make it cheap: the bound for any circuits (`free_bytes`) rejects
+a placement, the bound from known prices a configuration, and Lasdon's bound stops a packing that is no better.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,40 +15,40 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.control_plane.tdm.columns import Commodity, Packing, Stripe, free_bytes, pack_trees
-from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, Striped, TreeGroups
+from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, KnownGroups, Striped, TreeGroups
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, busiest_nic_s, on_hosts
 from p4reduce.control_plane.tdm.packing import MOVES, Edge, Packed, pack, parts_of
 from p4reduce.control_plane.tdm.schedule import Matrix, Route
 
-# What a placement sends, and which circuits carry it best.
+# The demand of a placement, and the circuits that carry it best.
 
 
 Units = tuple[tuple[int, ...], ...]
-"""of each job, in each pod"""
+"""units of each job, in each pod"""
 MOST_NAMED: Final = 5
-"""pods up to which all their names are tried"""
+"""number of pods up to which all their names are tried"""
 MOST_LISTED: Final = 64
-"""configurations up to which all of them are looked at; above, circuits are exchanged one by one"""
+"""number of configurations up to which all of them are examined; above, circuits are exchanged one by one"""
 _TRIED: Final = 48
-"""exchanges of circuits for which a packing is made, the most promising ones, before the search ends"""
+"""number of most promising exchanges of circuits for which a packing is made before the search ends"""
 _LEAST_SHARE: Final = 0.02
 _MOST_PLACED: Final = 1_500
-"""placements up to which all of them are looked at"""
+"""number of placements up to which all of them are examined"""
 _DRAWN: Final = 150
-"""of placements near one, in networks of more than a few pods"""
+"""number of random placements near one, in networks of more than a few pods"""
 LARGE: Final = 40
-"""pods above which the first placement is kept, and few exchanges of circuits are tried"""
+"""number of pods above which the first placement is kept, and few exchanges of circuits are tried"""
 _STEPS: Final = 40
 _KICKS: Final = 4
 _LOOKS: Final = 6
-"""placements a step in large networks"""
+"""number of placements examined in a step in large networks"""
 BETTER: Final = 1.0 - 1e-9
 Key = tuple[tuple[int, ...], tuple[int, ...]]
-"""pods, and of an all-to-all the units in them"""
+"""pods, and for an all-to-all the units in them"""
 
 
 def key_of(job: TdmJob, row: Sequence[int]) -> Key | None:
-    """Which commodity a job belongs to; None: it lies in one pod."""
+    """The commodity of a job; None: the job is in one pod."""
     used = tuple(pod for pod, count in enumerate(row) if count)
     if len(used) < 2:
         return None
@@ -56,7 +56,7 @@ def key_of(job: TdmJob, row: Sequence[int]) -> Key | None:
 
 
 def commodities_of(jobs: Sequence[TdmJob], units: Units) -> list[Commodity]:
-    """What crosses pods, in a fixed order: a sum once each way; between two units of an all-to-all both phases."""
+    """The demand between pods, in a fixed order: a sum once in each direction; an all-to-all in both phases."""
     found: dict[Key, float] = {}
     for job, row in zip(jobs, units, strict=True):
         key = key_of(job, row)
@@ -98,8 +98,8 @@ def all_circuits(pods: int, ports: int, most: int = MOST_LISTED) -> Any:
 
 
 def far_prices(packing: Packing, pods: int) -> Any:
-    """A price for every pair of pods with which no least tree gets cheaper: of the least way over known circuits."""
-    price = np.full((pods, pods), 1.0)  # all circuits together cost 1, so no way costs more
+    """A price for every pair of pods with which no least tree gets cheaper: of the least path over known circuits."""
+    price = np.full((pods, pods), 1.0)  # all circuits together cost 1, so no path costs more
     np.fill_diagonal(price, 0.0)
     for (a, b), value in packing.prices.items():
         price[a, b] = price[b, a] = min(1.0, value)
@@ -110,7 +110,7 @@ def far_prices(packing: Packing, pods: int) -> Any:
 
 @dataclass(frozen=True)
 class Whole:
-    """Whole circuits with what they carry."""
+    """Whole circuits with the packing that they carry."""
 
     matrix: Any
     """int64 (pods, pods)"""
@@ -120,11 +120,11 @@ class Whole:
 def whole_circuits(
     commodities: Sequence[Commodity], pods: int, ports: int, *, cutoff: float = NEVER, first: Any = None
 ) -> Whole | None:
-    """The configuration with the least time: of all, where they are few; else by exchanges of circuits.
+    """The configuration with the least time: among all if they are few; else by exchanges of circuits.
 
-    Prices pi of a solved configuration bound every other one, T(L') >= T(L) / sum L' pi, with pairs that are not joined
-    priced as the least way between them: a configuration, or an exchange (a, b), (c, d) -> (a, c), (b, d), that cannot
-    be better is not solved.
+    Prices pi of a solved configuration bound every other one, T(L') >= T(L) / sum L' pi, where pairs that are not
+    joined have the price of the least path between them: a configuration, or an exchange (a, b), (c, d) -> (a, c), (b,
+    d), that cannot be better is not solved.
 
     Parameters
     ----------
@@ -133,14 +133,14 @@ def whole_circuits(
     pods, ports : int
         P and R.
     cutoff : float
-        Bytes over a circuit that are to be beaten.
+        Bytes over a circuit that must be undercut.
     first : int (pods, pods)
-        A configuration to begin with.
+        The first configuration.
 
     Returns
     -------
     Whole or None
-        None: nothing below ``cutoff`` was found.
+        None: no configuration below ``cutoff`` was found.
     """
     if ports < 1:
         return None
@@ -187,7 +187,7 @@ def _wanted(commodities: Sequence[Commodity], pods: int) -> Any:
 
 
 def _rounded(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
-    """Circuits in proportion to what pairs are wanted for: a tree of the most wanted first, so that all are joined."""
+    """Circuits in proportion to the demand of pairs; a tree of the largest demands comes first and joins all pods."""
     wanted = _wanted(commodities, pods)
     lit = np.zeros((pods, pods), np.int64)
     left = np.full(pods, ports)
@@ -209,7 +209,7 @@ def _rounded(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
 
 
 def _exchanged(commodities: Sequence[Commodity], pods: int, ports: int, start: Any, cutoff: float) -> Whole | None:
-    """Exchanges of circuits by their prices, while the time falls."""
+    """Improve a configuration by exchanges of circuits, by their prices, while the time falls."""
     lit = np.array(start, np.int64)
     packing = pack_trees(commodities, lit)
     if packing is None:
@@ -240,7 +240,7 @@ Change = tuple[tuple[Edge, int], ...]
 
 
 def _exchanges(lit: Any, packing: Packing, pods: int, ports: int) -> list[Change]:
-    """Exchanges that prices do not rule out, the most promising first."""
+    """Exchanges that prices do not exclude, the most promising first."""
     price = far_prices(packing, pods)
     left = ports - lit.sum(axis=1)
     found: list[tuple[float, Change]] = []
@@ -275,7 +275,7 @@ def _exchanges(lit: Any, packing: Packing, pods: int, ports: int) -> list[Change
 
 
 def _joined(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
-    """A ring over all pods, doubled as ports last: relays reach everything; None: one port."""
+    """A ring over all pods, with R // 2 circuits for each edge: relays reach every pod; None: too few ports or pods."""
     del commodities
     if ports < 2 or pods < 3:
         return None
@@ -286,7 +286,7 @@ def _joined(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
     return lit
 
 
-# Groups: where units lie.
+# Groups: the placement of units.
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ class _Found:
 
 
 def all_placements(given: Sequence[int], network: OpticalNetwork) -> list[Units] | None:
-    """Every way to lay units into pods, of those that differ in names of pods one; None: more than are looked at."""
+    """Every placement of units in pods, up to renaming of pods; None: more than are examined."""
     pods, room = network.pods, network.pod_gpus
     states: set[tuple[tuple[int, ...], ...]] = {((),) * pods}
     for units in given:
@@ -323,17 +323,17 @@ def _spread(units: int, free: Sequence[int]) -> Iterator[tuple[int, ...]]:
                 yield (count, *rest)
 
 
-class StripedGroups:
+class StripedGroups(KnownGroups):
     """Stripes with relays over whole circuits; placements by local search. The same group gives the same plans."""
 
     def __init__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, *, moves: int = MOVES, seed: int = 1) -> None:
-        self.jobs, self.network, self.seed = jobs, network, seed
+        super().__init__(jobs, network)
+        self.seed = seed
         self.trees = TreeGroups(jobs, network, moves=moves, seed=seed)
-        self._known: dict[Group, list[GroupPlan]] = {}
         self._small = network.pods <= 6
 
     def bound(self, group: Group) -> tuple[float, float]:
-        """NICs and training; circuits: a job spans as many pods as it cannot do without."""
+        """Lower bounds of NICs and training, and of circuits with the least number of pods for each job."""
         nic_s, training_s = self.trees.bound(group)
         if nic_s == NEVER or not group:
             return nic_s, training_s
@@ -347,15 +347,8 @@ class StripedGroups:
             return nic_s, training_s
         return (max(nic_s, least / circuits / self.network.circuit) if circuits else NEVER), training_s
 
-    def options(self, group: Group) -> list[GroupPlan]:
-        """One for gangs; for elastic jobs one for each number of GPUs that is tried."""
-        if group not in self._known:
-            self._known[group] = self._options(group)
-        return self._known[group]
-
     def _options(self, group: Group) -> list[GroupPlan]:
-        if not group:
-            return [GroupPlan((), (), (), 0.0)]
+        """One for gangs; for elastic jobs one for each number of GPUs that is tried."""
         found = []
         for given in self.trees.givens(group):
             plan = self.plan(group, given)
@@ -364,12 +357,12 @@ class StripedGroups:
         return found
 
     def plan(self, group: Group, given: Sequence[int]) -> GroupPlan | None:
-        """A group with so many units each; None: impossible."""
+        """Plan a group with ``given`` units for each job; None: impossible."""
         jobs = [self.jobs[j] for j in group]
         packed: Packed | None = None
         try:
             packed = self.trees.plan(group, given).packed
-        except TdmError:  # named hosts that two of them want at once
+        except TdmError:  # two jobs want the same host at once
             if len(jobs) == 1 or not any(job.hosts for job in jobs):
                 raise
             return None
@@ -379,7 +372,7 @@ class StripedGroups:
 
 
 class _Placing:
-    """Where the units of one group lie."""
+    """Search for the placement of the units of one group."""
 
     def __init__(
         self, jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNetwork, seed: int, *, small: bool
@@ -391,7 +384,7 @@ class _Placing:
         self._seen: set[Any] = set()
 
     def run(self, first: Units | None) -> _Found | None:
-        """The best that is found."""
+        """Return the best placement that is found."""
         nic = self.network.nic
         enough = max((job.bytes if job.kind != "a2a" else 0) / nic for job in self.jobs)
         large = self.network.pods > LARGE
@@ -427,7 +420,7 @@ class _Placing:
         return any(job.hosts for job in self.jobs)
 
     def _kicked(self) -> Units:
-        """A placement some exchanges away from the best one, where no other nearby has a lower bound."""
+        """A placement some exchanges away from the best one, at which no other nearby has a lower bound."""
         assert self.best is not None  # noqa: S101
         units = self.best.units
         for _ in range(3):
@@ -456,7 +449,7 @@ class _Placing:
             rows = [list(row) for row in fixed]
             for j in order:
                 left = self.given[j]
-                if number % 2:  # as packing does, in another order
+                if number % 2:  # as in packing, in another order
                     while left:
                         whole = [pod for pod in range(pods) if free[pod] >= left]
                         pod = min(whole, key=lambda p: free[p]) if whole else max(range(pods), key=lambda p: free[p])
@@ -464,7 +457,7 @@ class _Placing:
                         rows[j][pod] += took
                         free[pod] -= took
                         left -= took
-                else:  # dealt out evenly
+                else:  # distributed evenly
                     for _ in range(left):
                         pod = max(range(pods), key=lambda p: free[p])
                         rows[j][pod] += 1
@@ -472,7 +465,7 @@ class _Placing:
             yield tuple(map(tuple, rows))
 
     def _bound(self, units: Units) -> float:
-        """Bytes over circuits below which no circuits get."""
+        """Lower bound on the bytes over circuits, for any circuits."""
         key = tuple(commodities_of(self.jobs, units))
         if key not in self._bounds:
             self._bounds[key] = free_bytes(key, self.network.pods, self.network.ports)
@@ -487,7 +480,7 @@ class _Placing:
         return busiest_nic_s(self.jobs, on_hosts(self.jobs, units, self.network), self.network)
 
     def _look(self, units: Units) -> bool:
-        """Take a placement if it is better than what is known."""
+        """Keep a placement if it is better than the best so far; returns whether it is."""
         if units in self._seen:
             return False
         self._seen.add(units)
@@ -517,7 +510,7 @@ class _Placing:
         return True
 
     def _climb(self, start: Units) -> bool:
-        """A neighbour that is better than all before, those of the least bounds first."""
+        """Move to a neighbour that is better than all before, in the order of bounds; returns whether there is one."""
         assert self.best is not None  # noqa: S101
         near = [units for units in self._near(start) if units not in self._seen] if self.small else self._drawn(start)
         least = self.best.seconds * self.network.circuit * BETTER
@@ -546,7 +539,7 @@ class _Placing:
         return sorted(found - self._seen)
 
     def _near(self, units: Units) -> Iterator[Units]:
-        """Units that move, then units that change places."""
+        """Placements with moved units, then with exchanged units."""
         pods, room = self.network.pods, self.network.pod_gpus
         free = [room - sum(row[pod] for row in units) for pod in range(pods)]
         movable = [j for j, job in enumerate(self.jobs) if not job.hosts]
@@ -572,7 +565,7 @@ def _moved(units: Units, moves: Sequence[tuple[int, int, int, int]]) -> Units:
     return tuple(map(tuple, rows))
 
 
-# From a packing to stripes of jobs and routes of blocks.
+# Conversion of a packing to stripes of jobs and routes of blocks.
 
 
 def finished(
@@ -583,7 +576,7 @@ def finished(
     whole: Whole | None,
     network: OpticalNetwork,
 ) -> GroupPlan:
-    """A plan: stripes as packets take them, few and none tiny; ``whole`` None: no circuits."""
+    """A plan with stripes for packets: few and none tiny; ``whole`` None: no circuits."""
     training = max(job.compute_on(count) for job, count in zip(jobs, given, strict=True))
     nic_s = busiest_nic_s(jobs, on_hosts(jobs, units, network), network)
     matrix: Any = np.zeros((network.pods, network.pods), np.int64) if whole is None else whole.matrix
@@ -593,7 +586,7 @@ def finished(
 
 
 def lay_stripes(jobs: Sequence[TdmJob], units: Units, matrix: Any, ports: int) -> Striped | None:
-    """Stripes and routes of a placement over given circuits; None: they do not join what must be joined."""
+    """Stripes and routes of a placement over given circuits; None: the circuits do not join all pods of a job."""
     commodities = commodities_of(jobs, units)
     lit: Matrix = tuple(tuple(int(value) for value in row) for row in matrix)
     if not commodities:
@@ -624,7 +617,7 @@ def lay_stripes(jobs: Sequence[TdmJob], units: Units, matrix: Any, ports: int) -
 
 
 def _routes_of(pods: Sequence[int], stripes: Sequence[Stripe]) -> tuple[Route, ...]:
-    """Ways between all pods, stripe by stripe."""
+    """Routes between all pods, stripe by stripe."""
     found = []
     for number, stripe in enumerate(stripes):
         for source, target in ((a, b) for a in pods for b in pods if a != b):
@@ -636,7 +629,7 @@ def _routes_of(pods: Sequence[int], stripes: Sequence[Stripe]) -> tuple[Route, .
 
 
 def _few(commodities: Sequence[Commodity], packing: Packing, matrix: Any, ports: int) -> list[tuple[Stripe, ...]]:
-    """At most ``ports`` + 2 stripes of each, none below 2 %; where one is left out the others are shared out anew."""
+    """At most ``ports`` + 2 stripes of each commodity, none below 2 %; after a removal, shares are computed again."""
     kept = []
     for own in packing.stripes:
         large = sorted(own, key=lambda one: -one.share)[: ports + 2]

@@ -13,6 +13,7 @@ from p4reduce.control_plane.tdm.grouping import (
     Partition,
     Rounds,
     all_partitions,
+    best_by_bounds,
     hill_climbing,
     neighbours,
     process_times,
@@ -46,12 +47,12 @@ from p4reduce.control_plane.tdm.jobs import (
 from p4reduce.control_plane.tdm.packing import Edge, Packed, pack, parts_of, paths
 from p4reduce.control_plane.tdm.registry import Options, register_scheduler
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Process, Schedule
-from p4reduce.control_plane.tdm.stripes import BETTER, LARGE, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
+from p4reduce.control_plane.tdm.stripes import LARGE, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
 
 
 @register_scheduler("seed")
 def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """The source: Algorithms 1 to 3, then GPUs released where a group waits (g_j <- ceil(g_j W / T))."""
+    """The source's schedule: Algorithms 1 to 3, then GPUs are released where a group waits (g_j <- ceil(g_j W / T))."""
     planner = SeedGroups(jobs, network, direct=options.best)
     rounds = Rounds(jobs, planner, network.delta_s, options.reading)
     found = search_partition(rounds, seed=options.seed) if options.best else hill_climbing(rounds)
@@ -61,13 +62,13 @@ def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> S
 
 @register_scheduler("tdm")
 def tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """Ours: few pods, trees of ToRs, pipelined chunks, flips and swaps from several starts, local search."""
+    """Our schedule: few pods, trees of ToRs, pipelined chunks, flips and swaps from several starts, local search."""
     return two_groups("tdm", jobs, network, options, best_partition(jobs, network, options))
 
 
 @register_scheduler("random")
 def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    """Groups drawn at random, placed as `tdm` places: what choosing groups is worth."""
+    """Random groups, placed as by `tdm`: shows the value of choosing groups."""
     rounds = Rounds(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
     for attempt in range(100):
         drawn = random_split(jobs, network.all_gpus, options.seed * 1000 + attempt)
@@ -78,7 +79,7 @@ def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
 
 
 def best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Partition:
-    """Two groups, as `tdm` chooses them."""
+    """The two groups that `tdm` chooses."""
     return _best_partition(tuple(jobs), network, replace(options, progress=None))
 
 
@@ -91,7 +92,7 @@ def _best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Op
 def two_groups(
     policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, partition: Partition
 ) -> Schedule:
-    """A schedule of two processes; of one where a group is empty."""
+    """A schedule of two processes, or of one if a group is empty."""
     laid = lay_groups(jobs, partition, network)
     times = times_of(partition, laid, network, options.reading)
     starts = (0.0, times[0])
@@ -134,11 +135,11 @@ def two_groups(
 
 
 Laid = tuple[Carried, dict[int, Placement], dict[int, Ready]]
-"""of a group: how it crosses pods, where its jobs are, when each of them is through"""
+"""of a group: its crossing, the placement of its jobs, and their times"""
 
 
 def lay_groups(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork) -> list[Laid]:
-    """Circuits, hosts and times of two groups; ports to spare keep circuits of the other group."""
+    """Circuits, hosts and times of two groups; spare ports keep circuits of the other group."""
     carried = [carry(jobs, group, network) for group in partition.groups]
     both = all(group.jobs for group in partition.groups)
     if both and all(len(one.matrices) == 1 for one in carried):
@@ -155,7 +156,7 @@ def lay_groups(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNet
 def times_of(
     partition: Partition, laid: Sequence[Laid], network: OpticalNetwork, reading: Reading
 ) -> tuple[float, float]:
-    """T_1 and T_2: darkness only for jobs whose circuits change."""
+    """T_1 and T_2, with dark time only for jobs whose circuits change."""
     if reading == "literal":
         return process_times(partition, network.delta_s, reading)
     one, other = partition.groups
@@ -170,7 +171,7 @@ def _trees(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
 
 
 def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork, options: Options) -> Partition:
-    """The end of Algorithm 1; what it evaluates is what it adopts."""
+    """The end of Algorithm 1; it adopts what it evaluates."""
     one, other = partition.groups
     times = process_times(partition, network.delta_s, options.reading)
     found: list[GroupPlan] = []
@@ -187,18 +188,18 @@ def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork
 
 
 MOST_JOBS: Final = 10
-"""for which all partitions are looked at"""
+"""number of jobs up to which all partitions are examined"""
 _CANDIDATES: Final = 6
-"""of partitions beyond that"""
+"""largest number of partitions to examine for more jobs"""
 
 
 def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) -> Partition:
-    """The best two groups: of all where jobs are few; else those that are best with one tree a job are tried.
+    """The best two groups: among all partitions for few jobs; else among those that are good with one tree a job.
 
     Raises
     ------
     TdmError
-        When no partition that it meets fits.
+        When none of the examined partitions fits.
     """
     jobs, network = groups.jobs, groups.network
     rounds = Rounds(jobs, groups, network.delta_s, reading)
@@ -210,25 +211,18 @@ def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) ->
     near = {first: 0.0}
     for one in neighbours(first, len(jobs)):
         near[one] = rounds.bound(one)
-    for group in sorted(near, key=lambda one: (near[one], one))[:_CANDIDATES]:
-        if best is not None and near[group] >= best.round_s * BETTER:
-            break
-        found = rounds.of(group)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
-    if best is None:
-        raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
-    return best
+    nearest = dict(sorted(near.items(), key=lambda item: (item[1], item[0]))[:_CANDIDATES])
+    return best_by_bounds(nearest, lambda group, _: rounds.of(group), best)
 
 
 # Circuits that stay never go dark: one configuration for both groups, or two with much in common.
 
 
 def agree(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, reading: Reading) -> Partition:
-    """The same groups with the least t_round of these: two configurations, as they are or with the pods of one group
-    renamed such that most circuits stay; and one for both, each that is known.
+    """Keep the groups, and choose their configurations for the least t_round.
 
-    Names of pods are free where no host is named: the configurations of both groups need to be equal up to them only.
+    The candidates are both configurations as they are; one group's pods renamed so that most circuits stay; and each
+    known configuration for both groups. Pods can be renamed if no host is named.
     """
     if not network.delta_s or any(group.striped is None for group in partition.groups):
         return partition
@@ -250,7 +244,7 @@ def _matrices(partition: Partition) -> tuple[Any, Any]:
 
 
 def _overlaps(partition: Partition, movable: int, pods: int) -> Sequence[Sequence[int]]:
-    """New names of the pods of a group with which most of its circuits are those of the other one."""
+    """New names of the pods of a group with which most of its circuits are those of the other group."""
     both = _matrices(partition)
     own, others = both[movable], both[1 - movable]
 
@@ -299,7 +293,7 @@ def renamed(plan: GroupPlan, order: Sequence[int]) -> GroupPlan:
 def _same_for_both(
     jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork, movable: int | None
 ) -> list[Partition]:
-    """One configuration for both groups: the best of all, where they are few, else that of the one or the other."""
+    """One configuration for both groups: the best of all if they are few, else that of either group."""
     known = all_circuits(network.pods, network.ports)
     tried = list(_matrices(partition)) if known is None or network.pods > MOST_NAMED else list(known)
     laid: list[list[GroupPlan | None]] = []
@@ -336,13 +330,13 @@ def _same_for_both(
 
 
 def nameless(matrix: Any) -> tuple[bytes, Sequence[int]]:
-    """What configurations that differ in names of pods only have in common, and the pods in the order of that."""
+    """A canonical form for configurations that differ only in the names of pods, and the pods in its order."""
     orders = map(list, permutations(range(len(matrix))))
     return min((np.ascontiguousarray(matrix[np.ix_(order, order)]).tobytes(), order) for order in orders)
 
 
 def relaid(group: GroupPlan, own: Sequence[TdmJob], matrix: Any, network: OpticalNetwork) -> GroupPlan | None:
-    """A group over other circuits, its units where they are; None: they do not join its pods."""
+    """A group over other circuits, with its units kept in place; None: the circuits do not join its pods."""
     carried = lay_stripes(own, group.units, matrix, network.ports)
     if carried is None:
         return None
@@ -352,7 +346,7 @@ def relaid(group: GroupPlan, own: Sequence[TdmJob], matrix: Any, network: Optica
 
 @lru_cache(maxsize=2)  # `striped` and `exact` begin with the same groups
 def striped_groups(jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, seed: int) -> StripedGroups:
-    """A planner that keeps what it has planned."""
+    """A planner that caches its plans."""
     return StripedGroups(jobs, network, moves=moves, seed=seed)
 
 
@@ -364,26 +358,26 @@ def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -
     return two_groups("striped", jobs, network, options, agree(jobs, found, network, options.reading))
 
 
-# A job that arrives while others run: the cheapest way in, without planning everybody anew (ours).
+# A job that arrives while others run: the cheapest way to add it without a new plan for all jobs (ours).
 
 
 MOVES = 4000
 
 
 def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: Options | None = None) -> Schedule:
-    """The schedule of two groups with one job more, in the group where the round then is shorter.
+    """The schedule of two groups with one more job, in the group where the round is then shorter.
 
-    Units of jobs that run stay where they are (moving them would cost a checkpoint each); the trees of the group that
-    it joins may move. The new schedule begins at the end of a round: until then the old one holds.
+    Units of running jobs stay where they are (moving them would cost a checkpoint each); the trees of the group that it
+    joins may move. The new schedule begins at the end of a round: until then the old one holds.
 
     Parameters
     ----------
     schedule : Schedule
-        Of two gated groups, with trees.
+        A schedule of two gated groups, with trees.
     jobs : sequence of TdmJob
-        Those in it, in its order.
+        Its jobs, in its order.
     arrived : TdmJob
-        The new one.
+        The new job.
     options : Options or None
         As for a scheduler.
 
@@ -404,7 +398,7 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: O
     for side in (0, 1):
         try:
             with_it = _with(schedule, everybody, groups[side], planner)
-        except TdmError:  # a host that it names trains for another one of this group
+        except TdmError:  # another job of this group trains on a host that it names
             continue
         if with_it is None:
             continue
@@ -421,7 +415,7 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: O
 
 
 def _pinned(job: TdmJob, plan: JobPlan) -> TdmJob:
-    """A job on the hosts that it is on."""
+    """A job pinned to its present hosts."""
     hosts = tuple(host for host, units in plan.placement for _ in range(units))
     return replace(job, hosts=hosts, units=len(hosts), compute_s=job.compute_on(len(hosts)), elastic=False)
 
@@ -438,7 +432,7 @@ def _edges(schedule: Schedule, j: int) -> tuple[Edge, ...]:
 
 
 def _as_it_is(schedule: Schedule, jobs: Sequence[TdmJob], group: tuple[int, ...], planner: TreeGroups) -> GroupPlan:
-    """A group that nothing happens to."""
+    """The present plan of a group that does not change."""
     if not group:
         return GroupPlan((), (), (), 0.0)
     units = tuple(_units(schedule, j) for j in group)
@@ -452,7 +446,7 @@ def _as_it_is(schedule: Schedule, jobs: Sequence[TdmJob], group: tuple[int, ...]
 def _with(
     schedule: Schedule, everybody: Sequence[TdmJob], group: tuple[int, ...], planner: TreeGroups
 ) -> GroupPlan | None:
-    """A group and the new job; None where there are too few GPUs or ports."""
+    """Plan a group with the new job; None if there are too few GPUs or ports."""
     network = planner.network
     fixed = [_units(schedule, j) for j in group]
     new = len(everybody) - 1

@@ -10,7 +10,7 @@ from p4reduce.adapters.torch.create import the_world
 from p4reduce.adapters.torch.hooks import Int8, TopK, hook, int8_hook, topk_hook
 from p4reduce.adapters.torch.process_group import time_backward as _time_backward
 
-__all__ = ["Int8", "TopK", "compute", "hook", "int8_hook", "now", "time_backward", "topk_hook"]
+__all__ = ["Int8", "TopK", "compute", "hook", "int8_hook", "now", "step", "time_backward", "topk_hook"]
 
 
 def compute(seconds: float) -> None:
@@ -21,6 +21,14 @@ def compute(seconds: float) -> None:
 def now() -> float:
     """Virtual time of this process, seconds; in real time seconds since it joined."""
     return the_world().time.now
+
+
+def step() -> None:
+    """Say that a step of the training ends here, at all ranks: results give time by steps.
+
+    With a deadline it also says which all-reduce belongs to which: to the one at the same place of the step before.
+    """
+    the_world().time.step()
 
 
 def time_backward(model: Any, seconds: float) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""What TLS adds to a collective: ranks, each a process, reach one network by a Unix socket and one by TLS, in turns.
+"""The cost of TLS in a collective: ranks, each a process, reach one network by a Unix socket and one by TLS, in turns.
 
 Differences are of the two collectives of a turn; medians over the turns are shown, on the clock.
 """

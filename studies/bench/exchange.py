@@ -1,4 +1,4 @@
-"""What a window's end costs between processes that have halves of one network: a prototype over MPI.
+"""The cost of a window's end between processes that have halves of one network: a prototype over MPI.
 
 ``mpiexec -n 2 python -m studies.bench.exchange`` is what the benchmark starts. Both processes tell each other, at the
 end of each window, how many frames follow and when their first event is, then the frames that cross, each behind its
@@ -41,7 +41,7 @@ def why_not() -> str | None:
 
 
 def measure(lanes: int, windows: int, frames: int, runs: int) -> Iterator[dict[str, Any]]:
-    """What windows cost by the number of frames that cross, and how much work makes up for that.
+    """Measure the cost of windows by the number of frames that cross, and the work that makes up for it.
 
     Two processes save half of a window's work, so that they pay where it takes more than twice the exchange (the least:
     other load counts little); in passes of the whole P4 program, by what one costs in this run.
@@ -63,7 +63,7 @@ def measure(lanes: int, windows: int, frames: int, runs: int) -> Iterator[dict[s
 
 
 def _exchange(comm: Any, other: int, first: int, sent: Any, cell: int, landed: Any) -> tuple[int, int]:
-    """One window's end: how many frames came, and the first time of both."""
+    """End one window; return the number of frames that came, and the earlier first time of both."""
     told = np.array([len(sent), first], np.int64)
     heard = np.empty_like(told)
     comm.Sendrecv(told, other, recvbuf=heard, source=other)

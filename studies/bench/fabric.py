@@ -26,6 +26,7 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import HostAddress, WorkerSpec
 from p4switch.device import Device
+from studies.bench import in_own_process
 from studies.bench.switch import EPOCH, JOB, Neighbour, Racks, aggregate, program
 
 # ns-3 beside the fabric: plain UDP over four hops, under a Python of its own that has it.
@@ -271,7 +272,7 @@ TIMES: Final = 1.7
 
 
 def threads(what: str, switches: int, lanes: int, frames: int, runs: int, count: int) -> dict[str, Any]:
-    """One network with one thread and with several, in turns: how many times as fast these are, medians.
+    """Measure one network with one thread and with several, in turns: the speed-up, as medians.
 
     By the clock, which other load on the machine spoils; and by processor time, of the longest turns of each window
     and all that one thread does alone, without waiting.
@@ -322,17 +323,12 @@ def tree(lanes: int, chunks: int, runs: int) -> dict[str, Any]:
 
 
 def large(lanes: int, elements: int) -> dict[str, Any]:
-    """One all-reduce of a large model in a process of its own: seconds, and memory beyond the tensors.
+    """Measure one all-reduce of a large model in a process of its own: seconds, and memory beyond the tensors.
 
     Raises:
         RuntimeError: it failed, or a sum is wrong.
     """
-    command = [sys.executable, "-m", __name__, str(lanes), str(elements)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LARGE_DEADLINE_S, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"the large all-reduce failed:\n{done.stderr[-3000:]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return in_own_process(__name__, lanes, elements, what="the large all-reduce", deadline_s=LARGE_DEADLINE_S)
 
 
 def _large(lanes: int, elements: int) -> dict[str, Any]:

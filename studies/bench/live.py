@@ -1,10 +1,10 @@
-"""What the live page costs a run: without a browser that looks, and with one.
+"""The cost of the live page for a run, without an open page and with one.
 
-Rounds of three runs, one after the other in one process: without a page, with a page that nobody has open, with a
-page that somebody has open, in turns of order. Who looks is a process of its own that asks as the page's scripts do:
-it listens to the stream, and asks for the newest view, slots included, whenever something is new. Ratios are of the
-runs of one round, and their medians are shown: of processor time, which holds all threads of the run's process, the
-server's too, and on the clock.
+Rounds of three runs, one after the other in one process: without a page, with a page that is not open, with a page that
+is open, in turns of order. The viewer is a process of its own that asks as the page's scripts do: it listens to the
+stream, and asks for the newest view, slots included, whenever something is new. Ratios are of the runs of one round,
+and their medians are shown: of processor time, which holds all threads of the run's process, the server's too, and on
+the clock.
 """
 
 import http.client
@@ -25,7 +25,7 @@ from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live.player import Player
 from p4reduce.views.live.session import LiveServer, VirtualSource
 
-PLAIN, UNSEEN, SEEN = "no page", "nobody looks", "somebody looks"
+PLAIN, UNSEEN, SEEN = "no page", "page not open", "page open"
 BARS: Final = {UNSEEN: 1.01, SEEN: 1.10}
 
 
@@ -78,7 +78,7 @@ def measure(experiment: Experiment, rounds: int) -> list[Cost]:
 
 
 def _once(name: str, experiment: Experiment) -> tuple[float, float, int, int, float]:
-    """Seconds of processor and clock, moments that were taken down, views that somebody got."""
+    """Seconds of processor and clock, moments that were taken down, views that the viewer got."""
     if name == PLAIN:
         return (*_timed(experiment), 0, 0, 0.0)
     if name == UNSEEN:  # the page's start is a part of what it costs
@@ -104,7 +104,7 @@ def _timed(experiment: Experiment) -> tuple[float, float]:
 
 @contextmanager
 def _looking(server: LiveServer) -> Iterator[list[int]]:
-    """Somebody has the page open; afterwards, how many views they got."""
+    """Have a viewer open the page; afterwards, how many views it got."""
     command = [sys.executable, "-m", "studies.bench.live", str(server.port), server.token]
     client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     views = [0]
@@ -150,7 +150,7 @@ def _whole_command(command: list[str]) -> float:
 
 
 def look(port: int, token: str) -> None:
-    """What a page does, until the server ends: print a line when the stream is open, and at the end how many views."""
+    """Act as a page until the server ends: print a line when the stream is open, and the number of views at the end."""
     stream = http.client.HTTPConnection("127.0.0.1", port)
     stream.request("GET", f"/api/stream?token={token}")
     answer = stream.getresponse()

@@ -1,4 +1,4 @@
-"""How fast plans are made, beside networkx."""
+"""Planning speed, beside networkx."""
 
 import random
 import statistics
@@ -140,7 +140,7 @@ def many_jobs(name: str, policy: str, load: str, *, count: int, seed: int) -> Ro
 
 
 def whole_network(name: str, plan: str, runs: int) -> Row:
-    """What `p4reduce run` waits for: a plan of all workers, without a server."""
+    """The plan that `p4reduce run` waits for: of all workers, without a server."""
     topology = network(name, 1.0, 0)
     _prepare(topology)
     times = [timed(lambda: make_plan(topology, PlanRequest(plan), Resources()))[0] for _ in range(runs + 1)][1:]
@@ -148,7 +148,7 @@ def whole_network(name: str, plan: str, runs: int) -> Row:
 
 
 def _prepare(topology: Topology) -> None:
-    """What is computed once for a topology: arrays of links, and tables by name."""
+    """Compute what is kept for a topology: arrays of links, and tables by name."""
     graph = switch_graph(topology)
     graph.by_arc({graph.hop(0): 0})
     host = topology.hosts[0].name
@@ -236,7 +236,7 @@ def installing(switches: int, runs: int) -> dict[str, Any]:
 
 
 def tree(switches: int) -> Topology:
-    """So many switches, each with nine others below it; two hosts at those with none below."""
+    """A tree of ``switches`` switches, each with nine below it; two hosts at each of the lowest."""
     builder = TopologyBuilder(f"tree-{switches}")
     inner = {(number - 1) // _FAN_OUT for number in range(1, switches)}
     for number in range(switches):

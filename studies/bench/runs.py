@@ -49,7 +49,7 @@ WHAT: Final = {OURS: "in the network, embedded switch", "gloo": "gloo, ring over
 
 
 def targets(settings: Any, lanes: int) -> list[dict[str, Any]]:
-    """One plan on BMv2, where it is, and on the embedded switch."""
+    """Measure one plan on BMv2, if it is installed, and on the embedded switch."""
     found = ["embedded"] if find_bmv2() is None else ["bmv2", "embedded"]
     rows = [_row(run_real(_unshaped(settings, lanes, target))) for target in found]
     for row in rows:

@@ -1,4 +1,4 @@
-"""How long a user waits, from nothing compiled to a warm run.
+"""Waiting times of a user, from nothing compiled to a warm run.
 
 Each command is a process of its own, as a user starts it. "Nothing compiled": an empty cache of machine code. Python's
 own byte code is put in place before, as pip leaves it, and where PYTHONDONTWRITEBYTECODE is set, too. Seconds of a
@@ -91,7 +91,7 @@ def byte_code(package: Path = PACKAGE) -> None:
 
 
 def start_up(runs: int) -> list[Waited]:
-    """All that this measures, with caches in a folder of its own."""
+    """All measurements of this module, with caches in a folder of their own."""
     byte_code()
     with tempfile.TemporaryDirectory(prefix="p4reduce-start-") as name:
         folder = Path(name)
@@ -145,7 +145,7 @@ _FLOAT_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class Needs:
-    """What a command took: of a processor, on the clock, and of memory at most.
+    """The needs of a command: processor time, time on the clock, and peak memory.
 
     ``arrays_mb`` is the length of all workers' arrays; ``ratio``: of them, what the command had at its peak.
     """
@@ -159,7 +159,7 @@ class Needs:
 
 
 def run_needs(arguments: Sequence[str], arrays: int) -> Needs:
-    """One ``p4reduce run`` with these arguments; ``arrays``: bytes of all workers' arrays."""
+    """Measure one ``p4reduce run`` with these arguments; ``arrays``: bytes of all workers' arrays."""
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(

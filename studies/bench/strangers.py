@@ -1,4 +1,4 @@
-"""What senders that know nothing of each other send again on a link they share.
+"""Needless repetitions of senders that share a link without knowing of each other.
 
 Asynchronous workers (`ps`, staleness 2, no straggler), each a job of its own, sit behind one uplink of 10 Gb/s; nothing
 is lost. Exact: a run gives it again on any machine.
@@ -17,7 +17,7 @@ ELEMENTS: Final = 61_706
 
 @dataclass(frozen=True)
 class StrangersCell:
-    """So many senders under a seed."""
+    """A number of senders under a seed."""
 
     workers: int
     seed: int

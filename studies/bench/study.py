@@ -20,7 +20,7 @@ from p4reduce.network.real.net import enter_command, is_entered, why_not
 from p4reduce.runs.experiment import Experiment
 from p4switch.native.memory import SEGMENTS
 from studies.bench import carrying, exchange, fabric, live, machine, plans, runs, start
-from studies.bench.dataplane import bmv2, bmv2_push, compilation, front_end, packets, tables
+from studies.bench.dataplane import bmv2, compilation, packets, tables
 from studies.bench.loss import distance, guesses, real, virtual, zeros
 from studies.bench.strangers import StrangersCell, StrangersRow, run_strangers
 from studies.bench.veth import BenchLab
@@ -306,8 +306,8 @@ def _bmv2(settings: BenchSettings, lanes: int) -> dict[str, Any]:
     theirs = bmv2.measure(lanes, slots, 3, settings.bmv2_chunks)
     speeds = packets.measure(lanes, slots, settings.rounds)
     ours = next(one.nanoseconds for one in speeds if one.what == packets.ALL_REDUCE)
-    ratio = (theirs.ingress + theirs.egress) / ours
-    return {**theirs.row, "version": bmv2.version(), "ns_per_packet_ours": ours, "ratio": ratio}
+    ratio = theirs["ns_per_packet"] / ours
+    return {**theirs, "version": bmv2.version(), "ns_per_packet_ours": ours, "ratio": ratio}
 
 
 LANES_SLOTS: Final = {"lanes": "lanes", "slots": "slots"}
@@ -325,12 +325,13 @@ DATAPLANE: Final = (
              lambda settings: [partial(compilation.compile_times, lanes) for lanes in settings.lanes]),
     measured("frontend", "From p4src/ to JSON and P4Info, in a new process, without a cache",
              {"lanes": "lanes", "first_ms": "first, CPU ms", "least_ms": "least, CPU ms",
-              "loop_ms": f"{front_end.ADDITIONS:,} additions, ms", "x_loop": "least / loop"},
-             lambda settings: [partial(front_end.front_end_times, lanes, settings.rounds) for lanes in settings.lanes]),
+              "loop_ms": f"{compilation.ADDITIONS:,} additions, ms", "x_loop": "least / loop"},
+             lambda settings: [partial(compilation.front_end_times, lanes, settings.rounds)
+                               for lanes in settings.lanes]),
     measured("frontend-packets", "CPU ns/packet by who compiled p4src/",
              {**LANES_SLOTS, "what": "packet", "p4c_ns": "p4c's, ns", "own_ns": "front end's, ns", "ratio": "ratio"},
              lambda settings: [
-                 partial(front_end.packets_of_both, lanes, settings.slots[0], settings.rounds, lambda: None)
+                 partial(compilation.packets_of_both, lanes, settings.slots[0], settings.rounds, lambda: None)
                  for lanes in settings.lanes
              ]),
     measured("memory", "Memory of a device, every slot used",
@@ -361,7 +362,7 @@ DATAPLANE: Final = (
              {"program": "program", "lanes": "lanes", "ns_per_push": "least", "ns_per_push_median": "median",
               "ratio": "ratio, median of rounds", "ratio_of_least": "ratio of the least"},
              lambda settings: [
-                 partial(bmv2_push.measure, settings.programs, lanes, settings.rounds, settings.bmv2_chunks)
+                 partial(bmv2.measure_programs, settings.programs, lanes, settings.rounds, settings.bmv2_chunks)
                  for lanes in settings.lanes
              ], ("rounds",), missing=lambda _settings: bmv2.why_not()),
 )  # fmt: skip
@@ -563,10 +564,10 @@ LOSSES: Final = (
                  for loss in guesses.LOSSES
              ]),
     measured("zeros", f"{zeros.ELEMENTS:,} elements, chunks that are zero at all workers",
-             {"topology": "topology", "rate": "rate", "dense": "dense", "us": "us", "ratio": "of dense", "bar": "bar",
-              "differences": "differences"},
+             {"topology": "topology", "rate": "rate", "window": "window", "dense": "dense", "us": "us",
+              "ratio": "of dense", "bar": "bar", "differences": "differences"},
              lambda _settings: [
-                 partial(zeros.rows, topology, rate) for topology in zeros.TOPOLOGIES for rate in zeros.RATES
+                 partial(zeros.rows, topology, *case) for topology in zeros.TOPOLOGIES for case in zeros.WINDOWS
              ]),
     measured("distance", f"{distance.ELEMENTS:,} elements, {distance.TOPOLOGY}, 8 workers: time over the bound, by "
              "delay and loss of each link", distance.COLUMNS,
@@ -612,7 +613,8 @@ def _guessed(row: Any) -> str:
 
 
 def _dense(row: Any) -> str:
-    return f"{row.topology} at {row.rate}, {row.dense:.0%} dense"
+    window = "" if row.window == "chosen" else f", window {row.window}"
+    return f"{row.topology} at {row.rate}{window}, {row.dense:.0%} dense"
 
 
 # Sockets, the live page, the first hour.
@@ -663,7 +665,7 @@ def _under_load(settings: BenchSettings, lab: BenchLab, *, pushes: bool) -> dict
 
 
 def _udp(settings: BenchSettings, what: str, lanes: int) -> Iterator[dict[str, Any]]:
-    """The same over UDP sockets of loopback: datagrams one by one, then many of one length as one message."""
+    """Measure UDP sockets of loopback: datagrams one by one, then many of one length as one message."""
     alone = 0.0
     for segments in (1, SEGMENTS):
         with BenchLab(settings.ports, lanes, udp=segments) as lab:
@@ -752,7 +754,7 @@ SOCKETS: Final = (
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Of planning, losses, the live page and TLS."""
+    """Bars for planning, losses, the live page and TLS."""
     yield from _planning(result)
     yield from _losses(result)
     for row in result.rows("threads"):

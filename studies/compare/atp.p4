@@ -10,7 +10,7 @@
 //
 // What is sent again frees the aggregator: from then on the server alone knows who is in. A packet that collided once is
 // not added up further on. An addition: an aggregator of the same job that is `reach` behind is free, too. A copy that a
-// link had delayed may have taken it when its chunk was long done, and nobody would ever free it.
+// link had delayed may have taken it when its chunk was long done, and no packet would ever free it.
 #include "common.p4"
 
 control Hashed(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {

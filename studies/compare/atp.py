@@ -158,7 +158,7 @@ class Atp(System):
         self.cells, self.split = cells, split
 
     def slot(self, job: Job, seq: int) -> int:
-        """Of a chunk."""
+        """The slot of a chunk."""
         first, count = job.cells(self.cells) if self.split else (0, self.cells)
         return first + _hashed(job.number, seq) % count
 
@@ -167,7 +167,7 @@ class Atp(System):
         return tree(job.topology, job.number, job.workers, lanes=job.lanes, plan="ps", server=job.tree.server)
 
     def below(self, job: Job) -> dict[str, list[str]]:
-        """Whom each switch that adds, and the server, sends results to: the racks' switches, and workers.
+        """The receivers of results of each switch that adds, and of the server: the racks' switches, and workers.
 
         The first capable switch on a worker's way adds, and the last one.
         """
@@ -182,7 +182,7 @@ class Atp(System):
         return found
 
     def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
-        """Where workers and switches are gathered, and results spread."""
+        """The table entries that gather workers and switches, and spread results."""
         if len(job.workers) > MOST_WORKERS:
             raise PlanError(f"atp: a packet says who is in it for {MOST_WORKERS} workers, not for {len(job.workers)}")
         paths = dict(self._ways(job).paths)

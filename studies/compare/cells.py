@@ -1,4 +1,4 @@
-"""What one cell of the comparison runs: a system, or a plan of p4reduce, in one setting and with one seed."""
+"""Cells of the comparison: a system, or a plan of p4reduce, in one setting and with one seed."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from p4reduce.control_plane.entries import SwitchSettings
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.best import trees_named
 from p4reduce.control_plane.plans.bounds import best_plan_ps
+from p4reduce.control_plane.plans.forest import shares
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import RequestEndpoints, Requests
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
-from p4reduce.network.jobs.specs import shares
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.jobs import tree_requests
@@ -88,7 +88,7 @@ class Setting:
 
     @property
     def words(self) -> str:
-        """What of it is not as usual."""
+        """Words for what differs from the usual setting."""
         shown = {
             "deployed": f"{self.deployed:.0%} of switches",
             "loss": f"loss {self.loss:.1%}",
@@ -122,7 +122,7 @@ DESIGN: Final = (
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """What is compared.
+    """Settings of the comparison.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class Cell:
 
 
 def cells(settings: CompareSettings) -> Iterator[Cell]:
-    """Those of a study; where chance has no part, one seed is enough."""
+    """The cells of a study; one seed is enough where chance has no part."""
     for setting, system in product(settings.design, settings.systems):
         for seed in settings.seeds if setting.draws else settings.seeds[:1]:
             yield Cell(settings.topology, setting, system, seed)
@@ -228,7 +228,7 @@ def bound_ps(spec: str, workers: tuple[str, ...], elements: int) -> int:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a cell came to: when each job was done, bytes of the busiest link, slots of a switch."""
+    """The outcome of a cell: when each job was done, bytes of the busiest link, slots of a switch."""
 
     done_ps: Sequence[int]
     busiest_bytes: int
@@ -288,7 +288,7 @@ def check(what: str, sums: Sequence[Floats], arrays: Sequence[Floats]) -> None:
 
 
 def run_plan(spec: str, plan: str, arrays: Sequence[Floats], loss: float, seed: int) -> Ran:
-    """One job with any plan of p4reduce."""
+    """Run one job with any plan of p4reduce."""
     experiment = Experiment(
         topology=spec, plan=plan, lanes=LANES, elements=arrays[0].size, seed=seed, faults=FaultOptions(loss=loss)
     )

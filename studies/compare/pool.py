@@ -147,11 +147,11 @@ class HopWorker(PoolWorker):
     """A worker of a tree whose hops are reliable: nothing leaves twice."""
 
     def time_out(self, key: int) -> None:
-        """It is on its way."""
+        """Do nothing: the frame is on its way."""
 
 
 class Sharp(SwitchML):
-    """The same tree on links that repair what they lose; a slot has one cell."""
+    """The tree on links that repair their losses; a slot has one cell."""
 
     name = "sharp"
     says = "a tree over reliable hops, as SHARP's (COMHPC 2016)"
@@ -160,7 +160,7 @@ class Sharp(SwitchML):
     repairs_hops = True
 
     def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
-        """One for each of a pool."""
+        """One slot for each place of a pool."""
         return super().slots(switches, jobs) // 2
 
 

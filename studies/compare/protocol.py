@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 from p4reduce.base.errors import BadInput
 from p4reduce.base.registry import Registry
 from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
+from p4reduce.control_plane.plans.forest import shares
 from p4reduce.control_plane.plans.problem import with_margin
 from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.control_plane.resources import Resources
 from p4reduce.network.background import RequestEndpoints, Requests
 from p4reduce.network.background.source import HEADERS, headers
 from p4reduce.network.jobs.network import NO_FAULTS
-from p4reduce.network.jobs.specs import chunk_times, shares
+from p4reduce.network.jobs.specs import chunk_times
 from p4reduce.network.virtual import EndpointCalls, Faults, HostEndpoints, LinkCounters, VirtualNetwork
 from p4reduce.network.virtual.records import worker_endpoints
 from p4reduce.topologies import Topology
@@ -69,7 +70,7 @@ class Tag(NamedTuple):
     bitmap: int = 0
 
     def bytes(self) -> bytes:
-        """As it travels."""
+        """The bytes of the frame as it travels."""
         flags = self.kind << 4 | self.resend << 3 | self.ecn_echo << 2 | self.collision << 1 | self.version
         return _TAG.pack(self.job, flags, self.exponent, self.slot, 0, self.seq, self.next, self.bitmap)
 
@@ -115,7 +116,7 @@ class Chunks:
         self._bits = 30 - (members - 1).bit_length()
 
     def lanes(self, chunk: int, exponent: int) -> Words:
-        """Its integers, by the exponent that all workers agreed on; in network order."""
+        """The integers of a chunk, by the exponent that all workers agreed on; in network order."""
         scale = 2.0 ** (self._bits - exponent + 127) if exponent else 0.0
         made: Words = np.rint(self._values[chunk] * scale).astype(">i4")
         return made
@@ -127,7 +128,7 @@ class Chunks:
 
     @property
     def sum(self) -> Floats:
-        """As far as it has come."""
+        """The sum, as far as it has come."""
         return self._sum.reshape(-1)[: self._size]
 
 
@@ -158,12 +159,12 @@ class Job:
 
     @property
     def topology(self) -> Topology:
-        """Where it is."""
+        """The topology of the job."""
         return self.tree.topology
 
     @property
     def lanes(self) -> int:
-        """Of a full frame."""
+        """Lanes of a full frame."""
         return self.tree.lanes
 
     @cached_property
@@ -173,7 +174,7 @@ class Job:
 
     @cached_property
     def exponent(self) -> int:
-        """One for all chunks, for systems that agree on none: that of the largest number of any worker."""
+        """One exponent for all chunks, for systems that agree on none: that of the largest number of any worker."""
         largest = max(float(np.abs(array).max()) for array in self.arrays)
         return math.frexp(largest)[1] + 127 if largest else 0
 
@@ -183,7 +184,7 @@ class Job:
 
     @property
     def task(self) -> int:
-        """Whose tensor it carries: the trees of one are not told apart."""
+        """The task whose tensor the job carries; the trees of one task are not told apart."""
         return self.share[0] // self.trees
 
     @property
@@ -254,7 +255,7 @@ def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floa
 
 
 def load_of(plan: Plan, among: int) -> dict[Hop, int]:
-    """What a tree may have of links between switches, bit/s, when so many trees have equal parts of each."""
+    """Rates that a tree may have on links between switches, bit/s, when ``among`` trees share each equally."""
     links = {hop: plan.topology.link_at(*hop) for hop in chunk_times(plan)}
     hosts = {host.name for host in plan.topology.hosts}
     return {hop: one.rate_bps // among for hop, one in links.items() if not {one.a, one.b} & hosts}
@@ -287,7 +288,7 @@ class RoundTrips:
         self._doubled = 0
 
     def took(self, ps: int, on_way: int) -> None:
-        """A frame that was sent once was answered after so long; ``on_way``: so many others wait."""
+        """Take a sample: a frame that was sent once was answered after ``ps``; ``on_way``: others that wait."""
         self._doubled = self._unclear = 0
         self._shortest = min(self._shortest, ps)
         self._count += 1
@@ -300,7 +301,7 @@ class RoundTrips:
         self._shortest, self._count = NEVER, 0
 
     def unclear(self, on_way: int) -> None:
-        """One that was sent twice was answered: after two rounds of these alone the time-out is too short."""
+        """Note the answer of a frame that was sent twice: after two rounds of only these the time-out is too short."""
         self._unclear += 1
         if self._unclear > 2 * on_way + 8:
             self._doubled, self._unclear = min(self._doubled + 1, 4), 0
@@ -330,7 +331,7 @@ class Endpoint(ABC):
     """
 
     works: ClassVar[bool] = True
-    """False: of a server, for which nobody waits"""
+    """False: of a server, which the run does not wait for"""
 
     def __init__(self, job: Job, host: str, window: int | None = None) -> None:
         self.job, self.host = job, host
@@ -362,20 +363,20 @@ class Endpoint(ABC):
         """A frame of this job came: say what was :meth:`heard`, keep what it brings, :meth:`offer` what may follow."""
 
     def time_out(self, key: int) -> None:
-        """Nothing was heard of a key in time: it leaves again, before all others."""
+        """Send a key again, before all others: nothing was heard of it in time."""
         self.offer(key, again=True)
 
     def lost(self, key: int) -> None:
-        """A key is known to be lost before its time is over: it leaves again."""
+        """Send a key again that is known to be lost before its time is over."""
         self._sent.pop(key, None)
         self.offer(key, again=True)
 
     def reply(self, frame: bytes) -> None:
-        """A frame leaves before all others, and nobody waits for an answer."""
+        """Queue a frame that leaves before all others, and whose answer is not waited for."""
         self._replies.append(frame)
 
     def offer(self, key: int, *, again: bool = False) -> None:
-        """A key may leave when there is room."""
+        """Queue a key, to leave when there is room."""
         if again:
             self._again.add(key)
             self._ready.appendleft(key)
@@ -383,7 +384,7 @@ class Endpoint(ABC):
             self._ready.append(key)
 
     def heard(self, key: int, now_ps: int, *, counts: bool = True) -> None:
-        """A key was answered; of one that was sent once, its round trip counts, unless its frame was a short one."""
+        """Take in the answer of a key; it is a round-trip sample if the key was sent once, in a full frame."""
         at, _, again = self._sent.pop(key, (0, 0, True))
         self._again.discard(key)
         if not counts:
@@ -512,7 +513,7 @@ def compiled(source: Path, lanes: int, cells: int) -> Program:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes
     ----------
@@ -562,7 +563,7 @@ class _Driver:
         self.calls = EndpointCalls(receive, transmit, calls.deadline, expire, calls.status)
 
     def drives(self, records: NDArray[np.void]) -> None:
-        """All records of the network, among them those of these ends."""
+        """The calls that drive all records of the network, among them those of these ends."""
         self._timers, self._states = records["timer"][self._first :], records["status"][self._first :]
 
     def _guarded(self, function: Callable[..., int]) -> Callable[..., int]:

@@ -1,6 +1,6 @@
 // A tree over hops that lose nothing, as SHARP's (Graham et al., "Scalable Hierarchical Aggregation Protocol (SHArP)",
 // COMHPC 2016; streaming aggregation, ISC 2020). Each contribution comes once, so a slot has one cell, keeps no result,
-// and is free as soon as its sum has left: nobody can ask for it again.
+// and is free as soon as its sum has left: no child can ask for it again.
 #include "common.p4"
 
 control Tree(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {

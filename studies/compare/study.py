@@ -64,7 +64,7 @@ def _settings(result: StudyResult) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def tables(result: StudyResult) -> Iterator[Table]:
-    """Who is fastest where, p4reduce or not; and papers beside packets."""
+    """Tables of the fastest system in each setting, and of papers' figures beside packets."""
     rows = []
     for name, times in _settings(result):
         order = sorted(times, key=lambda system: times[system])
@@ -126,7 +126,7 @@ PAPERS: Final = (
 
 
 def bars(result: StudyResult) -> Iterable[Bar]:
-    """What each paper must show here, and how p4reduce's tree stands beside each system."""
+    """Bars for what each paper must show here, and for p4reduce's tree beside each system."""
 
     def paper(name: str, figure: str, x: float) -> dict[int | None, float]:
         return result.values("papers", "value", paper=name, figure=figure, x=x)
@@ -175,7 +175,7 @@ def bars(result: StudyResult) -> Iterable[Bar]:
 
 
 def lead(result: StudyResult) -> str:
-    """What was run."""
+    """A sentence on what was run."""
     return (
         f"{result.settings.topology}: each system is a P4 program of its own, written from its paper, on the same "
         "embedded switches, links and virtual time as p4reduce's plans. All get windows by the bandwidth-delay "

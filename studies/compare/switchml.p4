@@ -2,7 +2,7 @@
 // Aggregation", NSDI 2021, algorithm 3), on trees as in its section on scaling beyond a rack.
 //
 // A slot has two cells. A worker's packet of version v may begin anew in cell v only when all workers have the result of
-// version 1 - v before, since each has sent version v in answer to it: so the other cell can still answer whoever lost it.
+// version 1 - v before, since each has sent version v in answer to it: so cell 1 - v can still answer a late one.
 //
 //   from a child      newer seq than the cell's          store
 //                     same seq, child not in             add

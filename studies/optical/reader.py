@@ -5,7 +5,7 @@ from typing import Any
 
 
 def faults(plan: dict[str, Any], spectrum: int | None = None) -> list[str]:
-    """What is wrong with a plan, in words; ``spectrum``: slices of a flexible grid, else its wavelengths."""
+    """Faults of a plan, in words; ``spectrum``: slices of a flexible grid, else its wavelengths."""
     network, lightpaths = plan["network"], plan["lightpaths"]
     most = network["wavelengths"] if spectrum is None else spectrum
     fibres = {frozenset(fibre[:2]) for fibre in network["fibres"]}
@@ -50,7 +50,7 @@ def faults(plan: dict[str, Any], spectrum: int | None = None) -> list[str]:
                 found.append(f"{task['name']}: {worker or 'its tree'}: no tree that joins {sorted(needed)}")
     found += [f"slot {slot} of lightpath {number} is given twice" for (number, slot), n in slots.items() if n > 1]
     found += [
-        f"lightpath {number} serves nobody"
+        f"lightpath {number} serves no task"
         for number in range(len(lightpaths))
         if not any(slots[number, s] for s in range(network["slots"]))
     ]

@@ -134,7 +134,7 @@ class SpineTaskRow:
 
 
 def task_cells(settings: Any) -> Iterator[tuple[str, int, int]]:
-    """By copies, fast transceivers and seed."""
+    """Cells by copies, fast transceivers and seed."""
     for how in ("flows", "star", "chain"):
         for fast in (WHOLE, SCARCE):
             for seed in settings.seeds:
@@ -173,7 +173,7 @@ PARTS: Final = (
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Of plans and packets."""
+    """Bars for plans and packets."""
     rows = result.rows("spine")
     worst = {"slots": seeded(rows, lambda row: row.hybrid / row.slots, max),
              "circuits": seeded(rows, lambda row: row.hybrid / row.circuits, max)}  # fmt: skip

@@ -90,7 +90,7 @@ class Cell:
 
     @property
     def options(self) -> Options:
-        """Of the policy."""
+        """Options of the policy."""
         moves = 60 if self.small else FLOW_MOVES if self.policy == "best-flows" else 1500
         return Options(
             lam=self.lam,
@@ -247,7 +247,7 @@ class Coming:
 
 @record
 class ArrivalRow:
-    """What became of the tasks."""
+    """The outcome of the tasks."""
 
     policy: str = column("policy")
     moved: int = column("may be moved", "{:.0f}")
@@ -313,7 +313,7 @@ class Played:
 
 
 def packet_cells(settings: OpticalSettings) -> Iterator[Played]:
-    """One after the other, and at once where hosts' links are fast enough for that."""
+    """Runs with tasks one after the other, and at once if hosts' links are fast enough for that."""
     for graph in settings.graphs:
         for policy in ("opaque-agg", "groom-agg", "best"):
             for seed in settings.seeds[: 1 if settings.small else 2]:
@@ -360,7 +360,7 @@ class RegroomRow:
 
 
 def regroom_cells(settings: OpticalSettings) -> Iterator[tuple[str, float, int, int]]:
-    """By network, price and seed."""
+    """Cells by network, price and seed."""
     for graph in settings.graphs:
         for price in (0.0, 0.5, 1.0, 2.0, 4.0):
             for seed in settings.seeds[:3]:
@@ -408,7 +408,7 @@ BySeed = Mapping[int | None, float]
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Of plans, of optima, on packets."""
+    """Bars for plans, optima and packets."""
     for graph in result.settings.graphs:
         yield from _of_plans(result, graph)
         none: dict[str, Any] = {"graph": graph, "policy": "groom-agg"}

@@ -46,13 +46,13 @@ class Flow:
     begin_s: float = 0.0
 
     def alone_s(self, capacity_bps: Floats) -> float:
-        """Seconds of an iteration where nobody else is."""
+        """Seconds of an iteration without other jobs."""
         longest = max((bits / capacity_bps[link] for link, bits in self.bits.items()), default=0.0)
         return float(self.compute_s + longest + self.latency_s)
 
 
 def ends_of(flows: Sequence[Flow], capacity_bps: Floats, rounds: int) -> Floats:
-    """When every job ends its first iterations, seconds, float64 (jobs, rounds). ``ValueError`` for fewer than one."""
+    """Seconds at which jobs end their first iterations, float64 (jobs, rounds). ``ValueError`` for rounds below 1."""
     if rounds < 1:
         raise ValueError(f"rounds: {rounds}, must be at least 1")
     used = sorted({link for flow in flows for link in flow.bits})
@@ -89,7 +89,7 @@ def steady_times(flows: Sequence[Flow], capacity_bps: Floats, *, rounds: int = 2
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is trained: float32 numbers, and seconds that a worker computes in an iteration."""
+    """A model to train: float32 numbers, and seconds that a worker computes in an iteration."""
 
     name: str
     elements: int
@@ -97,7 +97,7 @@ class Model:
 
     @property
     def bits(self) -> float:
-        """Of the model on a wire, in frames of 256 lanes."""
+        """Bits of the model on a wire, in frames of 256 lanes."""
         return 8.0 * self.elements / LANES * (frame_bytes(LANES) + AROUND)
 
 
@@ -218,7 +218,7 @@ class Calibrated:
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """Of the model, signed, as shares of packets."""
+        """Errors of the model, signed, as shares of the time on packets."""
         return tuple(model / packets - 1 for model, packets in zip(self.model_s, self.packets_s, strict=True))
 
     @property
@@ -282,7 +282,7 @@ def _means(ends: Floats) -> list[float]:
 
 
 def left_of(topology: Topology, background: float) -> Floats:
-    """What others leave of directed links, bit/s, in the order of :func:`hops_of`."""
+    """Rates of directed links that others leave free, bit/s, in the order of :func:`hops_of`."""
     taken = {hop for leaf in LOADED for hop in _uplinks(topology, leaf)} if background else set()
     return np.array(
         [topology.link_at(*hop).rate_bps * (1 - background * (hop in taken)) for hop in hops_of(topology)], np.float64
@@ -290,7 +290,7 @@ def left_of(topology: Topology, background: float) -> Floats:
 
 
 def _uplinks(topology: Topology, leaf: str) -> list[Hop]:
-    """Of a leaf, both directions."""
+    """The uplinks of a leaf, both directions."""
     spines = [other for other in topology.neighbours(leaf) if topology.node(other).is_switch]
     return [
         hop for spine in spines for hop in ((leaf, topology.port(leaf, spine)), (spine, topology.port(spine, leaf)))
@@ -348,7 +348,7 @@ class TrainerRun:
         self._all: Sequence[TrainerRun] = ()
 
     def begin(self, runs: "Sequence[TrainerRun]") -> None:
-        """All go on until each of them has its iterations: those that are left would be alone else."""
+        """Begin all runs; all go on until each has its iterations, as the last ones would be alone otherwise."""
         self._all = runs
         self._compute(round(self._about.begin_s * PS_PER_S))
 

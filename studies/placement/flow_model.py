@@ -1,4 +1,4 @@
-"""A cluster over its jobs' lives: who waits, where jobs go, how fast they are beside each other, when they end.
+"""A cluster over its jobs' lives: waiting, placement, speed beside each other, and ends.
 
 Between two events (an arrival, an end) nothing changes but progress, so the iteration times of jobs that share links
 are found once for each set of them, by the fluid of `calibration.py`, and lengths follow.
@@ -39,7 +39,7 @@ _AHEAD: Final = 1e-9
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that has ended. ``racks``: that it was spread over."""
+    """A job that has ended. ``racks``: number of racks that it was spread over."""
 
     name: str
     wait_s: float
@@ -72,7 +72,7 @@ class _Running:
 
     @property
     def copies(self) -> Copies:
-        """What it puts on links now."""
+        """The load that it puts on links now."""
         return self.ring if self.tree is None else self.tree
 
     def flow(self) -> Flow:
@@ -122,7 +122,7 @@ class ClusterRun:
         self._now = 0.0
 
     def run(self) -> list[Ended]:
-        """All jobs to their ends."""
+        """Run all jobs to their ends."""
         coming = sorted(self.jobs, key=lambda job: job.arrival_s)[::-1]
         while coming or self._running:
             arrival = coming[-1].arrival_s if coming else np.inf
@@ -205,7 +205,7 @@ class ClusterRun:
         return float(one.job.model.compute_s + longest)
 
     def _give_slots(self) -> None:
-        """By value: all jobs contend anew; others keep what they got when they came."""
+        """Give slots: by value, all jobs contend anew; otherwise jobs keep what they got when they came."""
         if self.scenario.giving != "value":
             return
         contenders = [
@@ -315,7 +315,7 @@ _RACKS: dict[tuple[str, int, tuple[int, ...]], Racks] = {}
 
 
 def racks_of(scenario: Scenario) -> Racks:
-    """Of a scenario's topology, made once in a process."""
+    """The racks of a scenario's topology, made once in a process."""
     key = (scenario.network, scenario.rate_gbps, scenario.incapable)
     if key not in _RACKS:
         _RACKS[key] = Racks(scenario.topology())

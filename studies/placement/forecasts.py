@@ -46,7 +46,7 @@ _ENDLESS: Final = 1 << 60
 
 @dataclass(frozen=True)
 class Load:
-    """What is on the uplink: on/off flows whose bursts last so many readings on average, and jobs."""
+    """The load of the uplink: on/off flows whose bursts last so many readings on average, and jobs."""
 
     name: str
     share: float = 0.0
@@ -85,7 +85,7 @@ class ForecastRow:
 
 @dataclass(frozen=True)
 class Trace:
-    """Some of the held-out readings and what was said of them: for the figure."""
+    """Some of the held-out readings with their forecasts, for the figure."""
 
     load: str
     readings: tuple[float, ...]
@@ -99,7 +99,7 @@ class Bursts(Across):
     burst_frames: int = 16
 
     def endpoints(self, topology: Topology) -> BackgroundEndpoints:
-        """Its sources."""
+        """Make the sources."""
         options = SourceOptions(burst_frames=self.burst_frames)
         return BackgroundEndpoints(topology, self.demands(topology), options, self.seed)
 
@@ -142,7 +142,7 @@ def _shifted(job: Trainer, seed: int) -> Trainer:
 
 
 def run_forecasts(cell: ForecastCell) -> Iterator[ForecastRow | Trace]:
-    """All methods on one measured load; they learn from its first half."""
+    """Run all methods on one measured load; they learn from its first half."""
     series = measure(cell)
     for name in METHODS:
         yield ForecastRow(cell.load.name, name, cell.seed, nrmse(name, series, AHEAD))
@@ -203,12 +203,12 @@ class InferenceRow:
 
     @property
     def ratio(self) -> float:
-        """Of the 99th percentile to that without training."""
+        """Ratio of the 99th percentile to that without training."""
         return self.p99_us / self.unloaded_p99_us
 
 
 def run_inference(cell: InferenceCell) -> Iterator[InferenceRow]:
-    """The same requests alone and beside training. ``ClusterError`` where one has no answer, or a sum is wrong."""
+    """Run the same requests alone and beside training. ``ClusterError`` if one has no answer, or a sum is wrong."""
     requests = Requests(
         CLIENTS,
         PLACES[cell.place],

@@ -1,4 +1,4 @@
-"""What a forecast of others' traffic is worth to tasks, on packets, where bursts outlast a task.
+"""The value of a forecast of others' traffic for tasks, on packets, where bursts outlast a task.
 
 The same runs as those of telemetry. Placements go by the last reading of counters, by what a forecast makes of all
 readings so far, by the bursts that there are, or by those that there will be while the task runs: a perfect forecast.
@@ -54,7 +54,7 @@ class ForesightCell:
 
 @record
 class ForesightRow:
-    """Of a run."""
+    """The row of a run."""
 
     burst_s: float = column("bursts, s", "{:g}")
     way: str = column("placed by")
@@ -110,7 +110,7 @@ class ForesightRun(TelemetryRun):
         self.clockwork.at(at_ps, read)
 
     def known(self) -> dict[Hop, int]:
-        """By the run's way."""
+        """The load of others that placement knows, by the run's way."""
         if self._way in (NOW, FUTURE):
             ahead_ps = round(TASK_S * PS_PER_S) if self._way == FUTURE else 1
             shares = self.sources.busy_shares(self.network.now, ahead_ps)
@@ -120,7 +120,7 @@ class ForesightRun(TelemetryRun):
         return {hop: round(bps) for hop, bps in found.items() if bps > 0}
 
     def _of(self, readings: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
-        """What a link will carry of others, by the readings so far; the last one where they are too few."""
+        """Forecast of others' load on a link from the readings so far; the last reading if they are too few."""
         if self._way == MEASURED or not readings.any():
             return float(readings[-1])
         try:

@@ -52,7 +52,7 @@ class Packing:
 
     @property
     def bits(self) -> int:
-        """Of the field of a number."""
+        """Bits of the field of a number."""
         return (self.workers * self.level * (2 if self.signed else 1)).bit_length()
 
     @property
@@ -93,7 +93,7 @@ class Exchange(Protocol):
     """Replaces a worker's gradient by (about) the sum over all workers, the same bits at each of them."""
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
-        """In place; all workers call it."""
+        """Reduce a gradient in place; all workers call this."""
 
 
 class Whole:
@@ -142,7 +142,7 @@ class TopElements:
     """Each worker gives its own largest numbers; the rest waits for its next gradient.
 
     A switch adds lanes at places, so all must send the same places: first who gives what is counted, then numbers go
-    for all places that anybody gives.
+    for all places that at least one worker gives.
     """
 
     def __init__(self, size: int, workers: int, share: float) -> None:
@@ -210,7 +210,7 @@ def rate_at(task: TrainingTask, iteration: int) -> float:
 
 
 def compute_seconds(task: TrainingTask, rank: int, gradients: int) -> list[float]:
-    """How long a worker computes each of its gradients."""
+    """Seconds that a worker computes each of its gradients."""
     random = np.random.Generator(np.random.Philox(key=[task.options.seed, rank]))
     return [task.compute_seconds * (SLOW if drawn < SLOW_SHARE else 1.0) for drawn in random.random(gradients)]
 
@@ -326,7 +326,7 @@ KNOBS: Final[Mapping[str, Knob]] = {
 
 @dataclass(frozen=True)
 class DataSet:
-    """What is learned, and how long."""
+    """A data set, its model, and the length of its training."""
 
     load: Callable[[int], Split]
     layers: tuple[int, ...]
@@ -354,7 +354,7 @@ class KnobCell:
 
 @record
 class KnobRow:
-    """What came of a training."""
+    """The outcome of a training."""
 
     data: str = column("data")
     knob: str = column("knob")
@@ -372,7 +372,7 @@ class KnobRow:
 
 
 def run_knob(cell: KnobCell) -> list[KnobRow]:
-    """One training on packets. ``ClusterError`` where a sum is wrong, or workers end with different weights."""
+    """Run one training on packets. ``ClusterError`` if a sum is wrong, or workers end with different weights."""
     knob, data = KNOBS[cell.knob], DATA[cell.data]
     options = TrainingOptions(
         epochs=cell.epochs or data.epochs,

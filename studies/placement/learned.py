@@ -34,7 +34,7 @@ _LEAST: Final = 1e-12
 
 @dataclass
 class Weights:
-    """Of a network with one hidden layer (tanh) beside a linear part: (features, hidden), (hidden,), (features,)."""
+    """Weights of a hidden layer (tanh) beside a linear part: (features, hidden), (hidden,), (features,)."""
 
     inner: Floats
     outer: Floats
@@ -42,7 +42,7 @@ class Weights:
 
     @classmethod
     def drawn(cls, seed: int) -> "Weights":
-        """To begin with: hardly any preference."""
+        """Draw initial weights, with hardly any preference."""
         random = np.random.Generator(np.random.Philox(seed))
         return cls(
             random.normal(0, 0.5 / FEATURES**0.5, (FEATURES, HIDDEN)),
@@ -100,7 +100,7 @@ class Learned:
         return hosts[chosen], {"candidates": len(options)}
 
     def _waits(self, task: Task, cluster: Cluster, now_s: float) -> float | None:
-        """Logarithm of how long it takes if it waits for one of the next ends, over now; None where nobody runs."""
+        """Logarithm of how long it takes if it waits for one of the next ends, over now; None if no job runs."""
         best, gone = np.inf, list[str]()
         for end_s, name in cluster.ends()[:AHEAD]:
             gone.append(name)

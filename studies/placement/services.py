@@ -5,25 +5,21 @@ chooses the host of its server and gives it a class (`control_plane/placement/se
 all are in one class.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 
-from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store
+from p4reduce.control_plane.orchestrator import Options
 from p4reduce.control_plane.scheduling import policy_named
 from p4reduce.control_plane.scheduling.task import Serving, Task, Wanted
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.jobs.network import bundled
-from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology, load
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 from studies.frame import column, percent, record
+from studies.orchestrated import orchestrated
 from studies.placement.calibration import LANES
 
 NETWORKS: Final = {
@@ -84,7 +80,7 @@ class ServiceRow:
 def service_cells(
     networks: Sequence[str], seeds: Sequence[int], rates_hz: Sequence[float], requests: int
 ) -> list[ServiceCell]:
-    """One for each network and seed: both ways at all rates beside the same training."""
+    """A cell for each network and seed: both ways at all rates beside the same training."""
     return [ServiceCell(network, seed, tuple(rates_hz), requests) for network in networks for seed in seeds]
 
 
@@ -148,16 +144,8 @@ class _Ran:
 
 
 def _run(topology: Topology, tasks: Sequence[Task]) -> _Ran:
-    program = bundled(LANES)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        World(topology, program) as world,
-        Store(Path(folder) / "tasks.sqlite", synchronous=False) as store,
-    ):
-        store.submit(tasks)
-        term = store.take_charge()
-        with Controller(topology, world.switches.targets(), program, election_id=term, keep=True) as controller:
-            Orchestrator(store, controller, world, policy_named("steiner"), name="steiner", options=OPTIONS).run()
+    policy = policy_named("steiner")
+    with orchestrated(topology, tasks, lambda _: policy, name="steiner", options=OPTIONS, lanes=LANES) as (_, store):
         rows = store.tasks()
         if wrong := [f"{row.name}: {row.reason}" for row in rows if row.state != "finished"]:
             raise ClusterError(f"services: {wrong[0]}")

@@ -1,4 +1,4 @@
-"""What a run of the flow model is: a network, what else is in it, who gets slots, jobs, policies."""
+"""Settings of runs of the flow model: network, other traffic, slots, jobs, policies."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -54,7 +54,7 @@ class Scenario:
     giving: Giving = "whole"
 
     def topology(self) -> Topology:
-        """With switches that cannot aggregate where the scenario says so."""
+        """The scenario's topology, with the switches that cannot aggregate."""
         return _topology(self.network, self.rate_gbps, self.incapable)
 
     def state(self) -> NetworkState:
@@ -224,7 +224,7 @@ class PlacementSettings:
 
 
 def scenario_names() -> list[str]:
-    """Of all clusters, without commas."""
+    """Names of all clusters' scenarios, without commas."""
     return [one.name.replace(",", "") for one in SCENARIOS]
 
 

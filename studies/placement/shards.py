@@ -1,4 +1,4 @@
-"""What knowing where data lie is worth, on packets: a task's hosts read shards from their homes, then train.
+"""The value of knowing where data lie, on packets: a task's hosts read shards from their homes, then train.
 
 A cluster has some hosts that other tasks keep. A policy that is told of shards gives the task hosts near to them; the
 same policy without that knowledge gives it others, which read the same shards.
@@ -18,7 +18,7 @@ from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.asynchronous import Clockwork
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
-from p4reduce.play.tasks.task_run import Reading, read_keys
+from p4reduce.play.tasks.reading import Reading, read_keys
 from p4reduce.topologies import load
 from p4switch.base.values import PS_PER_S
 from studies.frame import column, record, scaled
@@ -52,7 +52,7 @@ class ShardCell:
 
 @record
 class ShardRow:
-    """How long reading took, and the whole task."""
+    """Times of the reads, and of the whole task."""
 
     lying: Lying = column("shards lie")
     policy: str = column("policy")

@@ -1,8 +1,8 @@
 """The price of telemetry, on packets: how often counters are read, what that costs, and what tasks gain from it.
 
 Others' bursts come and go on the uplinks of four leaves. Tasks come one after the other, and `ina-aware` gives each of
-them hosts in the racks that it takes for the least loaded. What it knows of others is what somebody reads, or what
-switches tell (`readers.py`).
+them hosts in the racks that it takes for the least loaded. What it knows of others comes from counters that a
+`Reader` reads, or from what switches tell by themselves (`Told`).
 """
 
 import statistics
@@ -109,7 +109,7 @@ class Reader:
 
 @dataclass
 class Told:
-    """What switches have told of links.
+    """Loads of links from digests of switches.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Told:
     _newest: dict[Hop, LinkLoad] = field(default_factory=dict)
 
     def take(self, load: LinkLoad) -> None:
-        """A digest came."""
+        """Take in a digest."""
         self.count += 1
         self._newest[load.switch, load.port] = load
 
@@ -251,7 +251,7 @@ class OnOff(Background):
     mean_s: float = 1.0
 
     def endpoints(self, topology: Topology) -> BackgroundEndpoints:
-        """Its sources."""
+        """Make the sources."""
         hosts = tuple(name for pair in OTHERS for name in pair)
         rate = topology.link_at(hosts[0], 1).rate_bps
         length = SourceOptions().frame_bytes
@@ -301,7 +301,7 @@ class TelemetryRun:
         self._ages_s: list[float] = []
 
     def run(self) -> TelemetryRow:
-        """Until the last task has ended."""
+        """Run until the last task has ended."""
         cell = self._cell
         dense = cell.interval_s < DENSE_S and cell.threshold == 0
         if cell.knows == "counters":
@@ -350,7 +350,7 @@ class TelemetryRun:
             self._reader.read()
 
     def _read_at_arrivals(self) -> None:
-        """Of all readings the two before each arrival: they say what all of them would have said."""
+        """Read only twice before each arrival: these readings say what all readings would say."""
         newest = [at_ps // self._every_ps for at_ps in self._arrivals]
         for number in sorted({*newest, *(number - 1 for number in newest)}):
             self.clockwork.at(number * self._every_ps, self._reader.read)
@@ -377,7 +377,7 @@ class TelemetryRun:
         self._begin(number, place(task, cluster, "ina-aware").workers)
 
     def known(self) -> dict[Hop, int]:
-        """What a placement goes by now: bit/s of others by directed link."""
+        """The load that placement knows now: bit/s of others by directed link."""
         match self._cell.knows:
             case "oracle":
                 return self._bursting()
@@ -392,12 +392,12 @@ class TelemetryRun:
 
     @property
     def sources(self) -> BackgroundEndpoints:
-        """Those of the others."""
+        """The sources of others' traffic."""
         assert isinstance(self.network.endpoints, BackgroundEndpoints)  # as it was made  # noqa: S101
         return self.network.endpoints
 
     def _bursting(self) -> dict[Hop, int]:
-        """What others take at this moment: their sources say whether they are in a burst."""
+        """The load of others at this moment, bit/s: their sources say whether they are in a burst."""
         bursts = dict(zip(self.sources.hosts, self.sources.in_burst, strict=True))
         return self.taken({a: float(bursts[a]) for a, _ in OTHERS})
 

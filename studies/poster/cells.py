@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -147,7 +147,7 @@ class TaskRow:
 
 @record
 class Difference:
-    """Where counted first transmissions are not what was predicted, on links or in the P4 program's counters."""
+    """A difference of counted first transmissions from the predicted ones, on links or in the P4 program's counters."""
 
     text: str = column("difference")
 
@@ -166,7 +166,7 @@ class BackgroundRow:
 
 @dataclass(frozen=True)
 class PolicyCell:
-    """What one process does."""
+    """The work of one process."""
 
     settings: PosterSettings
     scenario: Scenario
@@ -178,14 +178,23 @@ class PolicyCell:
 
 
 @dataclass(frozen=True)
-class PolicyResult:
-    """What came of it."""
+class CellResult:
+    """What came of a cell; iterated over, the records of its part."""
 
-    rows: tuple[TaskRow, ...]
+    rows: tuple[Any, ...]
     differences: tuple[str, ...]
-    """where counted first transmissions are not what was predicted, on links or in the P4 program's counters"""
+    """wrong sums, and where counted first transmissions are not what was predicted"""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.rows
+        yield from map(Difference, self.differences)
+
+
+@dataclass(frozen=True)
+class PolicyResult(CellResult):
+    """The same, and measured background traffic, bit/s."""
+
     background: Mapping[Hop, int]
-    """measured background traffic, bit/s"""
 
 
 _COUNTED = tuple(field.name for field in dataclasses.fields(Measured) if field.name != "differences")
@@ -270,7 +279,7 @@ def _policies_of_seed(settings: PosterSettings, seed: int) -> tuple[str, ...]:
 
 
 def trees_key(decision: Decision) -> Any:
-    """Equal for the same task with the same trees, whoever decided them."""
+    """A key that is equal for the same task with the same trees, by whatever policy."""
     return decision.task.name, _layout_key(decision.upload), _layout_key(decision.broadcast)
 
 
@@ -335,7 +344,7 @@ MODELS: Final = {
 
 @record
 class FlowModel:
-    """One policy in one scenario with one number of local models."""
+    """The flow-level model of one policy in one scenario with one number of local models."""
 
     policy: str = column("policy")
     factor: float = column("factor", "{:.4f}")

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -87,7 +86,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a plan's trees allow."""
+    """Limits of a plan's trees."""
 
     bound_ps: int
     """lower bound of a round"""
@@ -125,7 +124,7 @@ def limits(plan: Plan, operation: Operation, elements: int) -> Limits:
 
 
 def _ring(plan: Plan, count: int) -> Limits:
-    """Of a ring of N hosts: 2 (N - 1) ceil(C / N) frames on every stream, and a piece's way round.
+    """Limits of a ring of N hosts: 2 (N - 1) ceil(C / N) frames on every stream, and a piece's way round.
 
     A link that k streams cross is busy for k times that, after a frame has come to it and before it comes to the
     stream's end. The last piece to be summed passes 2 (N - 1) hosts one after the other, wherever it begins.
@@ -259,7 +258,7 @@ Seen = tuple[dict[Hop, Traffic], dict[str, NDArray[np.int64]]]
 
 @dataclass(frozen=True)
 class Measured:
-    """One round of a task, counted."""
+    """The counts of one round of a task."""
 
     communication_ps: int
     """from the local models' start to the last of them that has its new weights"""
@@ -304,7 +303,7 @@ def count_round(
     seen: Seen,
     communication_ps: int,
 ) -> tuple[Measured, dict[Hop, Traffic]]:
-    """What a round took, and the first transmissions that were to be expected after what full queues dropped.
+    """The measurements of a round, and the first transmissions to be expected after drops of full queues.
 
     ``seen`` is of its whole time; no other task has sent in it.
     """
@@ -352,12 +351,12 @@ def _dropped(network: VirtualNetwork) -> dict[int, list[Incident]]:
 
 
 NUMBERS: Final = FixedScale(2.0**20)
-"""One scale for all: no exponents are agreed ahead, so that what is timed is a model up and a model down"""
+"""one scale for all: no exponents are agreed ahead, so that the time is that of a model up and a model down"""
 
 
 @dataclass
 class Round:
-    """A task that is installed: its jobs, and what its local models send."""
+    """An installed task: its jobs, and the arrays that its local models send."""
 
     jobs: list[Job]
     """one that pushes and pulls, or one that pushes and one that pulls; or a ring"""
@@ -371,13 +370,13 @@ class Round:
 
     @property
     def weights(self) -> FloatArray:
-        """Those of the global model."""
+        """Weights of the global model."""
         weights: FloatArray = self.targets[-1]
         return weights
 
     @property
     def carried(self) -> list[tuple[Plan, Operation]]:
-        """What its plans carry."""
+        """Its plans, with the operation that each carries."""
         if self.jobs[0].plan.ring:
             return [(self.jobs[0].plan, Operation.ALL_REDUCE)]
         if self.operation:
@@ -391,7 +390,7 @@ class Round:
         return -self.weights if negative else self.weights.copy()
 
     def check(self) -> None:
-        """The sum is right, and everybody has the same weights, byte by byte. Raises ``ClusterError``."""
+        """Check that the sum is right and that all have the same weights, byte by byte. Raises ``ClusterError``."""
         plan = self.jobs[0].plan
         ratio = self.expected.deviation(self.total()).worst_ratio
         if ratio > 1:
@@ -422,7 +421,7 @@ def _targets(jobs: Sequence[Job], elements: int) -> FloatArray:
 
 
 def _local_models(plan: Plan) -> int:
-    """How many there are: the last worker of a ring is the global model's host."""
+    """Number of local models: the last worker of a ring is the global model's host."""
     return len(plan.workers) - bool(plan.ring)
 
 
@@ -483,13 +482,11 @@ class TaskNetwork:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._switches.close()
 
     def background(self) -> Loads:
-        """What background traffic takes of every link, bit/s, measured on its packets; nothing without it."""
+        """The load of background traffic on every link, bit/s, measured on its packets; empty without it."""
         if self._background is None:
             return {}
         with self._network() as network:
@@ -498,7 +495,7 @@ class TaskNetwork:
             return link_loads(network.fabric, before, since)
 
     def run(self, decisions: Sequence[Decision]) -> Iterator[Measured]:
-        """One round of every task, in their order.
+        """Run one round of every task, in their order.
 
         Raises
         ------
@@ -516,7 +513,7 @@ class TaskNetwork:
             yield from (one for _, one in self._run_installed(plans, None))
 
     def run_at_once(self, decisions: Sequence[Decision]) -> tuple[list[int], Measured]:
-        """One round of every task, all from the same moment on.
+        """Run one round of every task, all from the same moment on.
 
         Returns
         -------
@@ -553,13 +550,13 @@ class TaskNetwork:
         return done, measured
 
     def fitting(self, decisions: Sequence[Decision]) -> list[Decision]:
-        """Those that switches have slots for, with whole windows, at the same time; the first ones come first."""
+        """Decisions that switches have slots for at the same time, with whole windows; the first ones come first."""
         plans = self._plan_all(decisions)
         self._release(plans)
         return [decision for decision, _ in plans]
 
     def add_up(self, decision: Decision, inputs: Sequence[FloatArray]) -> tuple[FloatArray, Measured]:
-        """One round with the local models' own arrays.
+        """Run one round with the local models' own arrays.
 
         Parameters
         ----------
@@ -642,7 +639,7 @@ class TaskNetwork:
         self._switches.controller.uninstall_idle(every)
 
     def _network(self) -> JobNetwork:
-        """One that begins at 0; where there is background traffic, it has been there for a while."""
+        """Make a network that begins at 0; background traffic, if any, has run for a while."""
         network = JobNetwork(self._switches, queue_frames=QUEUE_FRAMES, seed=self.seed, background=self._background)
         if self._background is not None:
             network.advance(WARM_UP_PS)
@@ -685,7 +682,7 @@ class TaskNetwork:
         return measured
 
     def _carry(self, network: JobNetwork, rounds: Sequence[Round]) -> None:
-        """All rounds from now on: gradients up and new weights down, chunk by chunk where one tree does both.
+        """Carry all rounds from now on: gradients up and new weights down, chunk by chunk if one tree does both.
 
         Where there are two, the broadcast of a task begins when its last upload was acknowledged.
         """
@@ -699,7 +696,7 @@ class TaskNetwork:
             raise ClusterError(f"{names} on {self.topology.name}: a round did not end: {error}") from None
 
     def _begin(self, clockwork: Clockwork, one: Round, step: int) -> None:
-        """What a job of a round has to do, and go; behind it the next one."""
+        """Begin the operations of a job of a round, and after them those of the next job."""
         left = len(one.jobs[step].endpoints)
 
         def ended(_done_ps: int) -> None:
@@ -713,7 +710,7 @@ class TaskNetwork:
 
 
 def _posts(one: Round, step: int) -> Iterator[tuple[int, Post]]:
-    """What the endpoints of a job of a round do."""
+    """The operations of the endpoints of a job of a round."""
     job, weights = one.jobs[step], one.weights
     _, operation = one.carried[step]
     if operation is Operation.ALL_REDUCE:

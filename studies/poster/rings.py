@@ -1,4 +1,4 @@
-"""Without switches that add: what the same tasks take when hosts add up models among themselves.
+"""Tasks without switches that add: their times when hosts add up models among themselves.
 
 Rings, and the overlay MST of hosts. A piece of its own, in no claim: the bound of a ring is not tight
 (:mod:`~studies.poster.packets`), and phases are not pipelined.
@@ -25,7 +25,7 @@ from p4reduce.runs.inputs import tensor
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from studies.frame import column, record
-from studies.poster.cells import FINISHED, REJECTED, decide_all
+from studies.poster.cells import FINISHED, REJECTED, CellResult, decide_all
 from studies.poster.packets import FIRST_JOB, Measured, Round, TaskNetwork, limits
 from studies.poster.settings import SPFF, PosterSettings, Scenario, tasks_of
 
@@ -50,11 +50,11 @@ class Phased(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the policy."""
+        """Name of the policy."""
 
     @property
     def task(self) -> Task:
-        """What asked for it."""
+        """The task that asked for it."""
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -62,19 +62,19 @@ class Phased(Protocol):
 
     @property
     def demand_bps(self) -> Mapping[Hop, int]:
-        """What it reserves on every directed link."""
+        """Rate that it reserves on every directed link, bit/s."""
 
 
 class PhasedNetwork(TaskNetwork):
-    """A network that carries tasks of several phases too."""
+    """A network that also carries tasks of several phases."""
 
     def run_phases(
         self, found: Phased, inputs: Sequence[FloatArray]
     ) -> tuple[FloatArray, Measured, tuple[Measured, ...]]:
-        """One round: each phase begins when all of the one before have what it gave them; nothing is pipelined.
+        """Run one round: each phase begins when all hosts have the results of the one before; nothing is pipelined.
 
         What a phase takes is counted until its last host is done. Acknowledgements that are still on their way then
-        are waited for, in nobody's time: each phase has the links to itself, like the rounds of :meth:`run`.
+        are waited for, in time that does not count: each phase has the links to itself, like the rounds of :meth:`run`.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class PhasedNetwork(TaskNetwork):
 
 
 def _keep(one: Round, held: Held) -> None:
-    """What hosts have after a round."""
+    """Keep the arrays that hosts have after a phase."""
     plan = one.jobs[0].plan
     if one.operation is Operation.PUSH:
         assert plan.server is not None  # noqa: S101
@@ -162,7 +162,7 @@ def _check(found: Phased, held: Held, inputs: Sequence[FloatArray], lanes: int) 
 
 
 def _one_after_the_other(phases: Sequence[Measured]) -> Measured:
-    """All numbers of the phases added up."""
+    """Add up all numbers of the phases."""
     names = [name for name in Measured.__dataclass_fields__ if name != "differences"]
     return Measured(
         **{name: sum(getattr(phase, name) for phase in phases) for name in names},
@@ -178,7 +178,7 @@ HIERARCHICAL: Final = "hierarchical-ring"
 
 @dataclass(frozen=True)
 class HierarchicalRing:
-    """What a task runs, phase after phase; within a phase all at the same time.
+    """The rings that a task runs, phase after phase; within a phase all at the same time.
 
     A phase that has nothing to do is empty: without racks of two or more only ``leaders`` are left, a plain ring; with
     all hosts in one rack only ``racks``.
@@ -198,7 +198,7 @@ class HierarchicalRing:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Those with something to do."""
+        """Phases with something to do."""
         planned = (
             Phase(Operation.ALL_REDUCE, self.racks),
             Phase(Operation.ALL_REDUCE, self.leaders),
@@ -274,12 +274,12 @@ class HostPhases:
 
     @property
     def task(self) -> Task:
-        """Whose tree it is."""
+        """The task that the tree belongs to."""
         return self.tree.task
 
     @property
     def demand_bps(self) -> Mapping[Hop, int]:
-        """Of the tree."""
+        """Rate that the tree reserves on every directed link, bit/s."""
         return self.tree.demand_bps
 
     @property
@@ -310,7 +310,7 @@ IN_PHASES: Final[dict[str, Callable[..., Phased]]] = {HIERARCHICAL: hierarchical
 
 @dataclass(frozen=True)
 class RingCell:
-    """What one process does: a network with the first tasks of a seed, of the most local models."""
+    """The work of one process: a network with the first tasks of a seed, of the most local models."""
 
     settings: PosterSettings
     scenario: Scenario
@@ -339,16 +339,8 @@ class RingRow:
     predicted_bytes: int
 
 
-@dataclass(frozen=True)
-class RingResult:
-    """What came of a cell."""
-
-    rows: tuple[RingRow, ...]
-    differences: tuple[str, ...]
-
-
 def ring_cells(settings: PosterSettings) -> list[RingCell]:
-    """By network, under the first seed."""
+    """Cells by network, under the first seed."""
     return [
         RingCell(settings, scenario, settings.seeds[0])
         for scenario in settings.scenarios
@@ -356,7 +348,7 @@ def ring_cells(settings: PosterSettings) -> list[RingCell]:
     ]
 
 
-def run_rings(cell: RingCell) -> RingResult:
+def run_rings(cell: RingCell) -> CellResult:
     """Admit the tasks of every policy one after the other, and carry one round of each; sums and bytes are checked."""
     settings, scenario = cell.settings, cell.scenario
     topology, size = scenario.build(), max(settings.sizes)
@@ -392,7 +384,7 @@ def run_rings(cell: RingCell) -> RingResult:
             # What is left of the generator takes the trees away again.
             assert next(trees, None) is None  # noqa: S101
         differences += [f"{scenario.name}, seed {cell.seed}, rings: {text}" for text in network.check_counters()]
-    return RingResult(tuple(rows), tuple(differences))
+    return CellResult(tuple(rows), tuple(differences))
 
 
 def _in_phases(

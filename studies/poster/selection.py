@@ -26,7 +26,7 @@ LAYERS = (64, 64, 10)
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a local model trains between two rounds: plain SGD from the global weights on its own images."""
+    """Training of a local model between two rounds: plain SGD from the global weights on its own images."""
 
     steps: int = 8
     batch: int = 16
@@ -111,7 +111,7 @@ class SelectionCell:
 
 @record
 class SelectionRow:
-    """Where a training stands after a round."""
+    """The state of a training after a round."""
 
     chooser: str = column("chooser")
     seed: int

@@ -1,4 +1,4 @@
-"""What figures depend on: the rate of hosts' links, the model's size, and how long links are.
+"""Sensitivity of figures to the rate of hosts' links, the model's size, and the length of links.
 
 The poster gives no capacities, so the saving in total latency rests on a rate that we chose. Here that rate varies, and
 the training time is calibrated anew for each: what is left of the poster's 2.3 ms when spff has communicated. A second
@@ -91,7 +91,7 @@ def failing_rate_bps(savings: Iterable[tuple[str, float | None]]) -> float | Non
 
 @record
 class LargerModel:
-    """A model that packets cannot reach, by a flow-level model that the packets of its rate calibrate."""
+    """A model too large for packets, in a flow-level model that is calibrated by packets at its rate."""
 
     value: str = column("hosts' links")
     model: str = column("model")
@@ -103,7 +103,7 @@ class LargerModel:
 
 
 def larger_models(settings: PosterSettings, rows: Sequence[TaskRow]) -> Iterator[LargerModel]:
-    """All models that are larger than those on packets, at every rate of hosts' links."""
+    """All models larger than those on packets, at every rate of hosts' links."""
     if not settings.access_elements:
         return
     least, carried = min(settings.access_elements), max(settings.access_elements)

@@ -1,4 +1,4 @@
-"""What the experiment is: scenarios, policies, sizes, seeds. Everything that decides a figure is here."""
+"""Settings of the experiment: scenarios, policies, sizes, seeds. Everything that decides a figure is here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -89,7 +89,7 @@ SPFF: Final = "spff"
 ECMP: Final = "spff-ecmp"
 ROUTES_ONLY: Final = "mst-routes"
 POLICIES: Final = (SPFF, ECMP, ROUTES_ONLY, "spff-ina", "spt", "overlay-mst", "steiner", "exact")
-"""In the order of figures: no aggregation, then with."""
+"""policies in the order of figures: without aggregation, then with it"""
 EXPLAINING: Final = (ECMP, ROUTES_ONLY, "spff-ina", "spt")
 """run for fewer seeds: they tell where the gain comes from"""
 
@@ -291,7 +291,7 @@ QUICK: Final = PosterSettings(
     ring_networks=("fat-tree",),
     ring_tasks=1,
 )
-"""The same on a sample."""
+"""settings for a sample"""
 
 
 # How flags are read.

@@ -41,7 +41,7 @@ from studies.poster.cells import (
     policy_cells,
     run_policies,
 )
-from studies.poster.rings import RingCell, RingRow, ring_cells, run_rings
+from studies.poster.rings import RingRow, ring_cells, run_rings
 from studies.poster.selection import SelectionCell, SelectionRow, run_selection
 from studies.poster.sensitivity import (
     ACCESS,
@@ -67,11 +67,8 @@ from studies.poster.settings import (
     named_scenarios,
 )
 from studies.poster.swaps import (
-    OverlapCell,
     OverlapRow,
-    SwapCell,
     SwapRow,
-    WeightCell,
     WeightRow,
     overlap_cells,
     run_overlapping,
@@ -102,7 +99,7 @@ def share_cells(settings: PosterSettings) -> list[PolicyCell]:
 
 
 def larger_cells(settings: PosterSettings) -> list[PolicyCell]:
-    """The same tasks with a model so many times as large."""
+    """Cells of the same tasks with larger models."""
     if settings.flow_factor < 1:
         return []
     larger = replace(settings, elements=settings.elements * settings.flow_factor)
@@ -111,45 +108,19 @@ def larger_cells(settings: PosterSettings) -> list[PolicyCell]:
 
 
 def selection_cells(settings: PosterSettings) -> list[SelectionCell]:
-    """By seed."""
+    """Cells by seed."""
     return [SelectionCell(settings.calibrated_in, seed) for seed in settings.seeds[: settings.selection_seeds]]
 
 
 def run_tasks(cell: PolicyCell) -> Iterator[TaskRow | Difference | BackgroundRow]:
     """Every task under every policy, and the background traffic of links between switches."""
     found = run_policies(cell)
-    yield from found.rows
-    yield from map(Difference, found.differences)
+    yield from found
     topology = cell.scenario.build()
     for (node, port), bps in found.background.items():
         link = topology.link_at(node, port)
         if topology.node(link.a).is_switch and topology.node(link.b).is_switch:
             yield BackgroundRow(cell.scenario.name, cell.seed, node, port, bps / link.rate_bps)
-
-
-def _told(found: Any) -> Iterator[Any]:
-    yield from found.rows
-    yield from map(Difference, found.differences)
-
-
-def swap_records(cell: SwapCell) -> Iterator[SwapRow | Difference]:
-    """Trials of swaps."""
-    return _told(run_swaps(cell))
-
-
-def weight_records(cell: WeightCell) -> Iterator[WeightRow | Difference]:
-    """Policies by lambda."""
-    return _told(run_weights(cell))
-
-
-def overlap_records(cell: OverlapCell) -> Iterator[OverlapRow | Difference]:
-    """Tasks at once."""
-    return _told(run_overlapping(cell))
-
-
-def ring_records(cell: RingCell) -> Iterator[RingRow | Difference]:
-    """Rings beside the schedulers."""
-    return _told(run_rings(cell))
 
 
 # Measures: of the tasks that were finished; savings are over tasks that both finished.
@@ -239,11 +210,11 @@ VARIED_MEASURES: Final = (
     _measure("longest_training_ms", "longest training, ms", "{:,.2f}", _longest),
 )  # fmt: skip
 PARTS: Final = (
-    Part("swaps", "Every swap that was considered", swap_cells, swap_records, SwapRow,
+    Part("swaps", "Every swap that was considered", swap_cells, run_swaps, SwapRow,
          by=("scenario", "loss", "detour", "rounds", "threshold"),
          mean=("saving_bytes", "cost_bytes", "interruption_ps", "in_flight", "resent_frames", "late_frames",
                "saved_bytes", "later_ps"), also={"differences": Difference}, cost=lambda _cell: 90.0),
-    Part("weights", "Bandwidth against latency (lambda)", weight_cells, weight_records, WeightRow,
+    Part("weights", "Bandwidth against latency (lambda)", weight_cells, run_weights, WeightRow,
          by=("scenario", "policy", "bandwidth"),
          mean=("admitted", "others", "megabytes", "communication_ms", "largest_utilisation"),
          also={"differences": Difference}, cost=lambda _cell: 80.0),
@@ -260,14 +231,14 @@ PARTS: Final = (
          by=("capable", "chooser", "size", "policy"), base={"policy": SPFF, "capable": 0.0},
          mean=(TASKS, REJECTED, TOTAL, COMMUNICATION, MEGABYTES, TOTAL_SAVED, BYTES_SAVED),
          also={"differences": Difference, "background-shares": BackgroundRow}, cost=lambda _cell: 16.0),
-    Part("overlapping", "Tasks that communicate at the same time", overlap_cells, overlap_records, OverlapRow,
+    Part("overlapping", "Tasks that communicate at the same time", overlap_cells, run_overlapping, OverlapRow,
          by=("scenario", "policy"),
          mean=("together", "alone_ps", "overlapping_ps",
                _measure("worst_ps", "slowest at once, ms", scaled(1e-9, "{:.4f}"),
                         lambda rows, _: max(row.overlapping_ps for row in rows), max)),
          also={"differences": Difference}, cost=lambda _cell: 15.0),
     Part("rings", "Hosts that add up; in no bar: the bound of rings is not tight, and phases are not pipelined",
-         ring_cells, ring_records, RingRow, by=("scenario", "policy"),
+         ring_cells, run_rings, RingRow, by=("scenario", "policy"),
          mean=(TASKS, REJECTED, COMMUNICATION, BOUND, MEGABYTES), also={"differences": Difference},
          cost=lambda _cell: 14.0),
     Part("selection", "Choosing useful local models under a bandwidth budget: non-IID digits", selection_cells,
@@ -388,7 +359,7 @@ def _bounds(result: StudyResult) -> Iterator[Bar]:
 
 
 def _steiner(rows: Sequence[TaskRow]) -> Iterator[Bar]:
-    """With few capable switches too; spff takes the same there."""
+    """Bars with few capable switches too; spff takes the same there."""
     fixed = {_key(row): row for row in _done(rows) if row.policy == SPFF}
     above: dict[int | None, list[float]] = {}
     few = 0
@@ -490,7 +461,7 @@ def more(result: StudyResult) -> dict[str, Any]:
 
 
 def lead(result: StudyResult) -> str:
-    """What was run."""
+    """A sentence on what was run."""
     settings = result.settings
     least, most = min(settings.sizes), max(settings.sizes)
     return (

@@ -1,27 +1,22 @@
 """Interruption against saving: the tree of a running task is swapped, or not, by the orchestrator's own decision."""
 
 import statistics
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store, TaskState
+from p4reduce.control_plane.orchestrator import Options, Store, TaskState
 from p4reduce.control_plane.scheduling import Decision, Rejection, Task, consumed, policy_named
 from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, Policy, Weights
-from p4reduce.network.jobs.network import VIRTUAL_DEADLINE_S, bundled
-from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from studies.frame import column, percent, record, scaled
-from studies.poster.cells import decide_all, trees_key
+from studies.orchestrated import orchestrated
+from studies.poster.cells import CellResult, decide_all, trees_key
 from studies.poster.packets import TaskNetwork, task_network
 from studies.poster.settings import SPFF, PosterSettings, Scenario, draw_tasks, tasks_of
 
@@ -73,21 +68,12 @@ class SwapRow:
 
 @dataclass(frozen=True)
 class SwapCell:
-    """What one process does: a network with a loss rate, under one seed."""
+    """The work of one process: a network with a loss rate, under one seed."""
 
     settings: PosterSettings
     scenario: Scenario
     loss: float
     seed: int
-
-
-@dataclass(frozen=True)
-class SwapResult:
-    """What came of it."""
-
-    rows: tuple[SwapRow, ...]
-    differences: tuple[str, ...]
-    """wrong weights or bytes"""
 
 
 @dataclass(frozen=True)
@@ -102,7 +88,7 @@ class _Trial:
 
 
 def swap_cells(settings: PosterSettings) -> list[SwapCell]:
-    """All trials, by network, loss rate and seed."""
+    """Cells of all trials, by network, loss rate and seed."""
     by_name = {scenario.name: scenario for scenario in settings.scenarios}
     return [
         SwapCell(settings, by_name[name], loss, seed)
@@ -112,7 +98,7 @@ def swap_cells(settings: PosterSettings) -> list[SwapCell]:
     ]
 
 
-def run_swaps(cell: SwapCell) -> SwapResult:
+def run_swaps(cell: SwapCell) -> CellResult:
     """Run every detour, number of rounds and threshold, each on a network of its own, and once without a swap.
 
     All trials of a task must give the same weights in every round, whatever the tree, the swap and the loss.
@@ -140,7 +126,7 @@ def run_swaps(cell: SwapCell) -> SwapResult:
                 differences += wrong
                 if found.digest != before.digest:
                     differences.append(f"{_names(row)}: other weights than without a swap")
-    return SwapResult(tuple(rows), tuple(differences))
+    return CellResult(tuple(rows), tuple(differences))
 
 
 @dataclass(frozen=True)
@@ -160,24 +146,18 @@ def _run(cell: SwapCell, trial: _Trial, detour: float) -> tuple[_Found, list[str
         measure_every_ps=trial.free_ps,
         threshold=trial.threshold,
     )
-    with _world(cell, trial.topology) as (world, store):
-        store.submit([task])
-        best = policy_named(POLICY)
+    best = policy_named(POLICY)
 
+    def policy(world: World) -> Policy:
         def decide(task: Task, state: NetworkState, *, lanes: int = lanes) -> Decision:
             full = trial.avoided if world.now() < trial.free_ps else frozenset()
             return best(task, replace(state, down=state.down | full), lanes=lanes)
 
-        program = bundled(lanes)
-        with Controller(
-            trial.topology,
-            world.switches.targets(),
-            program,
-            election_id=store.take_charge(),
-            keep=True,
-            deadline_s=VIRTUAL_DEADLINE_S,
-        ) as controller:
-            Orchestrator(store, controller, world, decide, name=POLICY, options=options).run()
+        return decide
+
+    with orchestrated(
+        trial.topology, [task], policy, name=POLICY, options=options, lanes=lanes, loss=cell.loss, seed=cell.seed
+    ) as (world, store):
         return _found(cell, trial, detour, store, sum(world.interface_bytes().values()))
 
 
@@ -215,16 +195,6 @@ def _found(cell: SwapCell, trial: _Trial, detour: float, store: Store, octets: i
         wrong.append(f"{_names(row)}: {octets} bytes on links, predicted were {first * task.rounds}")
     at = rounds[min(_ROUND, len(rounds) - 1)] if rounds else {"trained_ps": 0, "done_ps": 0}
     return _Found(row, end.digest, (at["trained_ps"], at["done_ps"])), wrong
-
-
-@contextmanager
-def _world(cell: SwapCell, topology: Topology) -> Iterator[tuple[World, Store]]:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        World(topology, bundled(cell.settings.lanes), faults=Faults(loss=cell.loss), seed=cell.seed) as world,
-        Store(Path(folder) / "tasks.sqlite", synchronous=False) as store,
-    ):
-        yield world, store
 
 
 def _avoided(topology: Topology, task: Task, lanes: int, detour: float, seed: int) -> frozenset[Hop]:
@@ -296,16 +266,8 @@ class OverlapRow:
     """of all of them then: time-outs behind long queues"""
 
 
-@dataclass(frozen=True)
-class OverlapResult:
-    """What came of a cell."""
-
-    rows: tuple[OverlapRow, ...]
-    differences: tuple[str, ...]
-
-
 def overlap_cells(settings: PosterSettings) -> list[OverlapCell]:
-    """By network and seed."""
+    """Cells by network and seed."""
     policies = tuple(name for name in COMPARED if name in settings.policies)
     return [
         OverlapCell(settings, scenario, seed, policies)
@@ -314,7 +276,7 @@ def overlap_cells(settings: PosterSettings) -> list[OverlapCell]:
     ]
 
 
-def run_overlapping(cell: OverlapCell) -> OverlapResult:
+def run_overlapping(cell: OverlapCell) -> CellResult:
     """Every policy's tasks, one after the other and then all at once.
 
     At most ``settings.overlap_tasks`` of them; sums, weights and bytes are checked.
@@ -333,7 +295,7 @@ def run_overlapping(cell: OverlapCell) -> OverlapResult:
         }
         chosen = _chosen(network, answers.values(), settings.overlap_tasks)
         if not chosen:
-            return OverlapResult((), ())
+            return CellResult((), ())
         for name, own in answers.items():
             decisions = [one for one in own if isinstance(one, Decision) and one.task.name in chosen]
             alone = list(network.run(decisions))
@@ -355,7 +317,7 @@ def run_overlapping(cell: OverlapCell) -> OverlapResult:
                 for one, before, after in zip(decisions, alone, lasted, strict=True)
             ]
         differences += [f"{where}: {text}" for text in network.check_counters(resends=True)]
-    return OverlapResult(tuple(rows), tuple(differences))
+    return CellResult(tuple(rows), tuple(differences))
 
 
 def _chosen(network: TaskNetwork, answers: Iterable[Sequence[Decision | Rejection]], most: int) -> list[str]:
@@ -405,7 +367,7 @@ class WeightRow:
     seed: int
     policy: str = column("policy")
     bandwidth: float | None = column("lambda", "{:g}")
-    """None: the policy has no weights"""
+    """lambda; None: the policy has no weights"""
     asked: int
     admitted: int = column("admitted", "{:.0f}")
     others: int = column("other trees", "{:.0f}")
@@ -418,22 +380,14 @@ class WeightRow:
     bound_ms: float
 
 
-@dataclass(frozen=True)
-class WeightResult:
-    """What came of a cell."""
-
-    rows: tuple[WeightRow, ...]
-    differences: tuple[str, ...]
-
-
 def weight_cells(settings: PosterSettings) -> list[WeightCell]:
-    """By seed; none without lambdas, or where the reference scenario is not run either."""
+    """Cells by seed; empty without lambdas, or if the reference scenario is not run."""
     if not settings.lambdas or settings.calibrated_in.name != settings.reference:
         return []
     return [WeightCell(settings, seed) for seed in settings.seeds[: settings.lambda_seeds]]
 
 
-def run_weights(cell: WeightCell) -> WeightResult:
+def run_weights(cell: WeightCell) -> CellResult:
     """Admit the tasks with every lambda, and carry a round of each on packets.
 
     The background traffic is measured on its packets; trees that two lambdas agree on are carried once.
@@ -480,7 +434,7 @@ def run_weights(cell: WeightCell) -> WeightResult:
             )
         differences = [text for one in measured.values() for text in one.differences]
         differences += network.check_counters()
-    return WeightResult(tuple(rows), tuple(f"{CROWDED.name}, seed {cell.seed}: {text}" for text in differences))
+    return CellResult(tuple(rows), tuple(f"{CROWDED.name}, seed {cell.seed}: {text}" for text in differences))
 
 
 def largest_utilisation(state: NetworkState) -> float:

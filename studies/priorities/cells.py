@@ -75,7 +75,7 @@ class StudySettings:
     stragglers : tuple of float
         By how much one of them computes longer.
     stale_phi, stale_elements : float and int
-        Its load when nobody is behind, and its model.
+        Its load when no worker is behind, and its model.
     layer_models, layer_ratios : tuples of str and float
         Models whose layers overlap with computing, and communication over computation; none: not done.
     layer_channels : tuple of int
@@ -251,12 +251,12 @@ def set_up(scene: Scene, seed: int) -> Staged:
 
 
 LEARNT: Final = 3
-"""rounds after which predictions have begun to tell; what is called steady begins there, for everybody"""
+"""rounds after which predictions have begun to tell; what is called steady begins there, for all ways"""
 
 
 @dataclass(frozen=True)
 class Way:
-    """What is tried on a scene."""
+    """A way to run a scene: a policy and its source of facts."""
 
     policy: str
     knowledge: Knowledge = Knowledge.ORACLE
@@ -351,7 +351,7 @@ def run_scene(cell: SceneCell) -> Iterator[JobRow]:
 
 
 def run_rounds(cell: SceneCell) -> Iterator[RoundRow]:
-    """The same, round by round."""
+    """Run a cell and give its figures round by round."""
     for way, staged, found in _tried(cell):
         for number, (took, alone) in enumerate(zip(found.run.jobs, staged.by_themselves, strict=True)):
             for place, (mine, its) in enumerate(zip(_each(took), _each(alone), strict=True)):
@@ -505,7 +505,7 @@ def layer_cells(settings: StudySettings) -> list[LayerCell]:
 
 
 def run_layered(cell: LayerCell) -> Iterator[LayerRow]:
-    """All numbers of channels, one first."""
+    """Run all numbers of channels, one first."""
     bare = LayerDescription(LAYERED_TOPOLOGY, cell.model, 1, scale=cell.scale)
     chunks = sum(-(-size // bare.lanes) for size in bare.elements)
     communication = chunks * frame_time_ps(frame_bytes(bare.lanes), RATE_BPS)
@@ -640,7 +640,7 @@ class LearningCell:
 
 @record
 class LearningRow:
-    """How good the weights were."""
+    """The quality of the weights."""
 
     staleness: int = column("staleness")
     """0: all wait (dist_sync); -1: no worker waits (dist_async)"""

@@ -186,7 +186,7 @@ def _beside(fifo: Any) -> str:
 
 
 def lead(result: StudyResult) -> str:
-    """What was run."""
+    """A sentence on what was run."""
     settings = result.settings
     return (
         f"{settings.rounds} rounds in each of {len(settings.seeds)} seeds; jobs of three workers and a server across "

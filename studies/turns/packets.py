@@ -160,7 +160,7 @@ class RoundCell:
 
 @record
 class RoundRow:
-    """What came of a cell; seconds at its scale.
+    """The results of a cell; seconds at its scale.
 
     model_s: formulas (1) to (3) with calibrated factors (0: not one gated cycle). flow_s: the flow model with them.
     """
@@ -283,7 +283,7 @@ UNCOORDINATED: Final = "uncoordinated"
 
 
 def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
-    """What is played of a part."""
+    """The cells of a part."""
     seeds = settings.seeds
     if settings.small:
         small = RoundCell(SMALL, "tdm", seeds[0], least=2, most=4, scale=640.0, calibrated=SMALL)
@@ -432,7 +432,7 @@ class TwinRow:
 
 
 def run_twin(case: TwinCell) -> list[TwinRow]:
-    """One twin, one number of flows."""
+    """Run one twin with one number of flows."""
     if case.twin == "fat-tree":
         topology = fat_tree(8, rate="25G")
         wanted = _pairs(topology, case)
@@ -504,7 +504,7 @@ def _pairs(topology: Topology, case: TwinCell) -> list[Wanted]:
 
 
 def _carry(topology: Topology, wanted: Sequence[Wanted], case: TwinCell, *, flows: int) -> tuple[float, bool]:
-    """All of them at once: seconds until the last result, and whether all sums are right."""
+    """Carry all of them at once: seconds until the last result, and whether all sums are right."""
     with (
         EmbeddedSwitches(topology, bundled(LANES)) as switches,
         JobNetwork(switches) as network,

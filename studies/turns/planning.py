@@ -1,4 +1,4 @@
-"""What needs no packets: random jobs, and figures of planning by their names, seed by seed."""
+"""Figures of planning, without packets: random jobs, and figures by their names, seed by seed."""
 
 import statistics
 import time
@@ -138,7 +138,7 @@ def _job(
 
 
 def scaled_job(job: TdmJob, scale: float) -> TdmJob:
-    """Its bytes and times divided: packets of a 64th show the same as the whole."""
+    """A job with bytes and times divided by ``scale``: packets of a 64th show the same as the whole."""
     return replace(job, bytes=max(4, round(job.bytes / scale / 4) * 4), compute_s=job.compute_s / scale)
 
 
@@ -176,7 +176,7 @@ def gains(seed: int, quick: bool) -> Values:
 
 
 def mixed(seed: int, quick: bool) -> Values:
-    """The same with all-to-all jobs, which need a circuit to every pod they are in; 0 where no topology does."""
+    """Figures with all-to-all jobs, which need a circuit to every pod they are in; 0 if no topology has them."""
     del quick
     found: Values = {}
     for ports in (4, 3, 2):
@@ -193,7 +193,7 @@ def mixed(seed: int, quick: bool) -> Values:
 
 
 def _frozen(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[float]:
-    """One topology for the placements that `tdm` chose: only trees may change; 0 where ports are too few for that."""
+    """Figures of one topology for the placements of `tdm`, where only trees may change; 0 if ports are too few."""
     rounds = Rounds(jobs, TreeGroups(jobs, network), network.delta_s)
     best = search_partition(rounds)
     layers = [layer for layer, group in enumerate(best.groups) for _ in group.jobs]
@@ -212,7 +212,7 @@ def _frozen(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[float]:
 
 
 def delta(seed: int, quick: bool) -> Values:
-    """What darkness costs, hidden behind training and not."""
+    """The cost of darkness, hidden behind training and not."""
     del quick
     found: Values = {}
     jobs = gangs(X1, seed, sigma=SIGMA)
@@ -441,7 +441,7 @@ def layers(seed: int, quick: bool) -> Values:
 
 
 def large(seed: int, quick: bool) -> Values:
-    """Whole circuits over the bound of any circuits, as many jobs as pods, 2 to 5 pods each, and seconds for it."""
+    """Whole circuits over the bound of any circuits, for as many jobs as pods, 2 to 5 pods each, and seconds for it."""
     found: Values = {}
     for pods in (16,) if quick else (16, 32):
         random = np.random.default_rng(seed)

@@ -41,7 +41,7 @@ class SweepCell:
 
     @property
     def factors(self) -> FactorsOf:
-        """What packets take beyond bytes over rates; nothing where nothing is calibrated."""
+        """Factors of packets beyond bytes over rates; empty if nothing is calibrated."""
         return factors_of(self.calibrated) if self.calibrated else BYTES
 
 
@@ -206,6 +206,6 @@ def sweep_cells(sweep: str, settings: TurnsSettings) -> list[SweepCell]:
 
 
 def run_sweep(cell: SweepCell) -> Iterator[SweepRow]:
-    """One point."""
+    """Run one point of a sweep."""
     for series, value in SWEEPS[cell.sweep][0](cell).items():
         yield SweepRow(series, cell.x, cell.seed, float(value))

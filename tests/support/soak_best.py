@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from rich.progress import track
 
 from p4reduce.base.errors import P4ReduceError
-from p4reduce.control_plane.plans.best import fastest, predicted_parts_ps
+from p4reduce.control_plane.plans.best import fastest, predicted_forest_ps, predicted_ps
 from p4reduce.control_plane.plans.bounds import best_plan_ps
-from p4reduce.control_plane.plans.problem import Problem
+from p4reduce.control_plane.plans.problem import Problem, TreeLayout
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
@@ -110,7 +110,9 @@ def point(given: dict[str, object], seed: int) -> Point:
     workers = worker_hosts(network, experiment.workers)
     problem = Problem(network, workers, elements=experiment.elements)
     chosen, parts = fastest(problem)
-    guess_ps = predicted_parts_ps(problem, parts)
+    layout = parts[0].layout
+    forest = layout is None or isinstance(layout, TreeLayout)
+    guess_ps = predicted_forest_ps(problem, parts) if forest else predicted_ps(problem, layout)
     return Point(
         topology=experiment.topology,
         workers=len(workers),

@@ -117,4 +117,5 @@ def test_targets_that_need_pytorch_install_it():
     targets = re.findall(r"^([a-z0-9-]+): (.*?)(?:  ##.*)?\n((?:\t.*\n)+)", RECIPES, re.MULTILINE)
     need = {name: needs for name, needs, recipe in targets if re.search(r"torch_scripts|TORCH_TESTS", recipe)}
     assert {"torch-test", "torch-own", "soak-restarts", "soak-torch"} <= need.keys()
-    assert set(need.values()) == {"$(TORCH)"}
+    assert set(need.values()) == {"$(TORCH)", "$(FRAMEWORKS)"}
+    assert "\n$(FRAMEWORKS): $(TORCH)\n" in RECIPES

@@ -233,7 +233,7 @@ def exponent_of_entry(e: Any, entry: Any, chunk: int, again: int) -> None:
 
 @kernel
 def _settle(e: Any) -> None:
-    """All exponents are in: which chunks come again."""
+    """Find the chunks that come again, now that all exponents are in."""
     missed = 0
     for chunk in range(e.known, e.lead):
         if is_missed(e, chunk):
@@ -275,7 +275,7 @@ def note_announced(e: Any, announced: int, exponent: int) -> None:
 
 @kernel
 def is_to_be_taken(e: Any, chunk: int, flagged: int) -> Any:
-    """Whether the sum of a guessed chunk goes to the caller; flagged: lanes were held, or somebody's are not finite."""
+    """Whether a guessed chunk's sum goes to the caller; flagged: lanes were held, or a worker's are not finite."""
     if e.unknown != 0:
         if flagged:
             store_u8(e.doubtful, chunk, 1)

@@ -1,4 +1,4 @@
-"""The four functions that whoever owns hosts and time drives endpoints by, compiled and sans-IO.
+"""Functions with which a host drives its endpoints (receive, transmit, expire, deadline), compiled and sans-IO.
 
 ``eps`` is the record array ``Endpoints.records``, ``i`` an index into it, times are picoseconds. After ``receive``,
 ``expire`` and after an operation was posted, ``transmit`` may have something to send: call it whenever the host's
@@ -46,7 +46,7 @@ _NUMBERS: Final = np.dtype(np.int64)
 
 @entry(_EPS, int, _BYTES, int, int)
 def receive(eps: Any, i: int, frame: Any, length: int, now_ps: int) -> Any:
-    """A frame arrived at the host of endpoint i: 1 when it was for this endpoint (taken in or refused), else 0.
+    """Take in a frame at the host of endpoint i: 1 if it was for this endpoint (taken in or refused), else 0.
 
     frame: uint8 array, C-contiguous, of at least ``length`` bytes.
     """
@@ -93,7 +93,7 @@ def transmit(eps: Any, i: int, now_ps: int, out: Any) -> Any:
 
 @entry(_EPS, int)
 def deadline(eps: Any, i: int) -> Any:
-    """When ``expire`` wants to be called, in picoseconds; ``NEVER`` (2**62) when endpoint i waits for nothing."""
+    """The time, picoseconds, at which to call ``expire``; ``NEVER`` (2**62) if endpoint i waits for nothing."""
     e = eps[i]
     if e.kind == _SERVER or (e.status != _ACTIVE and not e.lingering):
         return NEVER
@@ -102,9 +102,9 @@ def deadline(eps: Any, i: int) -> Any:
 
 @entry(_EPS, int, int)
 def expire(eps: Any, i: int, now_ps: int) -> None:
-    """The deadline passed: marks chunks for resending, or gives up. Nothing happens when it has not passed.
+    """Handle a deadline that has passed: mark chunks for resending, or give up. Nothing happens before the deadline.
 
-    Where the deadline was that of the next new chunk, ``transmit`` has it now.
+    If the deadline was that of the next new chunk, ``transmit`` has it now.
     """
     if deadline(eps, i) <= now_ps:
         eps[i].wake = NEVER
@@ -120,7 +120,7 @@ def expire(eps: Any, i: int, now_ps: int) -> None:
 
 @entry(_EPS, int, int)
 def resume(eps: Any, i: int, paused_ps: int) -> None:
-    """For ``paused_ps`` endpoint i was not asked for frames, as agreed: its timer and clocks go on where they stood."""
+    """Let timer and clocks of endpoint i go on where they stood, after ``paused_ps`` without being asked for frames."""
     if eps[i].kind == _ALL_TO_ALL:
         all_to_all_stand_still(eps[i], paused_ps)
     elif eps[i].kind in (_WORKER, _RELAY):
@@ -131,7 +131,7 @@ def resume(eps: Any, i: int, paused_ps: int) -> None:
 
 @entry(_EPS, _NUMBERS, int)
 def posted(eps: Any, rows: Any, count: int) -> None:
-    """Operations were written into the records of ``count`` rows: frames of them that came early are taken in."""
+    """Take in frames that came early, of operations that have been written into the records of ``count`` rows."""
     for place in range(count):
         i = rows[place]
         if eps[i].kind in (_WORKER, _RELAY):

@@ -1,6 +1,6 @@
-"""One frame, in and out, compiled: is it for this endpoint and sound, and how is one made from a template.
+"""Frames, compiled: checks that one is sound and for this endpoint, and makes one from a template.
 
-Offsets and flags come from ``wire.py``; nothing here knows them by heart.
+All offsets and flags come from ``wire.py``.
 """
 
 from typing import Any, Final
@@ -91,7 +91,7 @@ def _ip_checksum_wrong(address: int) -> Any:
 
 @kernel
 def inspect(e: Any, frame: Any, length: int) -> Any:
-    """0: a sound frame of this endpoint's job. NOT_MINE: somebody else's. Else the ``Refusal``.
+    """0: a sound frame of this endpoint's job. NOT_MINE: a frame for another endpoint. Else the ``Refusal``.
 
     Where several endpoints share an address, a frame of another job, or of a type that the other kind of endpoint
     takes, is left to them.
@@ -191,7 +191,7 @@ def is_forged(e: Any, frame: Any, peer: int) -> Any:
 
 @kernel
 def sender_of(frame: Any) -> Any:
-    """Who sent it: IPv4 source << 16 | UDP source port."""
+    """The sender of a frame: IPv4 source << 16 | UDP source port."""
     return (_be32(frame.ctypes.data + IP_SRC) << 16) | _be16(frame, UDP_SRC)
 
 

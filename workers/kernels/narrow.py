@@ -26,7 +26,7 @@ _WIDTH_8: Final = wire.WIDTHS[8] << WIDTH_SHIFT
 
 @kernel
 def width_flag(bits: int) -> Any:
-    """What a frame's flags say of the width of its lanes."""
+    """The flags of a frame for the width of its lanes."""
     if bits == WORD_BITS:
         return 0
     return _WIDTH_16 if bits == 16 else _WIDTH_8
@@ -43,7 +43,7 @@ def _mixed(number: int) -> Any:
 
 @kernel
 def chance_key(e: Any, chunk: int) -> Any:
-    """Of a chunk of a worker's operation, what its chances are drawn from (as numbers.chance_key)."""
+    """The key from which a chunk's chances are drawn (as ``numbers.chance_key``)."""
     return _mixed(_mixed(_mixed(_mixed(e.ip & SEQ_MASK) ^ e.job) ^ e.iteration) ^ (chunk & SEQ_MASK))
 
 

@@ -1,28 +1,28 @@
-"""What became of a worker's chunks, compiled: which are missing, what is asked for, what is pushed again, and when.
+"""Loss recovery of a worker, compiled: which chunks are missing, which it asks for, which it pushes again, and when.
 
-A worker pushes a chunk again only when it is asked to. What it does by itself is ask: "your RESULT of this seq has not
-come" (an ASK without lanes); the answer is the RESULT, an ASK for its own contribution, or a WAIT, which says that the
-contribution is in and for whom the chunk waits.
+A worker pushes a chunk again only when it is asked to. By itself it only asks (an ASK without lanes): "the RESULT of
+this seq has not come". The answer is the RESULT, an ASK for its own contribution, or a WAIT, which says that the
+contribution is in, and which other contributions are missing.
 
 A chunk is missing **by order** when ``reorder`` chunks that left after it, for the first time and in order, have been
-answered (packet numbers as in RFC 9002, section 6.1.1, but only what tells of the path counts: a chunk that left late
-since its slot was taken, or one that was asked for, is answered when others have repaired something). It is missing
-**by time** as `patience.py` says. It is asked for once more on new evidence, at the earliest two round trips later.
+answered (packet numbers as in RFC 9002, section 6.1.1, but counting only chunks that tell of the path: a chunk that
+left late because its slot was taken, or that was asked for, is answered when another worker has repaired a loss). It is
+missing **by time** after the times in the comment on round trips below. The worker asks again on new evidence, at the
+earliest two round trips later.
 
-Frames that overtake each other are not lost (the idea is that of RFC 8985, RACK-TLP: a reordering window in time,
-as wide as what proves to have been late). What proves it here is exact: a RESULT that comes after the one that was
-repeated since it had been asked for left before that, and so was overtaken on the way. From then on a chunk is missing
-by order only if what has been answered left by so much later, and as many chunks may be on their way as have slots.
+Frames that overtake each other are not lost (as in RFC 8985, RACK-TLP: a reordering window in time, as wide as the
+lateness seen). The proof is exact here: if the first RESULT comes after the repeated one, which left later, it was
+overtaken on the way. From then on a chunk is missing by order only if an answered chunk left later by at least that
+lateness, and as many chunks may be on their way as have slots.
 
-A RESULT that is late may wait in the queue of a link, where a second copy would make the queue longer. So an ASK says
-which RESULT came last (`evidence`), and the switch repeats a RESULT only if that one left after it. Otherwise it
-answers that the RESULT has been sent (``wire.RESULT_SENT``). Links keep the order of frames: when this answer comes,
-the RESULT has come too, or it is lost, and the worker insists.
+A late RESULT may wait in the queue of a link, where a second copy would make the queue longer. So an ASK says which
+RESULT came last (`evidence`), and the switch repeats the missing RESULT only if it was sent before that one. Otherwise
+it answers that the RESULT has been sent (``wire.RESULT_SENT``). Links keep the order of frames: if the RESULT has not
+come before this answer, it is lost, and the worker insists.
 
-Switches that close chunks by a deadline look when they are asked. So each chunk of such an operation is asked for when
-the deadline has passed, and each level's share of it, in silence too, where nobody tells a worker to wait. What has
-been silent for so long is in no queue, and does not count as on its way: all that waits for a straggler is open at
-once.
+A switch that closes chunks by a deadline checks the time only when it is asked. So a worker asks for each chunk of such
+an operation after each level's share of the deadline, even if no WAIT has come. After so long a silence the chunk is in
+no queue and no longer counts as on its way, so all chunks that wait for a straggler may be open at once.
 """
 
 from typing import Any, Final
@@ -46,22 +46,22 @@ from p4reduce.workers.kernels.sender import (
 )
 from p4reduce.workers.records import NEVER, EntryState
 
-# When a worker's chunk is missing by time, compiled: round trips, patience, and what takes it away.
+# When a worker's chunk is missing by time, compiled.
 #
-# A chunk is missing four round trips after it left; with a fixed window after one and a half where nothing is left
-# to send that could tell of it, answers come, and something was missing by order before: where nothing is ever lost,
-# others' frames may still make a round trip as long.
+# A chunk is missing four round trips after it left. With a fixed window it is missing after one and a half, if no new
+# chunk is left to send whose answer could tell of it, answers come, and a chunk was missing by order before. (On a path
+# that loses nothing, other jobs' frames may make a round trip that long.)
 #
-# The round trip is smoothed over chunks with lanes that left in order. Where nobody answered for a while a worker
-# may have been computing: what was on its way then says nothing of the path, and its time counts from the first
-# answer on.
+# The round trip is smoothed over chunks with lanes that left in order. If no answer came for a while, another worker
+# may have been computing: the chunks that were on their way then give no sample of the path, and their time counts from
+# the first answer on.
 #
-# Where a worker's own link loses much, hardly any chunk comes through at once: no order tells of anything, and
-# others' repairs are in all round trips. There a worker that may send nothing new goes by the shortest round trip:
-# two and a half of them until it asks for the first time, two until it asks again where nobody answers.
+# If a worker's own link loses much, hardly any chunk gets through at once: order says nothing, and all round trips
+# contain other workers' repairs. There a worker that may send nothing new goes by the shortest round trip: it asks
+# after two and a half of them for the first time, and after two more each time no answer comes.
 #
-# In silence only the oldest chunk is asked for: every two round trips, after some time more and more rarely. After a
-# WAIT, which shows that the path lives, in a sixteenth as long again as it has been waited for.
+# In silence the worker asks only for the oldest chunk: every two round trips, later more and more rarely. After a WAIT,
+# which shows that the path works, it asks again after a sixteenth of the time that it has waited so far.
 
 
 _PATIENT: Final = 7
@@ -73,7 +73,7 @@ _SILENCE: Final = 16
 _CLEAN: Final = CHUNK // 32
 """of a worker's chunks: up to there its own link hardly loses, and patience costs little"""
 _HEAVY: Final = CHUNK // 4
-"""of a worker's chunks: from there on silence is what its link does rather than somebody who computes"""
+"""of a worker's chunks: from there on silence means loss on its own link rather than a worker that still computes"""
 _MANY: Final = 64
 """answers without a loss after which a path is taken for one that loses nothing"""
 _LONGEST_FADES: Final = 512
@@ -92,13 +92,13 @@ _MUCH: Final = 5 * CHUNK // 32
 
 @kernel
 def trip(e: Any) -> Any:
-    """A round trip, as far as known."""
+    """The estimated round trip, picoseconds."""
     return e.rto // 4
 
 
 @kernel
 def learn_trip(e: Any, rtt: int) -> None:
-    """A data chunk that left in order was answered after ``rtt`` picoseconds; its lanes may have been left out."""
+    """Take a sample: a data chunk that left in order, with or without lanes, was answered after ``rtt`` picoseconds."""
     e.rtt_min = rtt if e.rtt_samples == 0 else min(e.rtt_min, rtt)
     if e.rtt_samples == 0:
         e.srtt = rtt
@@ -113,10 +113,10 @@ def learn_trip(e: Any, rtt: int) -> None:
 
 @kernel
 def tells_of_queues(e: Any) -> Any:
-    """Whether a RESULT that is late, though nothing of its chunk was lost here, can only have waited in queues.
+    """Whether a late RESULT of whose chunk nothing was lost here can only have waited in queues.
 
-    It can where no other worker contributes to the job; of several another one's frame may be what was lost, so only
-    where many answers have come and none of them told of a loss.
+    It can if no other worker contributes to the job. With several workers a frame of another one may have been lost, so
+    then it can only if many answers have come, none of which told of a loss.
     """
     quiet = e.results_received > _MANY and e.lost_by_order == 0 and e.own_losses == 0
     return e.adaptive == 0 and (e.members == 1 or quiet)
@@ -124,11 +124,11 @@ def tells_of_queues(e: Any) -> Any:
 
 @kernel
 def learn_longest(e: Any, rtt: int) -> None:
-    """A chunk that was asked for by time had only been late: its first RESULT came, and nothing of it was missing.
+    """Note the round trip of a chunk that was asked for by time, but had only been late: nothing of it was lost.
 
-    Such a chunk is no sample for `learn_trip`, so where queues grow faster than samples come, all chunks were asked
-    for, and their repeated RESULTs made the queues longer still. (RFC 4015: a time-out that turns out to be for nothing
-    tells what the round trip is.)
+    Such a chunk is no sample for `learn_trip`. Without this note, all chunks would be asked for where queues grow
+    faster than samples come, and their repeated RESULTs would make the queues longer still. (RFC 4015: a needless
+    time-out tells what the round trip is.)
     """
     e.longest = max(e.longest, rtt)
     e.srtt = max(e.srtt, rtt)
@@ -154,39 +154,39 @@ def is_last(e: Any) -> Any:
 
 @kernel
 def tail_trip(e: Any) -> Any:
-    """After which the last chunks are missing by time, as long as answers come."""
+    """Picoseconds after which the last chunks are missing by time, as long as answers come."""
     return _prompt_trip(e) if may_be_prompt(e) else 3 * trip(e) // 2
 
 
 @kernel
 def _prompt_trip(e: Any) -> Any:
-    """After which one asks, and asks again, where questions cost hardly anything: there and back, and a margin."""
+    """Picoseconds before a prompt worker asks, and asks again: the shortest round trip and a margin."""
     return 9 * _shortest_trip(e) // 8 + e.late_by
 
 
 @kernel
 def _shortest_trip(e: Any) -> Any:
-    """The shortest round trip on this path, as far as known."""
+    """The shortest round trip known of this path, picoseconds."""
     return min(e.rtt_min, trip(e)) if e.rtt_samples > 0 else e.rto_min // 4
 
 
 @kernel
 def _is_hasty(e: Any) -> Any:
-    """Whether nothing may be sent that could tell of what is missing, behind a link that loses much."""
+    """Whether, behind a link that loses much, no chunk may be sent whose answer could tell of a missing one."""
     return e.blocked and e.adaptive == 0 and e.own_rate > _MUCH and e.lost_by_order > 0
 
 
 @kernel
 def _soon(e: Any) -> Any:
-    """After which a chunk is missing by time then."""
+    """Picoseconds after which a chunk of a hasty worker is missing by time."""
     return 5 * _shortest_trip(e) // 2 + e.late_by
 
 
 @kernel
 def _cover(e: Any) -> Any:
-    """For how long other jobs may keep a chunk waiting.
+    """Picoseconds for which other jobs may keep a chunk waiting.
 
-    Trees of the same tensor count until this job has heard of a loss: they are paced to fit on their links, but their
+    Trees of the same tensor count only until this job hears of a loss: they are paced to fit on their links, but their
     chunks may meet there. After a loss, a chunk that is late was more likely lost.
     """
     return e.cover if e.lost_by_order + e.own_losses == 0 else e.strangers
@@ -194,11 +194,11 @@ def _cover(e: Any) -> Any:
 
 @kernel
 def _behind_others(e: Any, entry: Any, due: int) -> Any:
-    """For how long beyond ``due`` a chunk may wait for frames of other jobs.
+    """Picoseconds beyond ``due`` for which a chunk may wait behind frames of other jobs.
 
-    While what left before it is still being answered, it is in the same queues; a frame of each other job may be
-    between the two, there and back. Until round trips have told of these queues, or a loss of the path, it may also be
-    behind all that others had on their way.
+    While chunks that left before it are still being answered, it is in the same queues; a frame of each other job may
+    be between two chunks, on both ways. Until round trips have shown these queues, or a loss has shown the path, the
+    chunk may also be behind all frames that others had on their way.
     """
     cover = _cover(e)
     turn = 2 * cover // e.room
@@ -227,7 +227,7 @@ def due_at(e: Any, entry: Any) -> Any:
         if not tells_of_queues(e):
             return since + patience
         due = since + max(patience, min(2 * e.longest, e.rto_max))
-        # While what left before it is still being answered it is in the same queue, however long that has become.
+        # While chunks that left before it are still being answered, it is in the same queue, however long that is.
         return max(due, e.moved_at + 3 * trip(e)) if entry.order > e.top else due
     since = max(entry.asked_at, e.resumed_at)
     wait = 2 * trip(e)
@@ -259,15 +259,16 @@ def sooner(e: Any) -> Any:
 
 @kernel
 def silent_at(e: Any) -> Any:
-    """From when on no answer has come for long."""
+    """The time from which on the worker counts as without answers (`is_silent`)."""
     return e.answered_at + _SILENCE * trip(e) + 1
 
 
 @kernel
 def closes_at(e: Any, entry: Any) -> Any:
-    """When the switches may close a chunk that is on its way, one more of them than when it was asked for last.
+    """The time at which one more level of switches may close a chunk than when it was asked for last; NEVER: none.
 
-    The root counts from the first subtree's sum on, which may itself have waited for a deadline: so up to two of them.
+    The root's deadline begins with the first subtree's sum, which may have waited for a deadline itself: up to two in
+    all.
     """
     if not entry.closes or (entry.asks > 0 and entry.asked_at - entry.sent_at > 2 * e.deadline + 4 * trip(e)):
         return NEVER
@@ -281,13 +282,13 @@ _WAITING: Final = int(EntryState.WAITING)
 _ANSWERED: Final = int(EntryState.ANSWERED)
 _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 MAX_REORDER: Final = 16
-"""what ``reorder`` grows to: frames overtake each other by little, or the timer finds what is missing"""
+"""the most that ``reorder`` grows to: beyond it the timer finds missing chunks"""
 _MOST_SLACK: Final = 3
 """doublings of the time after which a chunk is missing, where processes that share processors answer late"""
 _AT_ONCE: Final = 8
-"""chunks that are missing by time together: of more, a process that had no turn is likelier the cause"""
+"""chunks that may become missing by time together: if more are late, the likelier cause is a process without a turn"""
 _OWN_LOSSES: Final = CHUNK // 8
-"""of a worker's chunks: from there on what its own link loses is taken for congestion"""
+"""of a worker's chunks: from there on, losses of its own link are taken for congestion"""
 _FORGETFUL: Final = 64
 """questions by order after which frames that overtake each other are half forgotten, and a bit more"""
 
@@ -305,7 +306,7 @@ _BY_DEADLINE: Final = 3
 
 @kernel
 def _fly(e: Any, entry: Any) -> None:
-    """A chunk counts as on its way, unless neither it nor its answer has lanes: such frames fill no queue."""
+    """Count a chunk as on its way, unless neither it nor its answer has lanes: such frames fill no queue."""
     if e.adaptive or has_weight(entry):
         entry.flies = 1
         e.flight += 1
@@ -313,7 +314,7 @@ def _fly(e: Any, entry: Any) -> None:
 
 @kernel
 def _land(e: Any, entry: Any) -> None:
-    """A chunk does not count as on its way any more."""
+    """Stop counting a chunk as on its way."""
     if entry.flies:
         entry.flies = 0
         e.flight -= 1
@@ -321,7 +322,7 @@ def _land(e: Any, entry: Any) -> None:
 
 @kernel
 def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
-    """A chunk leaves for the first time in this epoch."""
+    """Note that a chunk leaves for the first time in this epoch, and set the timer."""
     entry.state = _OUTSTANDING
     entry.sent_at = now
     entry.in_order = in_order
@@ -345,9 +346,9 @@ def mark_sent(e: Any, entry: Any, now: int, in_order: int) -> None:
 
 @kernel
 def sum_leaves(e: Any, entry: Any, seq: int, now: int) -> None:
-    """A relay sends a sum to its parent. If it has asked for the chunk before, the wait for an answer begins now.
+    """Note that a relay sends a sum to its parent. If it has asked for the chunk, its wait for an answer begins now.
 
-    Until now a child's contribution was missing, so the time that has passed says nothing of the parent.
+    A child's contribution was missing until now, so the time that has passed says nothing of the parent.
     """
     if entry.seq != seq or entry.state != _OUTSTANDING or entry.asks == 0:
         return
@@ -361,7 +362,7 @@ def sum_leaves(e: Any, entry: Any, seq: int, now: int) -> None:
 
 @kernel
 def mark_blocked(e: Any, now: int) -> None:
-    """Nothing new may leave."""
+    """Note that no new chunk may leave."""
     if e.blocked == 0:
         e.blocked = 1
         e.timer = min(e.timer, max(sooner(e), now))
@@ -369,7 +370,7 @@ def mark_blocked(e: Any, now: int) -> None:
 
 @kernel
 def mark_sent_again(e: Any, entry: Any) -> None:
-    """A chunk leaves again, since it was asked for."""
+    """Note that a chunk leaves again because it was asked for."""
     entry.again = 0
     entry.attempts += 1
     if not entry.flies:
@@ -380,8 +381,8 @@ def mark_sent_again(e: Any, entry: Any) -> None:
 def evidence(e: Any, entry: Any, seq: int) -> Any:
     """The field ``count`` of the ASK that is about to leave: how much higher the latest RESULT's seq is, modulo 2**16.
 
-    0: whoever is asked repeats the RESULT in any case. 2**15: in no case if it has been sent. So asks a worker that has
-    asked before and goes by time, since the RESULT that was repeated may still be on its way.
+    0: the switch or server that is asked repeats the RESULT in any case. 2**15: it never repeats a RESULT that it has
+    sent. A worker that asks again by time uses 2**15, since the repeated RESULT may still be on its way.
     """
     ahead = e.latest - seq
     if entry.insists == INSISTS:
@@ -393,7 +394,7 @@ def evidence(e: Any, entry: Any, seq: int) -> Any:
 
 @kernel
 def result_was_sent(e: Any, entry: Any, seq: int, now: int) -> Any:
-    """The switch had sent the RESULT before this answer, and the RESULT has not come: whether that is news."""
+    """Note that a RESULT is lost: the switch sent it before this answer. Return whether that is news."""
     if entry.insists != 0 or entry.asks == 0:
         return False
     entry.insists = INSISTS
@@ -407,7 +408,7 @@ def result_was_sent(e: Any, entry: Any, seq: int, now: int) -> Any:
 
 @kernel
 def mark_asked(e: Any, entry: Any, now: int) -> None:
-    """An ASK leaves."""
+    """Note that an ASK leaves, and set the timer."""
     entry.insists = INSISTED if entry.insists == INSISTS else 0
     entry.lost = 0
     entry.told = 0
@@ -423,7 +424,7 @@ def mark_asked(e: Any, entry: Any, now: int) -> None:
 
 @kernel
 def _miss(e: Any, entry: Any, seq: int, cause: int) -> None:
-    """A chunk is missing."""
+    """Mark a chunk as missing, for a cause, and queue a question for it."""
     entry.lost = 1
     entry.cause = cause
     _land(e, entry)
@@ -462,7 +463,7 @@ def _may_ask(e: Any, entry: Any, now: int) -> Any:
 
 @kernel
 def _lose_here(e: Any, entry: Any) -> None:
-    """What was lost of a chunk was lost between the worker and its switch."""
+    """Count a chunk of which a frame was lost between the worker and its switch."""
     if not entry.own_loss:
         entry.own_loss = 1
         e.own_losses += 1
@@ -470,7 +471,7 @@ def _lose_here(e: Any, entry: Any) -> None:
 
 @kernel
 def asked_for(e: Any, entry: Any, seq: int, now: int) -> Any:
-    """The switch has no contribution of this worker: whether that is news."""
+    """Queue a chunk whose contribution the switch lacks, to be sent again; return whether that is news."""
     if entry.again:
         _lose_here(e, entry)
         return False
@@ -482,14 +483,14 @@ def asked_for(e: Any, entry: Any, seq: int, now: int) -> Any:
 
 @kernel
 def lost_above(e: Any, entry: Any, now: int) -> None:
-    """The parent has said that it lacks a chunk, which is sent again."""
+    """Note that the parent lacks a chunk, which is sent again."""
     _lose_here(e, entry)
     _hear_of_loss(e, entry, now)
 
 
 @kernel
 def _hear_of_loss(e: Any, entry: Any, now: int) -> None:
-    """What was taken for silence is a loss, perhaps of more."""
+    """Note that a silence was a loss, perhaps of several chunks."""
     entry.told = 0
     entry.unheard = 0
     _trust_plan(e)
@@ -500,9 +501,9 @@ def _hear_of_loss(e: Any, entry: Any, now: int) -> None:
 
 @kernel
 def _trust_plan(e: Any) -> None:
-    """Without a measured round trip, time-outs allow for full queues. A chunk that was lost is in none of them.
+    """Shorten time-outs to those of empty queues, if no round trip has been measured yet.
 
-    So from now on they are those of empty queues.
+    The first time-outs allow for full queues; a chunk that was lost is in none of them.
     """
     if e.rtt_samples == 0 and e.adaptive == 0:
         e.rto = min(e.rto, e.rto_min)
@@ -510,7 +511,7 @@ def _trust_plan(e: Any) -> None:
 
 @kernel
 def told_to_wait(e: Any, entry: Any, seq: int, level: int, awaited: int, now: int) -> None:
-    """The contribution is in; others' are awaited ``level`` switches up."""
+    """Take in a WAIT: the contribution is in; contributions of others are awaited ``level`` switches up."""
     entry.told = 1
     entry.waited = min(1 + level, 255)
     entry.unheard = 0
@@ -526,10 +527,10 @@ def told_to_wait(e: Any, entry: Any, seq: int, level: int, awaited: int, now: in
 
 @kernel
 def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
-    """A chunk is answered; repeated: to this worker alone."""
+    """Take in the RESULT of a chunk; repeated: it was sent to this worker alone."""
     if now - e.answered_at > 2 * trip(e):
         if repeated:
-            e.timer = now  # it was there: what is missing beside it was lost, too
+            e.timer = now  # the sum was complete: chunks that are missing beside it were lost, too
         else:
             e.resumed_at = now
     e.answered_at = now
@@ -574,12 +575,12 @@ def settle(e: Any, entry: Any, now: int, repeated: int) -> None:
 
 @kernel
 def answered_twice(e: Any, entry: Any, now: int, repeated: int) -> None:
-    """A RESULT came after the one for this worker alone, and was late; or that one did, and was asked for in vain."""
+    """Take in a second RESULT of a chunk: the first copy was late, or the question was needless."""
     if entry.asks == 0 or entry.proven or (repeated != 0) == (entry.repeated != 0):
         return
     entry.proven = 1
     if entry.repeated:
-        if entry.asks == 1 and entry.cause == _BY_ORDER:  # else its repair is in that time
+        if entry.asks == 1 and entry.cause == _BY_ORDER:  # else that time contains a repair
             e.late_by = max(e.late_by, e.top_sent_at - entry.sent_at)
         return
     e.spurious += 1
@@ -592,14 +593,14 @@ def answered_twice(e: Any, entry: Any, now: int, repeated: int) -> None:
 
 @kernel
 def _is_overtaken(e: Any, entry: Any) -> Any:
-    """Whether as much that left later has been answered as no frame overtakes."""
+    """Whether chunks have been answered that left too much later to have just overtaken this one."""
     left_at = entry.asked_at if entry.asks > 0 else entry.sent_at
     return entry.order + e.reorder <= e.top and e.top_sent_at - left_at >= e.late_by
 
 
 @kernel
 def find_missing(e: Any, now: int) -> None:
-    """Marks what later chunks have overtaken."""
+    """Mark chunks as missing that later ones have overtaken."""
     for seq in range(e.low, e.next):
         entry = entry_at(e, seq)
         if entry.seq != seq or entry.state != _OUTSTANDING:
@@ -617,7 +618,7 @@ def find_missing(e: Any, now: int) -> None:
 
 @kernel
 def _ask_what_closes(e: Any, now: int) -> Any:
-    """What may have been closed is asked for; when the next may be."""
+    """Ask for the chunks that may have been closed; return when the next one may be."""
     earliest = NEVER
     for seq in range(e.low, e.next):
         entry = entry_at(e, seq)
@@ -633,7 +634,7 @@ def _ask_what_closes(e: Any, now: int) -> Any:
 
 @kernel
 def _land_all(e: Any) -> None:
-    """After so long a silence nothing is in a queue any more: what was not lost waits in slots."""
+    """Stop counting chunks as on their way: after so long a silence, those that are not lost wait in slots."""
     for seq in range(e.low, e.next):
         entry = entry_at(e, seq)
         if entry.seq == seq and entry.state == _OUTSTANDING:
@@ -642,7 +643,7 @@ def _land_all(e: Any) -> None:
 
 @kernel
 def _ask_the_oldest(e: Any, now: int) -> None:
-    """Nobody answers: somebody may be computing."""
+    """No answer comes, perhaps because a worker still computes: ask for the oldest chunk only."""
     if e.deadline > 0:
         _land_all(e)
     entry = entry_at(e, e.low)
@@ -663,7 +664,7 @@ def _ask_the_oldest(e: Any, now: int) -> None:
 
 @kernel
 def time_out(e: Any, now: int) -> None:
-    """The timer ran out: marks what is missing by time, and sets it again."""
+    """Handle the end of the timer: mark chunks that are missing by time, and set the timer again."""
     if e.low == e.next:
         e.timer = NEVER
         return
@@ -674,7 +675,7 @@ def time_out(e: Any, now: int) -> None:
 
 @kernel
 def _ask_what_is_missing(e: Any, now: int) -> None:
-    """What is missing by time."""
+    """Mark chunks that are missing by time, and set the timer."""
     if is_silent(e, now):
         _ask_the_oldest(e, now)
         return
@@ -701,7 +702,7 @@ def _ask_what_is_missing(e: Any, now: int) -> None:
 
 @kernel
 def stand_still(e: Any, paused: int) -> None:
-    """A time in which nothing could be answered is not time that an answer took."""
+    """Shift timer and clocks by a time (picoseconds) in which nothing could be answered."""
     if e.timer != NEVER:
         e.timer += paused
     e.answered_at += paused
@@ -716,7 +717,7 @@ def stand_still(e: Any, paused: int) -> None:
 
 @kernel
 def rewind(e: Any, seq: int) -> None:
-    """Everything from ``seq`` on is to be sent anew, in a new epoch."""
+    """Go back to ``seq``: chunks from there on are sent anew, in a new epoch."""
     for again in range(seq, e.next):
         entry = entry_at(e, again)
         if entry.seq == again:

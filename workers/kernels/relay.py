@@ -1,11 +1,11 @@
-"""A worker that is an inner node of a tree, compiled: to its children and its parent it is what a switch is.
+"""A relay, compiled: a worker that is an inner node of a tree, and acts as a switch to its children and its parent.
 
 It is a worker (`worker.py`) with a switch's slots beside it. A slot holds one chunk; slot = seq mod P, P = 2 windows,
 as in the switches of the job, so what frees their slots frees these. The worker's own frames do not leave: its PUSH is
 the first child's contribution to the slot, its ASK is answered here. When all are in, the sum goes up as one PUSH, or
 at the root becomes the RESULT. A RESULT is kept in the slot, goes to each child by unicast, and to the worker.
 
-What a child or the parent asks is answered as p4src/slot.p4 does it; the worker is the lowest child, who asks the
+Questions of children and of the parent are answered as in p4src/slot.p4; the worker is the lowest child, which asks the
 parent for all. Sums are int32, held at their ends as switches hold them.
 """
 
@@ -115,7 +115,7 @@ def _mark(e: Any, seq: int, peer: int, mark: int) -> None:
 
 @kernel
 def _peer_of(e: Any, key: int) -> Any:
-    """Which peer sent it, or -1: few enough to look at each."""
+    """The peer with this key, or -1; there are few, so each is compared."""
     senders = carray(pointer(e.senders), (e.peers,), np.int64)
     for peer in range(e.root, e.peers):
         if senders[peer] == key:
@@ -125,7 +125,7 @@ def _peer_of(e: Any, key: int) -> Any:
 
 @kernel
 def _missing_mask(e: Any, seq: int) -> Any:
-    """Whose contribution is awaited: bit 0 is the worker itself."""
+    """Mask of the children whose contribution is awaited; bit 0 is the worker itself."""
     mask = 0
     for peer in range(e.peers):
         if not _is_marked(e, seq, peer, _ARRIVED):
@@ -150,7 +150,7 @@ def _queue(e: Any, seq: int, kind: int, peer: int) -> None:
 
 @kernel
 def _queue_question(e: Any, seq: int, kind: int, peer: int) -> Any:
-    """None where the queue has only the room that sums and RESULTs may need: whoever asks will ask again."""
+    """Queue an answer, unless the rest of the queue is reserved for sums and RESULTs: then the peer asks again."""
     if e.reply_tail - e.reply_head >= _capacity(e) // 2:
         return _DUPLICATE
     _queue(e, seq, kind, peer)
@@ -172,7 +172,7 @@ def _linger(e: Any) -> None:
 
 @kernel
 def _answer(e: Any, slot: Any, seq: int, peer: int, again: int, out: Any) -> Any:
-    """The sum to the parent, the RESULT to a child or to the worker itself."""
+    """Write the sum to the parent, or the RESULT to a child or to the worker itself."""
     up = peer == 0 and slot.done == 0
     flags = RESEND if again else 0
     if slot.saturated:
@@ -188,7 +188,7 @@ def _answer(e: Any, slot: Any, seq: int, peer: int, again: int, out: Any) -> Any
 
 @kernel
 def _question(e: Any, slot: Any, seq: int, kind: int, peer: int, out: Any) -> Any:
-    """An ASK to the parent, or an ASK or WAIT to a child, which says whom it waits for."""
+    """Write an ASK to the parent, or an ASK or WAIT to a child; a WAIT says which children are awaited."""
     known = slot.seq == seq
     level = 0
     mask = (1 << e.peers) - 1
@@ -212,7 +212,7 @@ def _question(e: Any, slot: Any, seq: int, kind: int, peer: int, out: Any) -> An
 
 @kernel
 def relay_transmit(e: Any, now: int, out: Any) -> Any:
-    """The next frame for a neighbour; 0: there is none. What the worker has to say goes into slots first."""
+    """Write the next frame for a neighbour; 0: there is none. The worker's own frames go into slots first."""
     _work(e, now)
     capacity = _capacity(e)
     while e.reply_head < e.reply_tail:
@@ -242,13 +242,13 @@ def relay_transmit(e: Any, now: int, out: Any) -> Any:
 
 @kernel
 def _inside(e: Any) -> Any:
-    """Where frames between the worker and its slots are made."""
+    """The buffer for frames between the worker and its slots."""
     return carray(pointer(e.scratch), (LANES_OFFSET + 4 * e.lanes,), np.uint8)
 
 
 @kernel
 def _work(e: Any, now: int) -> None:
-    """All that the worker may send goes into slots."""
+    """Move all frames that the worker may send into slots."""
     frame = _inside(e)
     sent, size, again, again_size = e.frames_sent, e.bytes_sent, e.resends, e.resend_bytes
     while True:
@@ -258,7 +258,7 @@ def _work(e: Any, now: int) -> None:
             return
         seq = seq_of(frame, e.low)
         if type_of(frame) == _TYPE_ASK:
-            e.asks -= 1  # nobody else is asked, or it is counted when it leaves
+            e.asks -= 1  # answered here; an ASK that goes on to the parent is counted when it leaves
             _ask_here(e, seq, count_of(frame), now)
         else:
             _contribute(e, frame, seq, 0, now)
@@ -266,7 +266,7 @@ def _work(e: Any, now: int) -> None:
 
 @kernel
 def _ask_here(e: Any, seq: int, latest: int, now: int) -> None:
-    """The worker lacks a RESULT. latest: the field ``count`` of its question, which says which RESULT came last."""
+    """Answer the worker, which lacks a RESULT. latest: the field ``count`` of its question: which RESULT came last."""
     slot = _slot_at(e, seq)
     entry = entry_at(e, seq)
     if slot.seq != seq or not _is_marked(e, seq, 0, _ARRIVED):
@@ -283,7 +283,7 @@ def _ask_here(e: Any, seq: int, latest: int, now: int) -> None:
 
 @kernel
 def _give_here(e: Any, slot: Any, seq: int, now: int) -> None:
-    """The RESULT to the worker."""
+    """Give the worker a RESULT."""
     frame = _inside(e)
     sent, size = e.frames_sent, e.bytes_sent
     _answer(e, slot, seq, 0, 0, frame)
@@ -296,7 +296,7 @@ def _give_here(e: Any, slot: Any, seq: int, now: int) -> None:
 
 @kernel
 def _may_open(e: Any, slot: Any, seq: int) -> Any:
-    """Whether a slot may be taken: nobody needs what it has, and the chunk is one that somebody may send now."""
+    """Whether a chunk may take its slot: the slot's old chunk is done, and a peer may send the new one now."""
     return e.low <= seq < e.low + e.ring and (slot.seq < 0 or (slot.done != 0 and slot.seq < seq))
 
 
@@ -320,7 +320,7 @@ def _open(e: Any, slot: Any, frame: Any, seq: int) -> None:
 
 @kernel
 def _contribute(e: Any, frame: Any, seq: int, peer: int, now: int) -> Any:
-    """A PUSH of a child, or of the worker itself (0)."""
+    """Take in a PUSH of a child, or of the worker itself (0)."""
     slot = _slot_at(e, seq)
     with_lanes = flags_of(frame) & HAS_LANES != 0
     opens = slot.seq != seq
@@ -356,7 +356,7 @@ def _contribute(e: Any, frame: Any, seq: int, peer: int, now: int) -> Any:
 
 @kernel
 def _finish(e: Any, slot: Any, seq: int) -> None:
-    """The slot has the result: it goes to every child."""
+    """Queue a slot's result for every child."""
     slot.done = 1
     e.completed += 1
     slot.number = e.completed
@@ -379,7 +379,7 @@ def _is_lost(e: Any, slot: Any, seq: int, latest: int) -> Any:
 
 @kernel
 def _asked(e: Any, seq: int, peer: int, latest: int) -> Any:
-    """A child lacks a RESULT. If the RESULT was sent and may still be on its way, the child is told so."""
+    """Answer a child that lacks a RESULT. If the RESULT was sent and may still be on its way, the child is told so."""
     slot = _slot_at(e, seq)
     if slot.seq != seq:
         return _queue_question(e, seq, _QUESTION, peer) if _may_open(e, slot, seq) else _WRONG_SEQ
@@ -397,7 +397,7 @@ def _asked(e: Any, seq: int, peer: int, latest: int) -> Any:
 
 @kernel
 def _from_above(e: Any, frame: Any, seq: int, now: int) -> Any:
-    """A RESULT, ASK or WAIT of the parent."""
+    """Take in a RESULT, ASK or WAIT of the parent."""
     slot = _slot_at(e, seq)
     ours = slot.seq == seq and slot.arrived == e.peers
     flags = flags_of(frame)
@@ -438,7 +438,7 @@ def _from_above(e: Any, frame: Any, seq: int, now: int) -> Any:
 
 @kernel
 def relay_receive(e: Any, frame: Any, now: int) -> Any:
-    """A sound frame of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
+    """Take in a sound frame of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
     peer = _peer_of(e, sender_of(frame))
     if peer < 0:
         return _WRONG_PEER
@@ -461,7 +461,7 @@ def relay_receive(e: Any, frame: Any, now: int) -> Any:
 
 @kernel
 def relay_rewound(e: Any) -> None:
-    """A new epoch has begun: nothing is in slots, and nothing is to be sent."""
+    """Empty slots and queues for a new epoch."""
     for place in range(_places(e)):
         carray(pointer(e.slots), (_places(e),), RELAY_SLOT_DTYPE)[place].seq = -1
     e.reply_head = e.reply_tail

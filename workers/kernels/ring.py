@@ -12,13 +12,13 @@ Frames are PUSHes with lanes; they are reliable by themselves. The receiver send
   lost. An adaptive receiver echoes there that a frame met a congested queue.
 - *gap reports*, ``count`` > 0, RESEND: ``count`` frames from ``seq`` on are missing, and later ones have come. A
   gap is reported once.
-- *selective acknowledgements* (`selective.py`), while frames are missing.
+- *selective acknowledgements* (below), while frames are missing.
 - When a frame with exponent 1 comes (the sender's timer ran out) it is answered at once by an acknowledgement, all
   gaps, and ``count`` 65535 for what lies behind the last frame seen; all with RESEND.
 
 A frame of an operation that is not posted here yet is held and taken in when it is.
 
-A stream of an all-to-all (`all_to_all.py`) is the same without sums: its frames are those of one block.
+A stream of an all-to-all is the same without sums: its frames are those of one block.
 """
 
 from typing import Any, Final
@@ -99,14 +99,14 @@ REMEMBERED: Final = 4096
 
 @kernel
 def _be_patient(e: Any) -> None:
-    """A frame was taken for lost and was only late."""
+    """Be more patient: a frame was taken for lost and was only late."""
     if e.reorder != NEVER:
         e.reorder = max(e.reorder, min(2 * e.reorder, e.window // 2))
 
 
 @kernel
 def settle_once(e: Any, seq: int, now: int, timed: int) -> Any:
-    """A frame is in, perhaps known to be already; whether that is new."""
+    """Note that a frame is in; return whether that is new."""
     entry = entry_at(e, seq)
     if entry.state == _ANSWERED:
         return False
@@ -115,7 +115,7 @@ def settle_once(e: Any, seq: int, now: int, timed: int) -> Any:
     late = entry.lost
     settle(e, entry, now, timed)
     e.reorder = reorder
-    # Which copy of it came, the answer does not show where another one was about to leave, or asked what is in.
+    # If another copy was about to leave, or was a poll, the answer does not show which copy came.
     e.top = top if entry.probe or late else max(top, entry.order)
     if late and not entry.probe:
         _be_patient(e)
@@ -124,7 +124,7 @@ def settle_once(e: Any, seq: int, now: int, timed: int) -> Any:
 
 @kernel
 def answered(e: Any, now: int) -> None:
-    """As ``advance``; where frames are lost, silence is answered sooner than where it may mean a peer that computes."""
+    """As ``advance``; but the timer is shorter after recent losses, as silence then rarely means a computing peer."""
     advance(e, now)
     if e.timer != NEVER and e.rtt_samples > 0 and e.order - e.lossy < REMEMBERED:
         e.rto = min(e.rto, max(e.srtt + 4 * e.rttvar, e.rto_lossy))
@@ -133,7 +133,7 @@ def answered(e: Any, now: int) -> None:
 
 @kernel
 def poll_after(e: Any, now: int) -> None:
-    """The timer ran out: the oldest frame asks what is in. The answer tells of all that left before the first poll."""
+    """Handle the end of the timer: the oldest frame is sent again as a poll. The answer says what has come in."""
     e.timeouts += 1
     if e.timeouts > e.retries:
         give_up(e)
@@ -150,7 +150,7 @@ def poll_after(e: Any, now: int) -> None:
 
 @kernel
 def receive_selection(e: Any, frame: Any, now: int) -> Any:
-    """Settles what is in, and finds what is lost."""
+    """Take in a selective acknowledgement: settle frames that are in, and find those that are lost."""
     first = seq_of(frame, e.low)
     bits = iteration_of(frame)
     missing = first - (count_of(frame) - SELECTIVE)
@@ -165,7 +165,7 @@ def receive_selection(e: Any, frame: Any, now: int) -> Any:
     for back in range(BITS):
         seq = first + BITS - 1 - back
         if bits >> (BITS - 1 - back) & 1 and e.low <= seq < e.next:
-            # The newest one that was sent once has only just come.
+            # The newest frame that was sent once has only just come.
             new |= settle_once(e, seq, now, not new and entry_at(e, seq).attempts == 1)
     if e.low <= missing < e.next:
         _lose_if_overtaken(e, missing)
@@ -187,9 +187,9 @@ def _lose_if_overtaken(e: Any, seq: int) -> None:
 
 @kernel
 def note_arrival(e: Any, seq: int, again: int, new: int) -> None:
-    """A frame of the previous worker came; ``again``: it was sent again."""
+    """Note that a frame of the previous worker came; ``again``: it was sent again."""
     if again:
-        if not new and seq != e.repeated:  # a link that doubles frames does so one right behind the other
+        if not new and seq != e.repeated:  # a link that duplicates a frame sends the copy right behind it
             e.early = 1
             _be_patient(e)
         e.repeated = seq
@@ -202,7 +202,7 @@ def note_arrival(e: Any, seq: int, again: int, new: int) -> None:
 
 @kernel
 def next_selection(e: Any, missing: int) -> Any:
-    """The first of the 32 frames that the receiver should tell of now, or -1; ``missing``: the first that is not in."""
+    """The first of the 32 frames that the receiver should report now, or -1; ``missing``: the first that is not in."""
     while e.confirming > 0:
         seq = e.confirm[0]
         for place in range(1, e.confirming):
@@ -222,7 +222,7 @@ def next_selection(e: Any, missing: int) -> Any:
 
 @kernel
 def write_selection(e: Any, out: Any, peer: int, missing: int, first: int, bits: int) -> Any:
-    """Tells the ``peer`` which of the 32 frames from ``first`` on are in, and all before ``missing``."""
+    """Write a selective acknowledgement for ``peer``: frames before ``missing``, and which of 32 from ``first`` on."""
     flags = RESEND | SATURATED if e.early else RESEND
     e.early = 0
     return write_frame(e, out, peer, _RESULT, flags, SELECTIVE + first - missing, first, bits, 0)
@@ -277,8 +277,8 @@ def _begin_of(e: Any, segment: int, frame: int) -> Any:
 def _take(e: Any, seq: int, lanes: int, saturated: int) -> None:
     """An incoming frame's lanes go into the caller's array; saturated: some sum in this operation was held at its end.
 
-    Who holds one says so in all frames that leave after it. A chunk passes every rank after its last addition, so each
-    of them is told.
+    A rank that holds a sum says so in all frames that leave after it. A chunk passes every rank after its last
+    addition, so all ranks are told.
     """
     if e.kind == _ALL_TO_ALL:
         first = (seq - e.start) * e.lanes
@@ -320,7 +320,7 @@ def _settle_status(e: Any, now: int) -> None:
 
 @kernel
 def ring_posted(e: Any) -> None:
-    """Takes in what came before the operation was posted."""
+    """Take in frames that came before the operation was posted."""
     for seq in range(e.rx_low, min(e.rx_low + e.ring, e.end)):
         if _cell(e, seq) >= _HELD:
             _take(e, seq, e.held + (seq & (e.ring - 1)) * 4 * e.lanes, _cell(e, seq) == _HELD_SATURATED)
@@ -553,7 +553,7 @@ def ring_transmit(e: Any, now: int, out: Any) -> Any:
 # An endpoint has n - 1 streams, records like its own: stream k (from 1) goes to rank r + k and comes from r - k,
 # each with the ring's acknowledgements, gap reports and polls (`ring.py`), but without its sums: a frame depends on
 # none that came in. New chunks leave in turns, one for each stream, and all ranks begin with the next one: so at any
-# time a host hears from one other host, as long as they are in step. A pace keeps them so (`pacing.py`): incast, the
+# time a host hears from one other host, as long as they are in step. A pace keeps them so (`sender.py`): incast, the
 # n - 1 streams of one receiver at once, is what fills queues here.
 
 
@@ -570,7 +570,7 @@ def stream_at(e: Any, index: int) -> Any:
 
 @kernel
 def _place_of(e: Any, sender: int) -> Any:
-    """How many ranks further on a sender is, less one; or _NOBODY."""
+    """The number of ranks by which a sender is further on, less one; or _NOBODY."""
     keys = carray(pointer(e.senders), (e.peers,), np.int64)
     low = 0
     high = e.peers
@@ -587,7 +587,7 @@ def _place_of(e: Any, sender: int) -> Any:
 
 @kernel
 def _gather(e: Any, now: int) -> None:
-    """What the endpoint is follows from what its streams are."""
+    """Set the endpoint's state from the states of its streams."""
     active = 0
     lingering = 0
     for index in range(e.size - 1):
@@ -606,7 +606,7 @@ def _gather(e: Any, now: int) -> None:
 
 @kernel
 def all_to_all_posted(e: Any) -> None:
-    """Takes in what came before the operation was posted."""
+    """Take in frames that came before the operation was posted."""
     e.turn = 0
     for index in range(e.size - 1):
         ring_posted(stream_at(e, index))
@@ -677,7 +677,7 @@ def all_to_all_transmit(e: Any, now: int, out: Any) -> Any:
 
 @kernel
 def all_to_all_time_out(e: Any, now: int) -> None:
-    """A timer of a stream ran out, or did before it was set anew."""
+    """Handle the timers of streams that have run out."""
     e.timer = NEVER
     for index in range(e.size - 1):
         stream = stream_at(e, index)
@@ -689,7 +689,7 @@ def all_to_all_time_out(e: Any, now: int) -> None:
 
 @kernel
 def all_to_all_stand_still(e: Any, paused: int) -> None:
-    """As ``stand_still``, of all streams."""
+    """As ``stand_still``, for all streams."""
     e.timer = NEVER
     for index in range(e.size - 1):
         stream = stream_at(e, index)

@@ -1,17 +1,15 @@
-"""The sender's window, compiled: what is on its way, what is lost, and the one timer.
+"""The sender's window, compiled: its pace, what is on its way, what leaves next; and a stream's losses and timer.
 
-Loss is found in two ways. **By order** (in-network workers): every transmission has a number; a chunk is lost when
-``reorder`` later transmissions have been answered, so a resent chunk that is lost again is found as well (as RFC
-9002, section 6.1.1, does with packet numbers). An answer that comes sooner after a resend than the shortest round
-trip answers the first copy: the resend was for nothing, and ``reorder`` doubles. **By time**: RFC 6298, on chunks
-sent once; a new answer restarts the timer and ends the backoff. The sample of a round trip is the *shortest* of
-those seen in it: a chunk may be answered late because another worker had to wait for its own timer, and if such
-waits were taken for the path's round trip, the workers would drive each other's timers up. For the same reason one
-much shorter sample starts the estimate anew.
+Workers in the network and of the parameter server find losses, and set their timer, in `recovery.py`. The rest of this
+docstring is about the streams of `ring.py` (ring, all-to-all), which find loss in two ways. **By order**: every
+transmission has a number; a chunk is lost when ``reorder`` later transmissions have been answered, so a resent chunk
+that is lost again is found as well (as RFC 9002, section 6.1.1, does with packet numbers). **By time**: RFC 6298, on
+chunks sent once; a new answer restarts the timer and ends the backoff. A sample is the *shortest* round trip of those
+seen in one: an answer may be late because another worker waited for its own timer, and if such waits counted, the
+workers would drive each other's timers up. So one sample below half the estimate starts it anew.
 
-When the timer runs out, only the oldest chunk is sent again: silence may mean a peer that is still computing. If
-then answers come, but the oldest stays out until the timer runs out once more, everything that was in flight the
-first time is sent again.
+When the timer runs out, only the oldest chunk is sent again: silence may mean a peer that is still computing. The
+answer says what is missing; of that, all that left before the timer ran out is sent again.
 """
 
 from typing import Any, Final
@@ -48,7 +46,7 @@ def has_weight(entry: Any) -> Any:
 
 @kernel
 def too_early(e: Any, now: int) -> Any:
-    """Whether the next new chunk must wait; if so the endpoint wants to be asked again when it need not."""
+    """Whether the next new chunk must wait for the pace; if so, ``wake`` is when it need not."""
     if now >= e.pace_at:
         return False
     e.wake = e.pace_at
@@ -57,14 +55,14 @@ def too_early(e: Any, now: int) -> Any:
 
 @kernel
 def left(e: Any, entry: Any, now: int) -> None:
-    """A new chunk leaves."""
+    """Note that a new chunk leaves, for the pace."""
     if e.pace > 0 and has_weight(entry):
         e.pace_at = max(e.pace_at, now - e.pace) + e.pace
 
 
 @kernel
 def forget(e: Any) -> None:
-    """Nothing waits for its time."""
+    """Forget the time at which the next chunk may leave."""
     e.wake = NEVER
 
 
@@ -109,7 +107,7 @@ def set_up(record: Any, congestion: Congestion, least: int) -> None:
 
 @kernel
 def has_room(e: Any) -> Any:
-    """Whether one more chunk may be on its way; that it may not is remembered."""
+    """Whether one more chunk may be on its way; if not, note that the window held the sender back."""
     if e.adaptive == 0 or (e.flight + 1) * CHUNK <= e.cwnd:
         return True
     e.held_back = e.order
@@ -118,7 +116,7 @@ def has_room(e: Any) -> Any:
 
 @kernel
 def note_round_trip(e: Any, rtt: int) -> None:
-    """The shortest round trip of a round."""
+    """Take in the shortest round trip of a round, picoseconds."""
     e.last_rtt = rtt
     e.base_rtt = min(e.base_rtt, rtt)
 
@@ -131,7 +129,7 @@ def _is_calm(e: Any) -> Any:
 
 @kernel
 def grow(e: Any, order: int) -> None:
-    """An answer to transmission ``order``."""
+    """Let the congestion window grow for an answer to transmission ``order``."""
     e.answers += 1
     e.cwnd_sum += e.cwnd // CHUNK
     if e.adaptive == 0 or order >= e.held_back or order < e.cut_order:
@@ -147,7 +145,7 @@ def grow(e: Any, order: int) -> None:
 
 @kernel
 def cut(e: Any, order: int) -> None:
-    """Transmission ``order`` was lost, or met a congested queue."""
+    """Cut the congestion window: transmission ``order`` was lost, or met a congested queue."""
     if e.adaptive == 0 or order < e.cut_order:
         return
     e.cut_order = e.order
@@ -159,9 +157,9 @@ def cut(e: Any, order: int) -> None:
 
 @kernel
 def cut_for_loss(e: Any, order: int) -> None:
-    """As ``cut``, but where round trips show no queue it may be chance: most of the window comes back at once.
+    """As ``cut``; but if round trips show no queue, the loss may be chance, and most of the window comes back at once.
 
-    Where nothing but losses holds it back (the brake is off), they are taken for congestion.
+    If the brake is off, so that only losses hold the window back, they are taken for congestion.
     """
     before = e.cwnd
     cuts = e.cuts
@@ -172,7 +170,7 @@ def cut_for_loss(e: Any, order: int) -> None:
 
 @kernel
 def start_over(e: Any) -> None:
-    """Another epoch, perhaps another path: nothing is on its way, and nothing is known of its round trip."""
+    """Begin another epoch, perhaps on another path: nothing is on its way, and no round trip is known."""
     e.flight = 0
     e.base_rtt = NEVER
     if e.adaptive:
@@ -204,7 +202,7 @@ def payload_at(e: Any, seq: int) -> Any:
 
 @kernel
 def mark_sent(e: Any, entry: Any, now: int) -> None:
-    """A chunk leaves, for the first time or again."""
+    """Note that a chunk leaves, for the first time or again."""
     if entry.lost:
         entry.lost = 0
         e.lost -= 1
@@ -222,7 +220,7 @@ def mark_sent(e: Any, entry: Any, now: int) -> None:
 
 @kernel
 def _take_sample(e: Any, rtt: int) -> None:
-    """RFC 6298, section 2, in integers."""
+    """Take a round-trip sample in picoseconds: RFC 6298, section 2, in integers."""
     e.rtt_min = rtt if e.rtt_samples == 0 else min(e.rtt_min, rtt)
     if e.rtt_samples == 0 or 2 * rtt < e.srtt:
         e.srtt = rtt
@@ -243,14 +241,14 @@ def _base_rto(e: Any) -> Any:
 
 @kernel
 def _tolerate(e: Any) -> None:
-    """A chunk was taken for lost and was not: be more patient."""
+    """Be more patient: a chunk was taken for lost and was not."""
     e.spurious += 1
     e.reorder = max(e.reorder, min(2 * e.reorder, e.window // 2))
 
 
 @kernel
 def settle(e: Any, entry: Any, now: int, timed: int) -> None:
-    """A chunk is answered. timed: the answer was sent at once, so it may be a round-trip sample."""
+    """Take in the answer of a chunk. timed: it was sent at once, so it may be a round-trip sample."""
     elapsed = now - entry.sent_at
     if entry.lost:
         entry.lost = 0
@@ -290,7 +288,7 @@ def advance(e: Any, now: int) -> None:
 
 @kernel
 def mark_lost(e: Any, entry: Any) -> Any:
-    """To be sent again, if it is on its way; whether it was."""
+    """Mark a chunk to be sent again if it is on its way; return whether it was."""
     if entry.state != _OUTSTANDING or entry.lost:
         return False
     entry.lost = 1
@@ -301,7 +299,7 @@ def mark_lost(e: Any, entry: Any) -> Any:
 
 @kernel
 def lose_by_order(e: Any, entry: Any) -> None:
-    """Later transmissions have come through, this one has not."""
+    """Mark a chunk as lost because later transmissions have come through."""
     if mark_lost(e, entry):
         entry.probe = 0
         e.lost_by_order += 1
@@ -310,7 +308,7 @@ def lose_by_order(e: Any, entry: Any) -> None:
 
 @kernel
 def lose_by_time(e: Any, entry: Any) -> None:
-    """Answers come again, but this one's stays out."""
+    """Mark a chunk as lost: it left before a poll whose answer lacks it."""
     if mark_lost(e, entry):
         entry.probe = 0
         e.lost_by_time += 1
@@ -335,7 +333,7 @@ def may_resend(e: Any, seq: int) -> Any:
 
 @kernel
 def give_up(e: Any) -> None:
-    """Bounded retries are used up: the oldest chunk names what is missing."""
+    """Fail, as all retries are used up; the oldest chunk names what is missing."""
     e.failed_seq = e.low & SEQ_MASK
     e.timer = NEVER
     e.lingering = 0
@@ -345,7 +343,7 @@ def give_up(e: Any) -> None:
 
 @kernel
 def stand_still(e: Any, paused: int) -> None:
-    """A time in which nothing could be answered is not time that an answer took."""
+    """Shift timer and clocks by a time (picoseconds) in which nothing could be answered."""
     if e.timer != NEVER:
         e.timer += paused
     for seq in range(e.low, e.next):
@@ -357,7 +355,7 @@ def stand_still(e: Any, paused: int) -> None:
 
 @kernel
 def said_ahead(e: Any, seq: int) -> Any:
-    """What a seq announces that has none of its own operation's exponents to announce."""
+    """The exponent that a seq announces if its own operation has none left to announce."""
     if e.truths != 0 and seq - e.start + e.known == e.chunks:
         return told_losses(e)
     left = e.end - seq
@@ -380,7 +378,7 @@ def worker_agreed_ahead(e: Any, count: int) -> Any:
 
 @kernel
 def worker_posted(e: Any) -> None:
-    """What the operation before has agreed on is known of this one."""
+    """Take over the exponents that the operation before has agreed on for this one."""
     if e.truths != 0:
         for chunk in range(e.known):
             set_truth(e, chunk, entry_at(e, e.start - e.known + chunk).carried)
@@ -458,21 +456,21 @@ def _get(e: Any, queue: int, head: int) -> Any:
 
 @kernel
 def queue_question(e: Any, seq: int) -> None:
-    """A chunk is to be asked for."""
+    """Queue a question for a chunk."""
     _put(e, e.ask_queue, e.ask_tail, seq)
     e.ask_tail += 1
 
 
 @kernel
 def queue_again(e: Any, seq: int) -> None:
-    """A chunk is to be sent again."""
+    """Queue a chunk to be sent again."""
     _put(e, e.again_queue, e.again_tail, seq)
     e.again_tail += 1
 
 
 @kernel
 def empty_queues(e: Any) -> None:
-    """Nothing waits any more, as in a new epoch."""
+    """Empty the queues, as for a new epoch."""
     for place in range(e.ring):
         store_u8(e.skipped, place, 0)
     e.ask_head = e.ask_tail
@@ -482,13 +480,13 @@ def empty_queues(e: Any) -> None:
 
 @kernel
 def skip(e: Any, seq: int) -> None:
-    """A chunk's turn has come, but not its slot's."""
+    """Skip a chunk whose turn has come while its slot is taken."""
     store_u8(e.skipped, seq & (e.ring - 1), _SKIPPED)
 
 
 @kernel
 def wake(e: Any, seq: int) -> None:
-    """A skipped chunk may leave."""
+    """Let a skipped chunk leave: its slot is free."""
     if load_u8(e.skipped, seq & (e.ring - 1)) == _SKIPPED:
         store_u8(e.skipped, seq & (e.ring - 1), _LATE)
         _put(e, e.late, e.late_tail, seq)
@@ -516,13 +514,13 @@ def next_late(e: Any) -> Any:
 
 @kernel
 def take_late(e: Any, seq: int) -> None:
-    """``next_late`` leaves."""
+    """Note that the chunk of ``next_late`` leaves."""
     store_u8(e.skipped, seq & (e.ring - 1), 0)
 
 
 @kernel
 def next_question(e: Any) -> Any:
-    """A chunk to be asked for that may be now, or NOTHING: the oldest missing one always may."""
+    """A chunk that may be asked for now, or NOTHING: the oldest missing one always may."""
     oldest = entry_at(e, e.low)
     if e.low < e.next and oldest.seq == e.low and oldest.lost:
         return e.low

@@ -5,8 +5,8 @@ merged by the network, or one for each worker, which are then summed in the orde
 carries is kept with the slot, so a repeated request, in whatever epoch, gets the same bytes, and nothing is applied
 twice.
 
-Who asks (ASK) gets the RESULT, an ASK for a contribution that is not in, or a WAIT with the members that are. What came
-before an operation was posted was not taken; when it is posted the server asks for it by itself.
+An ASK is answered by the RESULT, an ASK for a contribution that is not in, or a WAIT with the members that are. Frames
+that come before an operation is posted are not taken; once it is posted the server asks for them by itself.
 """
 
 from typing import Any, Final
@@ -136,7 +136,7 @@ def _queue(e: Any, seq: int, kind: int, rank: int) -> None:
 
 @kernel
 def _queue_question(e: Any, seq: int, kind: int, rank: int) -> Any:
-    """An ASK or WAIT; none where the queue has only the room that RESULTs may need."""
+    """Queue an ASK or WAIT, unless the rest of the queue is reserved for RESULTs."""
     if e.reply_tail - e.reply_head >= (REPLIES - 2) * e.ring * e.peers:
         return _DUPLICATE
     _queue(e, seq, kind, rank)
@@ -161,7 +161,7 @@ def _gives(e: Any) -> Any:
 
 @kernel
 def _take_own(e: Any, slot: Any, seq: int, chunk: int) -> None:
-    """The server's part in what a chunk agrees on: the exponent of a later one, and whether its own is not finite."""
+    """Add the server's part to a chunk's agreement: an exponent of a later chunk, and whether its own is not finite."""
     announces = seq - e.start + e.known
     if e.lead > 0 and announces < e.chunks:
         slot.exponent = load_u8(e.exponents, announces)
@@ -197,7 +197,7 @@ def _open(e: Any, slot: Any, seq: int) -> None:
 
 @kernel
 def _add_own(e: Any, slot: Any, seq: int, scale: float) -> None:
-    """The lanes that came := these and the server's own: what the root would have made of all of them."""
+    """Add the server's own lanes to those that came, as the root switch would have."""
     begin = (seq - e.start - e.lead + e.known) * e.lanes
     count = min(e.lanes, e.length - begin)
     result, lanes = _result_at(e, seq), _contribution_at(e, seq, 0)
@@ -215,7 +215,7 @@ def _sum(e: Any, slot: Any, seq: int) -> None:
     result = _result_at(e, seq)
     if e.mode != _RAW:
         agreed = _slot_at(e, seq - e.lead).exponent
-        if e.mode == _BLOCK and slot.saturated:  # somebody's chunk is not finite
+        if e.mode == _BLOCK and slot.saturated:  # a worker's chunk is not finite
             fill_nan(result, e.lanes)
             return
         if _gives(e):
@@ -232,7 +232,7 @@ def _sum(e: Any, slot: Any, seq: int) -> None:
 
 @kernel
 def _apply(e: Any, slot: Any, seq: int) -> None:
-    """What the operation does with a complete chunk that came with lanes."""
+    """Apply the operation to a complete chunk that came with lanes."""
     _sum(e, slot, seq)
     begin = (seq - e.start - e.lead + e.known) * e.lanes
     count = min(e.lanes, e.length - begin)
@@ -274,11 +274,11 @@ def _exponent_known(e: Any, seq: int) -> Any:
 
 @kernel
 def _may_open(e: Any, seq: int) -> Any:
-    """Whether a slot may be taken for a chunk: nobody will ask for its old one again.
+    """Whether a chunk may take its slot: no worker will ask for the slot's old chunk again.
 
     Where the network adds up (one peer) no chunk is sent that is so far ahead. Other peers' chunks may be answered one
-    by one (PULL), so one worker could run away from the others; but who has sent the oldest incomplete chunk has all
-    results up to half a ring before it.
+    by one (PULL), so one worker could run away from the others; but each worker that has sent the oldest incomplete
+    chunk has all results up to half a ring before it.
     """
     ahead = e.ring if e.peers == 1 else e.ring // 2
     slot = _slot_at(e, seq)
@@ -297,7 +297,7 @@ def _missing_mask(e: Any, seq: int) -> Any:
 
 @kernel
 def _asked(e: Any, seq: int, rank: int) -> Any:
-    """A member lacks the RESULT of a chunk."""
+    """Answer a member that lacks the RESULT of a chunk."""
     slot = _slot_at(e, seq)
     if slot.seq == seq:
         if load_u8(e.marks, _mark_cell(e, seq, rank)) & _ARRIVED == 0:
@@ -313,7 +313,7 @@ def _asked(e: Any, seq: int, rank: int) -> Any:
 
 @kernel
 def server_agreed_ahead(e: Any, count: int) -> Any:
-    """The same as a worker reads off its RESULTs (``worker_agreed_ahead``)."""
+    """As ``worker_agreed_ahead``, from the server's slots."""
     for seq in range(e.end - count, e.end):
         slot = _slot_at(e, seq)
         if slot.seq != seq or slot.exponent == UNANNOUNCED:
@@ -323,7 +323,7 @@ def server_agreed_ahead(e: Any, count: int) -> Any:
 
 @kernel
 def server_posted(e: Any) -> None:
-    """An operation was posted: what of it has come too early is asked for, or, with lanes, comes again by itself."""
+    """Ask for chunks of a posted operation that came too early; with ``repeats`` lanes come again anyway."""
     early = carray(pointer(e.unposted), (e.peers,), np.int64)
     end = min(e.end, e.start + e.ring // 2)
     if e.repeats and carries_lanes(e.collective):
@@ -336,7 +336,7 @@ def server_posted(e: Any) -> None:
 
 @kernel
 def server_receive(e: Any, frame: Any, now: int) -> Any:
-    """A sound PUSH, PULL or ASK of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
+    """Take in a sound PUSH, PULL or ASK of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
     rank = _rank_of(e, sender_of(frame))
     if rank < 0:
         return _WRONG_PEER
@@ -364,7 +364,7 @@ def server_receive(e: Any, frame: Any, now: int) -> Any:
     mark = load_u8(e.marks, cell)
     if mark & _ARRIVED:
         if e.repeats and slot.done:
-            _queue_reply(e, seq, rank)  # who repeats asks so for the RESULT
+            _queue_reply(e, seq, rank)  # workers that repeat ask for the RESULT in this way
         return _DUPLICATE
     store_u8(e.marks, cell, mark | _ARRIVED)
     slot.arrived += 1
@@ -384,7 +384,7 @@ def server_receive(e: Any, frame: Any, now: int) -> Any:
 
 @kernel
 def server_transmit(e: Any, out: Any) -> Any:
-    """The next RESULT; 0 when nobody waits for one."""
+    """Write the next RESULT into ``out`` and return its length; 0 when no worker waits for one."""
     capacity = _reply_capacity(e)
     while e.reply_head < e.reply_tail:
         code = carray(pointer(e.replies), (capacity,), np.int64)[e.reply_head % capacity]

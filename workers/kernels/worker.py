@@ -122,7 +122,7 @@ _DUPLICATE: Final = int(Refusal.DUPLICATE)
 
 @kernel
 def answer_of(collective: int, mode: int) -> Any:
-    """What the RESULT of a data chunk carries."""
+    """The content (``Answer``) of a data chunk's RESULT."""
     if collective in (_PUSH, _BARRIER):
         return _NOTHING
     return _SUM if collective == _ALL_REDUCE and mode != _RAW else _RAW_ANSWER
@@ -130,13 +130,13 @@ def answer_of(collective: int, mode: int) -> Any:
 
 @kernel
 def carries_lanes(collective: int) -> Any:
-    """Whether a data chunk goes up with lanes."""
+    """Whether a data chunk is sent with lanes."""
     return collective not in (_PULL, _BARRIER)
 
 
 @kernel
 def _open(e: Any, seq: int) -> None:
-    """The entry of a seq that has never been sent: what it announces, carries and expects, and a copy of its input."""
+    """Fill the entry of a seq that has never been sent: what it announces, carries and expects, and its input."""
     entry = entry_at(e, seq)
     position = seq - e.start
     chunk = position - e.lead + e.known
@@ -184,7 +184,7 @@ def _open(e: Any, seq: int) -> None:
 
 @kernel
 def _waits_for_exponent(e: Any, seq: int) -> Any:
-    """Whether a chunk's lanes need the exponent that an earlier one announces; of one that never left, too."""
+    """Whether a chunk's lanes need the exponent that an earlier chunk announces; also for chunks that never left."""
     entry = entry_at(e, seq)
     if entry.seq == seq:
         return entry.has_lanes != 0 and entry.lead > 0 and entry.guessed == 0
@@ -202,13 +202,13 @@ def _lead_of(e: Any, seq: int) -> Any:
 
 @kernel
 def _is_free(e: Any, seq: int) -> Any:
-    """Whether a chunk may leave: nobody reads its slot any more, and its exponent is agreed on."""
+    """Whether a chunk may leave: its slot has no readers left, and its exponent is agreed on."""
     return is_in(e, seq - e.window) and (not _waits_for_exponent(e, seq) or is_in(e, seq - _lead_of(e, seq)))
 
 
 @kernel
 def _is_held_up(e: Any, seq: int) -> Any:
-    """Whether what a chunk waits for is late, so that the ones behind it may leave before it."""
+    """Whether the RESULT that a chunk waits for is late, so that chunks behind it may leave before it."""
     before = seq - e.window
     if not is_in(e, before):
         return is_overdue(e, before)
@@ -217,14 +217,14 @@ def _is_held_up(e: Any, seq: int) -> Any:
 
 @kernel
 def _wake(e: Any, seq: int) -> None:
-    """A skipped chunk may leave now, if this was all that it waited for."""
+    """Let a skipped chunk leave, if this was all that it waited for."""
     if e.low <= seq < e.next and is_skipped(e, seq) and _is_free(e, seq):
         wake(e, seq)
 
 
 @kernel
 def _agree(e: Any, entry: Any, seq: int) -> None:
-    """The exponent of a chunk's lanes, which has been agreed on, goes into its entry."""
+    """Write the agreed exponent of a chunk's lanes into its entry."""
     if entry.has_lanes and entry.lead > 0 and entry.guessed == 0:
         # The last epoch that answered counts. Where the ring has reused the entry it was not asked again since these
         # lanes were last sent, and the exponent of then stands.
@@ -236,7 +236,7 @@ def _agree(e: Any, entry: Any, seq: int) -> None:
 
 @kernel
 def _keep_rounding(e: Any, entry: Any, seq: int, lanes: int) -> None:
-    """What narrow lanes lost of a chunk's numbers, for the caller's next operation; of an earlier one it is told."""
+    """Keep what narrow lanes lost of a chunk's numbers, for the caller's next operation."""
     if e.kept != 0 and entry.operation == e.operation and e.status == _ACTIVE:
         target = e.kept + 4 * e.elements * (seq - e.start - e.lead + e.known)
         keep_rounding(e, payload_at(e, seq), entry.count, entry.agreed, entry.bits, lanes, target)
@@ -280,7 +280,7 @@ def _push(e: Any, entry: Any, seq: int, out: Any) -> Any:
 
 @kernel
 def _first(e: Any, seq: int, in_order: int, now: int, out: Any) -> Any:
-    """A chunk leaves for the first time in this epoch."""
+    """Write the frame of a chunk that leaves for the first time in this epoch."""
     entry = entry_at(e, seq)
     new = entry.seq != seq
     if new:
@@ -296,7 +296,7 @@ def _first(e: Any, seq: int, in_order: int, now: int, out: Any) -> Any:
 
 @kernel
 def worker_transmit(e: Any, now: int, out: Any) -> Any:
-    """The next frame: questions, what was asked for, what waited for its slot, what is new. 0: nothing to send."""
+    """Write the next frame (questions, repeats, chunks whose slot was taken, new ones); its length, 0: none."""
     forget(e)
     if e.status != _ACTIVE and not e.lingering:
         return 0
@@ -342,7 +342,7 @@ def worker_transmit(e: Any, now: int, out: Any) -> Any:
 
 @kernel
 def _asked(e: Any, frame: Any, seq: int, now: int) -> Any:
-    """An ASK or WAIT from the switch, or from the server of the baseline."""
+    """Take in an ASK or WAIT of the switch, or of the baseline's server."""
     entry = entry_at(e, seq)
     if seq < e.low or entry.seq != seq or entry.state != _OUTSTANDING:
         return _DUPLICATE
@@ -357,7 +357,7 @@ def _asked(e: Any, frame: Any, seq: int, now: int) -> Any:
 
 @kernel
 def _note_partial(e: Any, entry: Any, frame: Any, seq: int, flags: int) -> None:
-    """How many are in a chunk's sum; what it lacks of this worker is kept."""
+    """Note the number of contributions in a chunk's sum, and keep this worker's own if the sum lacks it."""
     chunk = seq - e.start - e.lead + e.known
     carray(pointer(e.counts), (e.chunks,), np.uint16)[chunk] = count_of(frame)
     if flags & LATE or entry.withheld:
@@ -367,7 +367,7 @@ def _note_partial(e: Any, entry: Any, frame: Any, seq: int, flags: int) -> None:
 
 @kernel
 def worker_receive(e: Any, frame: Any, now: int) -> Any:
-    """A sound RESULT or ASK of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
+    """Take in a sound RESULT or ASK of this job and epoch. Returns 0, or why it changed nothing (``Refusal``)."""
     stranger = unknown(e, frame, 0)
     if stranger:
         return stranger
@@ -381,7 +381,7 @@ def worker_receive(e: Any, frame: Any, now: int) -> Any:
 
 @kernel
 def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
-    """The RESULT of a chunk before ``next``. Returns 0, or why it changed nothing (``Refusal``)."""
+    """Take in the RESULT of a chunk before ``next``. Returns 0, or why it changed nothing (``Refusal``)."""
     flags = flags_of(frame)
     entry = entry_at(e, seq)
     if seq < e.low or entry.state == _ANSWERED:
@@ -394,7 +394,7 @@ def worker_take(e: Any, frame: Any, seq: int, now: int) -> Any:
         return _WRONG_KIND
     if flags & HAS_LANES and flags & WIDTH != (width_flag(entry.bits) if entry.answer == _SUM else 0):
         return _WRONG_KIND
-    # Block floating point never saturates: there somebody's chunk is not finite, or a guess is too small.
+    # Block floating point never saturates: a worker's chunk is not finite, or a guess is too small.
     flagged = flags & SATURATED != 0
     poisoned = flagged and e.mode == _BLOCK and not entry.words
     taken = e.status == _ACTIVE and entry.operation == e.operation

@@ -88,7 +88,7 @@ class Mlp:
         return 6 * batch * sum(inputs * outputs for inputs, outputs in self._shapes)
 
     def _activations(self, parameters: FloatArray, images: FloatArray) -> list[FloatArray]:
-        """What enters each layer, then the logits."""
+        """The input of each layer, then the logits."""
         values = [images]
         layers = self.views(parameters)
         for depth, (weights, bias) in enumerate(layers):

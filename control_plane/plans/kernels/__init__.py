@@ -1,8 +1,8 @@
-"""Compiled graph algorithms on arrays: nodes and arcs are numbers, weights integers; nothing knows of topologies.
+"""Compiled graph algorithms on arrays: nodes and arcs are numbers, weights integers; topologies are unknown here.
 
-How they are compiled, and when: on small networks they are done before a compiler would have begun.
-Compiled code is cached on disk under a key of this folder's sources. Compiling all of it takes half a minute of a
-processor, once; as plain Python the same functions plan a job on some ten switches in milliseconds.
+Small networks are planned in plain Python, which is faster there than starting the compiler. Compiled code is cached on
+disk under a key of this folder's sources. Compiling all of it takes half a minute of processor time, once; in plain
+Python the same functions plan a job on some ten switches in milliseconds.
 """
 
 import functools
@@ -19,13 +19,13 @@ kernel: Decorator = Compiler(Path(__file__).parent).kernel
 """Compiles a function of this folder."""
 
 SMALL: Final = 100
-"""switches up to which planning runs as plain Python"""
+"""number of switches up to which planning runs in plain Python"""
 ENOUGH_S: Final = 1.0
-"""of a processor: what a process spends on plain Python before it has machine code made, or loaded"""
+"""processor time that a process spends in plain Python before it compiles or loads machine code"""
 FAR: Final = 1 << 52
-"""a distance that means: there is no way; the sum of 2,000 of them still fits"""
+"""a distance that means: there is no path; the sum of 2,000 of them still fits"""
 NEVER: Final = FAR * 1024
-"""more than any tree costs"""
+"""more than the cost of any tree"""
 ONCE: Final = 1 << 48
 """added to edges of which a tree must not have more than it needs"""
 Array = Any
@@ -35,13 +35,13 @@ _spent_s = [0.0]
 
 
 def at_once() -> None:
-    """Have machine code serve this process from its first call on, on networks of any size."""
+    """Use machine code in this process from the first call on, for networks of any size."""
     _spent_s[0] = math.inf
 
 
 @functools.cache
 def plain(compiled: Any) -> Callable[..., Any]:
-    """A kernel as plain Python, and so every kernel that it calls. Same arguments, same results."""
+    """A kernel in plain Python, including every kernel that it calls. Same arguments, same results."""
     function: types.FunctionType = compiled.py_func
     namespace = {**function.__globals__}
     found = types.FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
@@ -53,9 +53,9 @@ def plain(compiled: Any) -> Callable[..., Any]:
 
 
 def sized(compiled: Any, switches: int) -> Callable[..., Any]:
-    """A kernel for a network of so many switches: plain Python on a small one, machine code on others.
+    """A kernel for a network with this number of switches: plain Python for a small one, machine code for others.
 
-    A process that goes on planning is served by machine code, too, once plain Python has cost it ``ENOUGH_S``.
+    A process that continues to plan uses machine code, too, after ``ENOUGH_S`` in plain Python.
     """
     if switches > SMALL or _spent_s[0] > ENOUGH_S:
         return compiled  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Shortest ways from or to one node under weights of three words, compared word by word."""
+"""Shortest paths from or to one node under weights of three words, compared word by word; local search of node sets."""
 
 import numpy as np
 
@@ -14,18 +14,18 @@ from p4reduce.control_plane.plans.kernels.spanning import (
     without,
 )
 
-# Local search over sets of overlay nodes: who should merge, so that a tree over them costs least.
+# Local search over sets of overlay nodes: the nodes that should merge, so that a tree over them costs least.
 
 
 @kernel
 def rows_of(graph: Array, symmetric: bool, order: Array, store: Array) -> Array:
-    """Where the distances of some nodes stand, int32 (k,); those that are not there yet are computed.
+    """Rows of the store with the distances of some nodes, int32 (k,); missing ones are computed.
 
     Parameters
     ----------
     graph : tuple
-        ``starts``, ``heads`` and ``cost`` as `settled` takes them for ways from a node, the costs for ways to one, and
-        ``names``, int32 (n,): the graph's numbers of the n nodes that are looked at.
+        ``starts``, ``heads`` and ``cost`` as in `settled` for paths from a node, the costs for paths to one, and
+        ``names``, int32 (n,): the graph's numbers of the n nodes in question.
     symmetric : bool
         Whether the two directions of every link weigh the same.
     order : int32 (k,)
@@ -57,7 +57,7 @@ def rows_of(graph: Array, symmetric: bool, order: Array, store: Array) -> Array:
 def priced(
     graph: Array, symmetric: bool, order: Array, leaf: bool, hosts: Array, store: Array
 ) -> tuple[int, Array, Array, Array, Array]:
-    """A set's cheapest tree.
+    """The cheapest tree of a set.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ def priced(
     order : int32 (k,)
         The set, its root first.
     leaf : bool
-        The root is last instead, a leaf at which nothing merges or hangs.
+        Whether the root is last instead: a leaf at which nothing merges, and without hosts.
     hosts : tuple
-        ``reach``, int64 (h, n): distances from switches with hosts; ``times``, int64 (h,): how many hang on each.
+        ``reach``, int64 (h, n): distances from switches with hosts; ``times``, int64 (h,): number of hosts at each.
 
     Returns
     -------
     int, int32 (k,), int64 (k, k), int64 (h,), int32 (k,)
-        Cost with every host's way to the nearest node, parents, distances, the hosts' ways, and rows of the nodes.
+        Cost with every host's path to the nearest node, parents, distances, the hosts' paths, and rows of the nodes.
     """
     rows = rows_of(graph, symmetric, order, store)
     matrix = overlay(store[0], rows, order)
@@ -97,7 +97,7 @@ def priced(
 def improve(
     graph: Array, symmetric: bool, order: Array, first: int, leaf: bool, hosts: Array, store: Array, pairs: bool
 ) -> tuple[int, Array]:
-    """Add, drop or exchange one node as long as that makes a set cheaper.
+    """Add, drop or exchange one node while that makes a set cheaper.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def improve(
     order : int32 (k,)
         The set to start from.
     first : int
-        1 when the first node must stay, else 0.
+        1 if the first node must stay, else 0.
     pairs : bool
         Also add two nodes of which one alone changes nothing (symmetric only).
 
@@ -140,7 +140,7 @@ def improve(
 def _better(
     graph: Array, order: Array, first: int, leaf: bool, hosts: Array, store: Array, price: int
 ) -> tuple[int, Array]:
-    """A cheaper set with one node more, less or another, and its price; else those that are given (symmetric)."""
+    """A cheaper set with one node more, less or exchanged, and its price; else the given ones (symmetric)."""
     after, option = _added(graph, order, leaf, hosts, store, price)
     last = len(order) - leaf
     if after >= price:
@@ -159,7 +159,7 @@ def _better(
 
 @kernel
 def _added(graph: Array, order: Array, leaf: bool, hosts: Array, store: Array, price: int) -> tuple[int, Array]:
-    """The best set with one node more, as `_better`."""
+    """The best set with one more node, as in `_better`."""
     prices = _prices(graph, order, leaf, hosts, store)
     prices[order] = NEVER
     best = prices.argmin()
@@ -170,7 +170,7 @@ def _added(graph: Array, order: Array, leaf: bool, hosts: Array, store: Array, p
 
 @kernel
 def _free(graph: Array, order: Array, leaf: bool, hosts: Array, store: Array, price: int) -> Array:
-    """Nodes that cost nothing in addition to a set (symmetric)."""
+    """Nodes that add nothing to the cost of a set (symmetric)."""
     prices = _prices(graph, order, leaf, hosts, store)
     prices[order] = NEVER
     return np.flatnonzero(prices <= price)
@@ -178,14 +178,14 @@ def _free(graph: Array, order: Array, leaf: bool, hosts: Array, store: Array, pr
 
 @kernel
 def _prices(graph: Array, order: Array, leaf: bool, hosts: Array, store: Array) -> Array:
-    """Prices of a set with one node more each (symmetric)."""
+    """Prices of a set with one more node, for each node (symmetric)."""
     _, parent, matrix, attached, rows = priced(graph, True, order, leaf, hosts, store)
     return with_one_more(matrix, parent, store[0], rows, ONCE if leaf else 0, hosts[0], attached, hosts[1])
 
 
 @kernel
 def _alone(order: Array, leaf: bool, hosts: Array, store: Array, price: int) -> tuple[int, Array]:
-    """The best set of a single node, as `_better`."""
+    """The best set of a single node, as in `_better`."""
     found = order
     reach, times = hosts
     for node in range(reach.shape[1] - leaf):
@@ -200,29 +200,29 @@ def _alone(order: Array, leaf: bool, hosts: Array, store: Array, price: int) -> 
     return price, found
 
 
-# Shortest-path trees with aggregation: what a root's tree would be like, without building it.
+# Shortest-path trees with aggregation: the properties of a root's tree, computed without building it.
 
 
 @kernel
 def merged_tree(
     arcs: Array, heads: Array, depth: Array, capable: Array, root: int, hosts: Array, cost: Array, busy: Array
 ) -> tuple[int, int, int, int]:
-    """The tree of all workers' shortest paths to a root, merged at every capable switch that they meet at.
+    """The tree of all workers' shortest paths to a root, merged at every capable switch where they meet.
 
-    If nothing merges at the root, the first switch below it at which something does is the root instead.
+    If nothing merges at the root, the first switch below it at which paths merge is the root instead.
 
     Parameters
     ----------
     arcs, heads : int32 (n,), (m,)
-        First arcs of the ways to the root; where arcs lead.
+        First arcs of the paths to the root; ends of arcs.
     depth : int64 (n,)
-        Arcs to the root.
+        Number of arcs to the root.
     capable : bool (n,)
         Switches that can merge.
     root : int
         A capable switch.
     hosts : int32 (n,)
-        Workers at every switch.
+        Number of workers at every switch.
     cost, busy : int64 (m,)
         Cost of a copy on every arc, and the time that it takes there.
 
@@ -233,7 +233,7 @@ def merged_tree(
     """
     n = len(arcs)
     copies = hosts.astype(np.int32)
-    used = np.zeros(n, np.int32)  # of the first arc of every node
+    used = np.zeros(n, np.int32)  # number of uses of the first arc of every node
     children = np.zeros(n, np.int32)
     order = np.argsort(depth)
     for position in range(n - 1, -1, -1):
@@ -248,7 +248,7 @@ def merged_tree(
             copies[heads[arcs[at]]] += copies[at]
     top = root
     while children[top] == 1 and hosts.sum() > 1:
-        # Down the only path, to where something merges.
+        # Follow the only path down to where paths merge.
         at = top
         while at == top or not capable[at]:
             for below in range(n):
@@ -266,28 +266,28 @@ def merged_tree(
     return total, chunk, most, top
 
 
-# Overlay neighbours: nodes that a way reaches without passing another one that could merge.
+# Overlay neighbours: nodes on paths that pass no other node that could merge.
 
 
 @kernel
 def direct(starts: Array, heads: Array, cost: Array, capable: Array, source: int) -> tuple[Array, Array]:
-    """Shortest ways from a node over nodes that cannot merge (Dijkstra without a heap, O(n^2)).
+    """Shortest paths from a node over nodes that cannot merge (Dijkstra without a heap, O(n^2)).
 
     Parameters
     ----------
     starts, heads : int32 (n + 1,), (m,)
         The graph.
     cost : int64 (m,)
-        Of arcs; negative: closed.
+        Cost of arcs; negative: closed.
     capable : bool (n,)
-        Nodes at which ways end.
+        Nodes at which paths end.
     source : int
-        Where they begin.
+        The node at which they begin.
 
     Returns
     -------
     int64 (n,), int32 (n,)
-        Distances, :data:`FAR` where there is no such way; last arcs.
+        Distances, :data:`FAR` where there is no such path; last arcs.
     """
     n = len(starts) - 1
     distance = np.full(n, FAR, np.int64)
@@ -314,32 +314,32 @@ def direct(starts: Array, heads: Array, cost: Array, capable: Array, source: int
 def settled(
     starts: Array, heads: Array, cost: Array, source: int, distance: Array, arc: Array, tied: Array
 ) -> tuple[Array, bool]:
-    """Dijkstra's algorithm with an indexed heap of four children a node: O((n + m) log n).
+    """Dijkstra's algorithm with an indexed heap with four children a node: O((n + m) log n).
 
     Parameters
     ----------
     starts, heads : int32 (n + 1,), (m,)
-        Arcs of node i are ``starts[i] .. starts[i + 1] - 1``; where each leads.
+        Arcs of node i are ``starts[i] .. starts[i + 1] - 1``; ends of arcs.
     cost : int64 (m,)
-        Of arcs, 0 or more; :data:`FAR` closes one.
+        Cost of arcs, 0 or more; :data:`FAR` closes one.
     source : int
-        Where ways begin.
+        Node at which paths begin.
     distance : int64 (n,)
-        Filled with distances; :data:`FAR` where there is no way.
+        Filled with distances; :data:`FAR` where there is no path.
     arc : int32 (n,)
-        Filled with last arcs of ways; -1 at the source and where there is no way.
+        Filled with last arcs of paths; -1 at the source and where there is no path.
     tied : bool (n,)
-        Filled: whether other ways are as short.
+        Filled: whether other paths are as short.
 
     Returns
     -------
     int32 (r,), bool
-        Nodes that ways reach, nearest first; whether an arc on the way costs nothing.
+        Nodes with a path, nearest first; whether some arc on the paths costs nothing.
     """
     n = len(starts) - 1
     distance[:], arc[:], tied[:] = FAR, -1, False
     keys, nodes = np.empty(n, np.int64), np.empty(n, np.int32)  # the heap
-    place = np.full(n, -1, np.int32)  # of nodes in it
+    place = np.full(n, -1, np.int32)  # positions of nodes in the heap
     order, done = np.empty(n, np.int32), 0
     free = False
     distance[source], keys[0], nodes[0], size = 0, 0, source, 1
@@ -374,7 +374,7 @@ def settled(
 
 @kernel
 def _sink(keys: Array, nodes: Array, place: Array, size: int) -> None:
-    """Fill the top of the heap with what stands behind its last node."""
+    """Replace the top of the heap by its last node, and restore the heap."""
     key, node, at = keys[size], nodes[size], 0
     while True:
         first = 4 * at + 1
@@ -396,25 +396,25 @@ def _sink(keys: Array, nodes: Array, place: Array, size: int) -> None:
 def shortest(
     starts: Array, heads: Array, reverse: Array, cost: Array, words: Array, source: int, inward: bool
 ) -> tuple[Array, Array]:
-    """Shortest ways under all three words: where several are short by the first, the others decide.
+    """Shortest paths under all three words: among paths equally short by the first, the others decide.
 
     Parameters
     ----------
     starts, heads, cost, source
         As in `settled`.
     reverse : int32 (m,)
-        The arc of the same link the other way.
+        The arc of the same link in the other direction.
     words : int64 (m, 3)
         Weights, most significant word first: of the arc itself, or with ``inward`` of its reverse; the first ones are
         in ``cost``.
     inward : bool
-        False: ways from the source. True: ways to the source.
+        False: paths from the source. True: paths to the source.
 
     Returns
     -------
     int64 (3, n), int32 (n,)
-        Distances (:data:`FAR` where there is no way), and the last arc of a way from the source, or the first arc
-        of a way to it; -1 at the source and where there is no way.
+        Distances (:data:`FAR` where there is no path), the last arc of a path from the source, or the first arc
+        of a path to it; -1 at the source and where there is no path.
     """
     n = len(starts) - 1
     distance = np.full((3, n), FAR, np.int64)
@@ -440,7 +440,7 @@ def shortest(
                 a, b = second[above] + words[out, 1], third[above] + words[out, 2]
                 if a < second[node] or (a == second[node] and b < third[node]):
                     second[node], third[node], arc[node] = a, b, out
-                    # Of nodes that are equally far, one that came later may have shown a better way.
+                    # Among nodes at the same distance, a later one may have given a better path.
                     again = free
     if inward:
         for node in order[1:]:
@@ -450,16 +450,16 @@ def shortest(
 
 @kernel
 def along(arcs: Array, ends: Array, times: Array) -> Array:
-    """Sums over the ways of `shortest`.
+    """Sums over the paths of `shortest`.
 
     Parameters
     ----------
     arcs : int32 (n,)
         First (or last) arcs.
     ends : int32 (m,)
-        The node at which a way goes on behind its first arc (or before its last).
+        The node after a path's first arc (or before its last).
     times : int64 (m,)
-        What to add up.
+        Values of arcs to add up.
 
     Returns
     -------
@@ -485,7 +485,7 @@ def along(arcs: Array, ends: Array, times: Array) -> Array:
 
 @kernel
 def walk(arcs: Array, heads: Array, node: int, used: Array) -> None:
-    """Count the arcs of the way from a node along first arcs in ``used``, int32 (m,)."""
+    """Count the arcs of the path from a node along first arcs in ``used``, int32 (m,)."""
     while arcs[node] >= 0:
         used[arcs[node]] += 1
         node = heads[arcs[node]]

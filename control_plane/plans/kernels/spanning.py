@@ -1,10 +1,10 @@
-"""Minimum spanning trees over a complete graph of overlay nodes, and what one node more would save."""
+"""Minimum spanning trees over a complete graph of overlay nodes, and the savings of an additional node."""
 
 import numpy as np
 
 from p4reduce.control_plane.plans.kernels import FAR, NEVER, ONCE, Array, kernel
 
-# Cheapest directed trees over a complete graph of overlay nodes, and proofs of how cheap larger ones could be.
+# Cheapest directed trees over a complete graph of overlay nodes, and lower bounds on the cost of larger ones.
 
 
 @kernel
@@ -26,8 +26,8 @@ def arborescence(matrix: Array, root: int) -> tuple[int, Array]:
 def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
     """Cheapest tree directed to a root (Chu and Liu 1965, Edmonds 1967), O(k^2) for each level, and its dual.
 
-    On every level each node picks its cheapest parent; cycles become the nodes of the next level. What these picks
-    cost in addition is the dual: the least that leaving a node, or a set of nodes that became one, must cost. On no
+    On every level each node picks its cheapest parent; cycles become the nodes of the next level. The additional
+    cost of these picks is the dual: the least cost of leaving a node, or a set of merged nodes. On no
     arc do the sets that it leaves sum up to more than it costs; all of them together sum up to the cheapest tree.
 
     Parameters
@@ -42,7 +42,7 @@ def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
     """
     k = len(matrix)
     costs = np.empty((2, k, k), np.int64)
-    arcs = np.empty((2, k, k), np.int32)  # of the matrix, for which those of a level stand: tail * k + head
+    arcs = np.empty((2, k, k), np.int32)  # the matrix's arcs (tail * k + head) behind a level's
     arcs[0] = np.arange(k * k).reshape(k, k)
     chosen, owners, leaving = np.empty((k, k), np.int32), np.empty((k, k), np.int32), np.zeros((k, k), np.int64)
     owners[0] = np.arange(k)
@@ -73,7 +73,7 @@ def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
 
 @kernel
 def cheapest(matrix: Array, root: int, limit: int) -> int:
-    """What `arborescence` costs, in O(k^2); if that is not below the limit, a lower bound that is not below it either.
+    """The cost of `arborescence`, in O(k^2); if it is not below the limit, a lower bound that is not below it, either.
 
     Cycles are merged as soon as a path of picks closes one (Gabow, Galil, Spencer and Tarjan 1986), row by row.
     """
@@ -87,7 +87,7 @@ def cheapest(matrix: Array, root: int, limit: int) -> int:
             pick[i] = cost[i].argmin()
             least[i] = cost[i, pick[i]]
             total += least[i]
-    path = np.full(k, -1, np.int32)  # on which a node was met first
+    path = np.full(k, -1, np.int32)  # the path on which a node was first met
     path[root] = k
     for start in range(k):
         at = start
@@ -105,7 +105,7 @@ def cheapest(matrix: Array, root: int, limit: int) -> int:
 
 @kernel
 def _merge(cost: Array, least: Array, pick: Array, path: Array, node: int) -> None:
-    """A cycle of picks becomes the node of it that is given; nothing leads to the others any more."""
+    """Merge a cycle of picks into its node ``node``; no arcs lead to the others any more."""
     k = len(cost)
     row = cost[node]
     row -= least[node]
@@ -125,7 +125,7 @@ def _merge(cost: Array, least: Array, pick: Array, path: Array, node: int) -> No
 
 @kernel
 def _parents(chosen: Array, owners: Array) -> Array:
-    """What the arcs of all levels come to: one of a large set replaces those of the sets in it that it leaves, too."""
+    """Parents from the arcs of all levels: an arc of a large set also replaces those of its parts that it leaves."""
     k = len(chosen)
     parent = np.full(k, -1, np.int32)
     taken = np.empty(k, np.bool_)
@@ -145,7 +145,7 @@ def _parents(chosen: Array, owners: Array) -> Array:
 def _contract(
     cost: Array, arcs: Array, pick: Array, number: Array, top: int, size: int, count: int, smaller: Array, shrunk: Array
 ) -> None:
-    """Nodes of a cycle become one; leaving it costs what an arc adds to the pick that it replaces."""
+    """Merge the nodes of a cycle; leaving it costs what an arc adds to the pick that it replaces."""
     smaller[:count, :count] = FAR * 4
     for i in range(size):
         if i == top:
@@ -159,7 +159,7 @@ def _contract(
 
 @kernel
 def _cycles(pick: Array, owner: Array) -> int:
-    """Number the cycles of a functional graph, and every node outside one, in ``owner``; their count."""
+    """Number the cycles of a functional graph, and every node outside them, in ``owner``; returns the cycles' count."""
     k = len(pick)
     mark = np.full(k, -1, np.int32)
     owner[:k] = -1
@@ -240,7 +240,7 @@ def bottom_up(parent: Array) -> Array:
 def with_one_more(
     matrix: Array, parent: Array, to: Array, rows: Array, extra: int, reach: Array, attached: Array, times: Array
 ) -> Array:
-    """Cost of minimum spanning trees with one node more each, attachments included; O(k + hosts) a node.
+    """Cost of minimum spanning trees with one additional node, attachments included; O(k + hosts) for each node.
 
     A new node's tree is made of the old tree's edges and its own: of every cycle that they close the dearest edge
     goes (Chin and Houck, Algorithms for updating minimal spanning trees, 1978).
@@ -279,7 +279,7 @@ def with_one_more(
 
 @kernel
 def attached_with(reach: Array, attached: Array, times: Array) -> Array:
-    """What all attachments cost with one node more each, int64 (n,); the rest as in `with_one_more`."""
+    """The cost of all attachments with one additional node each, int64 (n,); the rest as in `with_one_more`."""
     total = np.zeros(reach.shape[1], np.int64)
     for h in range(len(attached)):
         count, most, row = times[h], attached[h], reach[h]
@@ -384,21 +384,21 @@ def shallow_tree(
 
 # Moves of the local search where links weigh differently in the two directions.
 #
-# What a set costs with one node more, less or another takes an arborescence each. Bounds say beforehand which of
-# them cannot be cheaper, so that few are computed; what is found is the same as without them.
+# The cost of a set with one node more, less or exchanged takes an arborescence each. Bounds exclude most of them
+# beforehand; the result is the same as without bounds.
 
 
 _TRIED = 12
-"""nodes that are priced exactly when one is added"""
+"""number of nodes that are priced exactly when one is added"""
 _EXCHANGED = 3
-"""the same for each node that is given up"""
+"""the same for each node that is removed"""
 
 
 @kernel
 def better_directed(
     order: Array, rows: Array, first: int, leaf: bool, hosts: Array, store: Array, price: int
 ) -> tuple[int, Array]:
-    """A cheaper set with one node more, less or another, and its price; else the set and the price given.
+    """A cheaper set with one node more, less or exchanged, and its price; else the given set and price.
 
     Parameters
     ----------
@@ -426,7 +426,7 @@ def better_directed(
     top = len(order) - 2 if leaf else 0  # the root of smaller sets
     for position in range(first, len(order) - leaf):
         rest = (np.where(nodes == position, otherwise, attached) * times).sum()
-        # Where the root goes, too, the dual proves nothing.
+        # If the root is removed, too, the dual proves nothing.
         if position == root or total - leaving[0, position] + rest < after:
             cost = cheapest(_submatrix(matrix, position), top, after - rest) + rest
             if cost < after:
@@ -465,7 +465,7 @@ def better_directed(
 
 @kernel
 def _attachments(reach: Array, nodes: Array) -> tuple[Array, Array, Array]:
-    """Of every attached switch: distances to the nearest and the next node, and the position of the nearest."""
+    """For every attached switch: distances to the nearest and the next node, and the position of the nearest."""
     first, second = np.full(len(reach), FAR, np.int64), np.full(len(reach), FAR, np.int64)
     position = np.zeros(len(reach), np.int64)
     for h in range(len(reach)):
@@ -491,7 +491,7 @@ def _added(
     price: int,
     tried: int,
 ) -> tuple[int, Array]:
-    """The best set with one node more, as `better_directed`.
+    """The best set with one node more, as in `better_directed`.
 
     Parameters
     ----------
@@ -500,9 +500,9 @@ def _added(
     matrix, parent : int64 (k, k), int32 (k,)
         The set's distances and its tree.
     held, least : int64 (n,), int64 (n,)
-        Of the set with each node: the hosts' ways, and what it costs at least (changed).
+        For the set with each node: the hosts' paths, and a lower bound on its cost (changed).
     tried : int
-        Sets that are priced exactly: those that promise most.
+        Number of the most promising sets, which are priced exactly.
     """
     to, away, _ = store
     k, root, extra = len(order), len(order) - 1 if leaf else 0, ONCE if leaf else 0
@@ -530,10 +530,10 @@ def _added(
 
 @kernel
 def at_most(matrix: Array, parent: Array, root: int, to: Array, away: Array, rows: Array, extra: int) -> Array:
-    """Upper bounds of what directed trees with one node more each cost, int64 (n,), attachments left out.
+    """Upper bounds on the cost of directed trees with one more node each, int64 (n,), without attachments.
 
-    The new node hangs on the nearest overlay node; those take it as their parent that gain by it and are not above
-    that one.
+    The new node is a child of the nearest overlay node; nodes that gain by it and are not above that one
+    take it as their parent.
 
     Parameters
     ----------
@@ -554,7 +554,7 @@ def at_most(matrix: Array, parent: Array, root: int, to: Array, away: Array, row
     for v in range(n):
         at = nearest[v]
         while at != root:
-            # Those above the new node keep their parents.
+            # Nodes above the new node keep their parents.
             prices[v] += max(0, matrix[at, parent[at]] - away[rows[at], v])
             at = parent[at]
     return prices
@@ -564,7 +564,7 @@ def at_most(matrix: Array, parent: Array, root: int, to: Array, away: Array, row
 def at_least(
     owners: Array, leaving: Array, root: int, to: Array, away: Array, rows: Array, extra: int
 ) -> tuple[Array, Array, Array]:
-    """What one node more adds to the cost of the cheapest directed tree at least.
+    """Lower bounds on what one more node adds to the cost of the cheapest directed tree.
 
     A dual of the tree (`branching`) becomes one of the larger tree, whose cost it bounds from below: the new node joins
     all sets that its nearest overlay node is in; other sets get cheaper where arcs to the new node ask for it.
@@ -603,7 +603,7 @@ def at_least(
 
 @kernel
 def _nearest(root: int, to: Array, rows: Array, extra: int) -> tuple[Array, Array]:
-    """Distance to the nearest overlay node, int64 (n,), and which that is, int64 (n,)."""
+    """Distance to the nearest overlay node, int64 (n,), and its number, int64 (n,)."""
     n = to.shape[1]
     near, nearest = np.full(n, NEVER, np.int64), np.zeros(n, np.int64)
     for i in range(len(rows)):
@@ -617,7 +617,7 @@ def _nearest(root: int, to: Array, rows: Array, extra: int) -> tuple[Array, Arra
 
 @kernel
 def _crossed(owners: Array, leaving: Array) -> Array:
-    """What the sets that contain row but not column sum up to, int64 (k, k)."""
+    """Sum over the sets that contain row but not column, int64 (k, k)."""
     k = owners.shape[1]
     total = np.zeros((k, k), np.int64)
     for level in range(len(owners)):
@@ -630,7 +630,7 @@ def _crossed(owners: Array, leaving: Array) -> Array:
 
 @kernel
 def _relief(owners: Array, leaving: Array, star: int, asked: Array, less: Array) -> int:
-    """What it takes to make the sets with node i, but without ``star``, cheaper by ``asked[i]``: large ones first."""
+    """Reduction that makes the sets with node i, but without ``star``, cheaper by ``asked[i]``: large ones first."""
     k, total = len(asked), 0
     for level in range(len(owners) - 1, -1, -1):
         less[:] = 0
@@ -646,7 +646,7 @@ def _relief(owners: Array, leaving: Array, star: int, asked: Array, less: Array)
 
 @kernel
 def _submatrix(matrix: Array, position: int) -> Array:
-    """The matrix without a row and its column."""
+    """The matrix without one row and its column."""
     k = len(matrix) - 1
     found = np.empty((k, k), np.int64)
     for i in range(k):
@@ -657,7 +657,7 @@ def _submatrix(matrix: Array, position: int) -> Array:
 
 @kernel
 def with_node(order: Array, node: int, leaf: bool) -> Array:
-    """The set with a node, a leaf still last."""
+    """The set with an additional node, a leaf still last."""
     k = len(order)
     found = np.empty(k + 1, np.int32)
     found[:k] = order
@@ -681,16 +681,16 @@ def without(order: Array, position: int) -> Array:
 
 @kernel
 def cheap_tree(matrix: Array, must: int) -> tuple[int, Array]:
-    """An approximate Steiner tree: cost, and parents, int32 (n,); -1 at the root (node 0), -2 of what is left out.
+    """An approximate Steiner tree: cost, and parents, int32 (n,); -1 at the root (node 0), -2 for nodes left out.
 
-    A minimum spanning tree over a set of nodes; single ones are added to the set or taken out while that saves most.
+    A minimum spanning tree over a set of nodes; in each step the node is added or removed that saves most.
 
     Parameters
     ----------
     matrix : int64 (n, n)
         Symmetric, with the costs of edges.
     must : int
-        The first so many nodes are in every tree.
+        Number of first nodes that are in every tree.
     """
     inside = np.zeros(len(matrix), np.bool_)
     inside[:must] = True
@@ -712,7 +712,7 @@ def cheap_tree(matrix: Array, must: int) -> tuple[int, Array]:
 
 @kernel
 def spanning(matrix: Array, inside: Array) -> tuple[int, Array]:
-    """Minimum spanning tree over the nodes that are ``inside``, node 0 one of them (Prim, O(n^2))."""
+    """Minimum spanning tree over the nodes that are ``inside``, node 0 among them (Prim, O(n^2))."""
     n = len(matrix)
     parent = np.full(n, -2, np.int32)
     near = np.full(n, NEVER, np.int64)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from p4reduce.runs.jobs import tree_requests
 from p4reduce.runs.launch import Listener
 from p4reduce.topologies import Topology
 from p4reduce.workers.records import State
+from p4switch.base.closing import Closable
 from p4switch.base.values import short
 
 # A job of another scheduler in the network: its ranks, who come over a socket, and the collective they wait for.
@@ -107,20 +108,20 @@ class Group:
         return self.over or self.open is not None
 
     def missing(self) -> str:
-        """Whom it waits for."""
+        """The ranks that it waits for."""
         away = sorted(set(range(len(self.hosts))) - self.taken)
         if away:
             return f"{self.label}: rank {', '.join(map(str, away))} has not come"
         return self.rendezvous.waiting() or f"{self.label}: its ranks compute"
 
     def end_ps(self, now_ps: int) -> int:
-        """When its last rank left, virtual time."""
+        """When its last rank left, picoseconds of virtual time."""
         if self.failure is not None:
             return now_ps
         return max([self.begun_ps, *(span.end_ps for span in self.rendezvous.spans())])
 
     def ended(self, end_ps: int) -> Ended:
-        """What it came to."""
+        """The record of the ended job."""
         return Ended(self.name, self.begun_ps, end_ps, self.rounds, "" if self.failure is None else str(self.failure))
 
     def fail(self, error: ClusterError) -> None:
@@ -133,7 +134,7 @@ class Group:
             self._changed.notify_all()
 
     def finish(self, failed: SaturatedError | None = None) -> None:
-        """Its collective is over: done, or ``failed`` at all ranks, which go on."""
+        """End its collective: done, or ``failed`` at all ranks, which go on."""
         with self._changed:
             assert self.open is not None  # noqa: S101
             self.open.failed = failed
@@ -142,7 +143,7 @@ class Group:
             self._changed.notify_all()
 
     def _carry(self, calls: list[Call], check: Callable[[], None]) -> None:
-        """Of the thread whose rank called last: wait until the network has carried it (``comm.rendezvous.Carry``)."""
+        """In the thread whose rank called last, wait until the network has carried it (``group.backend.Carry``)."""
         if calls[0].operation not in CARRIED:
             raise RefusedError(
                 f"{calls[0].operation}: ranks that another scheduler starts have {' and '.join(sorted(CARRIED))}"
@@ -182,13 +183,13 @@ class Group:
         return seat
 
     def _leave(self, rank: int) -> None:
-        """A rank has left in good order, and has its answer: its connection may be closed."""
+        """Note that a rank has left in good order and has its answer: its connection may be closed."""
         with self._changed:
             self.left.add(rank)
             self._changed.notify_all()
 
     def _lost(self, seat: Served, why: str) -> None:
-        """A rank is gone without leaving: the job cannot go on."""
+        """Note that a rank is gone without leaving: the job cannot go on."""
         self.fail(CollectiveError(f"{self.label}: rank {seat.rank} {why}"))
 
 
@@ -199,7 +200,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}", re.ASCII)
 """of a job whose folder has its name; a socket's path must be short, and names are whatever users write"""
 
 
-class SharedNetwork:
+class SharedNetwork(Closable):
     """Use as a context manager, and from one thread.
 
     Parameters
@@ -207,7 +208,7 @@ class SharedNetwork:
     topology : Topology
         Its hosts are where jobs may be.
     folder : Path
-        For sockets, one folder for each job; short, and nobody else may enter it.
+        For sockets, one folder for each job; its path is short, and no other user may enter it.
     lanes : int
         Of the bundled program, 64 or 256.
     """
@@ -264,7 +265,7 @@ class SharedNetwork:
         return folder
 
     def _folder_name(self, name: str) -> str:
-        """Of a job: its name where that is short and plain, so that others find it; else one that is free."""
+        """The folder's name of a job: the job's name if that is short and plain, else a free one."""
         if _PLAIN_NAME.fullmatch(name):
             return name
         self._unnamed += 1
@@ -277,7 +278,7 @@ class SharedNetwork:
             return len(group.taken) == len(group.hosts) or group.over
 
     def figures(self, name: str) -> list[Figure]:
-        """What ranks recorded."""
+        """Figures that ranks recorded."""
         return self._groups[name].rendezvous.figures()
 
     def remove(self, name: str, reason: str = "the job has ended") -> None:
@@ -316,7 +317,7 @@ class SharedNetwork:
             self._step(limit)
 
     def missing(self) -> str:
-        """Whom virtual time waits for, as one line; empty where it waits for nobody."""
+        """The ranks that virtual time waits for, as one line; empty if there are none."""
         with self._changed:
             return "; ".join(group.missing() for group in self._groups.values() if not group.ready)
 
@@ -326,12 +327,6 @@ class SharedNetwork:
             self.remove(name, "the network has ended")
         self._network.close()
         self._switches.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # --- inside
 
@@ -369,7 +364,7 @@ class SharedNetwork:
             self._switches.controller.uninstall(job.plan)
 
     def _wait_ready(self, deadline: float) -> bool:
-        """Wait, in slices that let Ctrl-C in, until nobody computes any more."""
+        """Wait, in slices that let Ctrl-C in, until no rank computes any more."""
         with self._changed:
             while not all(group.ready for group in self._groups.values()):
                 left = deadline - time.monotonic()

@@ -22,7 +22,7 @@ MARK: Final = "p4reduce"
 
 @dataclass(frozen=True)
 class Request:
-    """A job that waits for hosts: what predictions go by, and where it must go, if it says so."""
+    """A job that waits for hosts: the facts for predictions, and the hosts that it demands, if any."""
 
     task: Task
     hosts: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ ASKED: Final = (BEST, TREE, RING, *FORESTS)
 
 @dataclass(frozen=True)
 class Chosen:
-    """Where a job goes: its hosts in rank order (that of the topology), and how it reduces there."""
+    """The hosts of a job in rank order (that of the topology), and its plan."""
 
     hosts: tuple[str, ...]
     plan: str
@@ -130,7 +130,7 @@ class Planner:
     def choose(self, waiting: Mapping[str, Request], able: Collection[str]) -> tuple[dict[str, Chosen], dict[str, str]]:
         """Hosts for as many of the jobs that wait, by name, as get some; and why the others do not.
 
-        able: hosts that are up and that nobody else uses. Those that get hosts are taken for running from now on.
+        able: hosts that are up and that no other job uses. Those that get hosts are taken for running from now on.
         """
         found: dict[str, Chosen] = {}
         reasons: dict[str, str] = {}
@@ -147,7 +147,7 @@ class Planner:
         return found, reasons
 
     def plan_for(self, task: Task, hosts: Collection[str], plan: str = "") -> Chosen:
-        """How a job reduces at given hosts: by its plan, or else through a tree, or a ring that is predicted faster."""
+        """Choose a job's plan at given hosts: its own, or else a tree, or a ring if that is predicted to be faster."""
         ordered = tuple(sorted(hosts, key=self._index.__getitem__))
         if len(ordered) < 2:
             return Chosen(ordered, "")
@@ -155,20 +155,20 @@ class Planner:
         return Chosen(ordered, chosen, task.elements)
 
     def begin(self, name: str, task: Task, hosts: Collection[str]) -> None:
-        """A job has these hosts, whoever chose them."""
+        """Note that a job has these hosts, whether this planner chose them or not."""
         ordered = tuple(hosts)
         self._loads[name] = self._cluster(self.hosts).load(task, ordered)
         self._hosts[name] = ordered
         self._served[task.owner] = self._served.get(task.owner, 0.0) + work(task)
 
     def round_done(self, name: str, left: int) -> None:
-        """A job has so many rounds left; nothing where it is not known."""
+        """Note that a job has so many rounds left; nothing happens for an unknown job."""
         load = self._loads.get(name)
         if load is not None:
             self._loads[name] = replace(load, rounds=float(max(0, left)))
 
     def end(self, name: str) -> None:
-        """A job has left its hosts; nothing where it is not known."""
+        """Note that a job has left its hosts; nothing happens for an unknown job."""
         self._loads.pop(name, None)
         self._hosts.pop(name, None)
 
@@ -183,7 +183,7 @@ class Planner:
             return self.plan_for(request.task, place(request.task, cluster, self.policy).workers, request.plan)
         except Rejection:
             raise
-        except PlanError as error:  # a policy of somebody else that broke is no reason to stop planning
+        except PlanError as error:  # a policy that an extension brought may break; planning goes on
             raise Rejection(f"{request.task.name}: placement {self.policy}: {error}") from error
 
     def _cluster(self, able: Collection[str]) -> Cluster:

@@ -25,20 +25,20 @@ from p4switch.base.values import PS_PER_S
 # Ray: jobs whose ranks run on the nodes that p4reduce chose, and join its network.
 #
 # A host of the topology is a Ray node with the label ``p4reduce-host``. A job is a placement group with a bundle for
-# each of its ranks, which asks for the label of its host, so Ray itself takes care that ranks run there and nobody
-# else does.
+# each of its ranks, which asks for the label of its host, so Ray itself takes care that ranks, and nothing else, run
+# there.
 
 
 LABEL: Final = "p4reduce-host"
 RANKS_S: Final = 120.0
 """wall-clock time for ranks to come, and to compute"""
 Rank = Callable[[Mapping[str, str]], Any]
-"""What a rank runs, with what ``connect`` needs; Ray sends it to the node."""
+"""The function that a rank runs, with the environment for ``connect``; Ray sends it to the node."""
 
 
 @dataclass(frozen=True)
 class RayResult:
-    """What became of a job; hosts in rank order, as chosen and as Ray says that ranks ran."""
+    """The end of a job, with its hosts in rank order: as chosen, and as Ray says that ranks ran."""
 
     name: str
     chosen: Chosen
@@ -165,12 +165,12 @@ class RayJobs:
 
 
 def rank_environment(folder: Path, rank: int, size: int) -> dict[str, str]:
-    """What ``connect`` needs of a rank."""
+    """The environment of a rank for ``connect``."""
     return {remote.ADDRESS: str(folder / "socket"), remote.RANK: str(rank), remote.SIZE: str(size)}
 
 
 def _in_node(rank: Rank, environment: Mapping[str, str]) -> tuple[str, Any]:
-    """Of a Ray worker: the node that it is in, and what the rank returns."""
+    """Run a rank in a Ray worker; return the worker's node and the rank's result."""
     import ray  # noqa: PLC0415
 
     return str(ray.get_runtime_context().get_node_id()), rank(environment)
@@ -216,7 +216,7 @@ def main() -> None:
 
 
 def run_jobs(topology: Topology, jobs: Mapping[str, DemoJob], placement: str) -> list[RayResult]:
-    """All jobs, as hosts become free; results in the order of their ends."""
+    """Run all jobs as hosts become free; results are in the order of their ends."""
     results: list[RayResult] = []
     with (
         tempfile.TemporaryDirectory(prefix="p4reduce-") as folder,
@@ -239,7 +239,7 @@ def is_whole(result: RayResult, job: DemoJob) -> bool:
 
 
 def _rank(job: DemoJob, environment: Mapping[str, str]) -> int:
-    """In a worker of Ray."""
+    """Run a rank, in a worker of Ray."""
     comm = connect(environment)
     exact = take_part(comm, job.elements, job.rounds, job.training_ps / PS_PER_S, job.number)
     comm.close()

@@ -1,4 +1,4 @@
-"""What every layer may import, and what imports nothing of this project.
+"""Modules that every layer may import, and that import nothing of this project.
 
 Errors, records, what commands print, ports, signals that end a run; and packages whose names are looked up late.
 """

@@ -1,4 +1,4 @@
-"""The root of p4reduce's errors: whoever calls p4reduce catches ``P4ReduceError``; and packages that extras bring."""
+"""The root of p4reduce's errors, ``P4ReduceError``, for callers to catch; and packages that extras bring."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,7 +30,7 @@ class ControllerError(P4ReduceError, RuntimeError):
 
 
 class RealError(P4ReduceError, RuntimeError):
-    """Something that this machine cannot do, or that failed on it; the text says what, and what to do."""
+    """A failure of this machine, or something that it cannot do; the text says what, and what to do."""
 
 
 class MissingPackageError(BadInput, ImportError):

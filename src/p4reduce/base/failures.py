@@ -23,8 +23,8 @@ R = TypeVar("R")
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
     """Decorator of commands: errors become one line on stderr and an exit code.
 
-    2 for input that cannot be used, 1 for runs that fail, 130 at Ctrl-C, of which whoever runs the command tells. What
-    is left is a bug of ours and keeps its traceback.
+    2 for input that cannot be used, 1 for runs that fail, 130 at Ctrl-C, without a message. Any other
+    error is a bug of p4reduce and keeps its traceback.
     """
 
     @functools.wraps(command)

@@ -29,10 +29,10 @@ from p4reduce.base.errors import BadInput
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """How a field is given on a command line."""
+    """A field's form on the command line."""
 
     help: str
-    """One sentence, which names the unit."""
+    """one sentence, which names the unit"""
     short: str | None = None
     """A second name, as ``-t``."""
     _: dataclasses.KW_ONLY
@@ -41,9 +41,9 @@ class Flag:
     panel: str | None = None
     """Under which heading a help shows it."""
     metavar: str | None = None
-    """What a help shows for the value; of a ``Literal`` its values, else its type."""
+    """text for the value in a help; default: the values of a ``Literal``, else the type"""
     default: str | None = None
-    """What a help shows as the default, where that is not the field's value."""
+    """text for the default in a help, if it is not the field's value"""
     least: float | None = None
     """Of a number."""
     most: float | None = None
@@ -66,7 +66,7 @@ class Parameter:
     field: str
     """Its field; ``faults.loss`` for one of a model inside another."""
     kind: Any
-    """What is typed: int, float, bool, str, Path, or a list of one of them."""
+    """type of the value: int, float, bool, str, Path, or a list of one of them"""
     default: Any
     """``...`` where there is none."""
     choices: tuple[Any, ...]
@@ -74,35 +74,35 @@ class Parameter:
 
     @property
     def name(self) -> str:
-        """Of the Python parameter."""
+        """Name of the Python parameter."""
         return self.field.rpartition(".")[2]
 
     @property
     def option(self) -> str:
-        """As it is typed: ``--queue-frames``; of an argument what the help calls it."""
+        """The option as it is typed, ``--queue-frames``; of an argument the name in the help."""
         if self.flag.argument:
             return self.metavar or self.name.upper()
         return self.flag.name or "--" + self.name.replace("_", "-")
 
     @property
     def metavar(self) -> str | None:
-        """What a help shows for its value; None for the name of its type."""
+        """Text for the value in a help; None for the name of its type."""
         kinds = {} if self.flag.argument else {int: "<int>", float: "<float>"}
         return self.flag.metavar or "|".join(map(str, self.choices)) or kinds.get(self.kind)
 
     @property
     def hint(self) -> str:
-        """Where a file for it is to be had; empty where nothing prints one."""
+        """Text that says which command prints a file for it; empty if none does."""
         return f"'p4reduce example {self.flag.example}' prints one" if self.flag.example else ""
 
     @property
     def help(self) -> str:
-        """All that a help says of it but for its default."""
+        """The whole text of its help but for the default."""
         return f"{self.flag.help.removesuffix('.')} ({self.hint})." if self.hint else self.flag.help
 
     @property
     def shown(self) -> str:
-        """What a help shows of the values that are taken, and of the default; empty for nothing."""
+        """Text for the accepted values and the default in a help; empty if there is none."""
         repeated = "may be repeated" if self.flag.many and not self.flag.argument else ""
         return ", ".join(filter(None, (self._range, repeated, self._default and f"default: {self._default}")))
 
@@ -151,7 +151,7 @@ class Parameter:
 
 
 class Bundle(Protocol):
-    """What a field may have in the place of a `Flag`: several flags that make its value together."""
+    """Several flags that make one field's value together, in place of a `Flag`."""
 
     def parameters(self) -> Iterable[Parameter]:
         """Its flags."""
@@ -170,7 +170,7 @@ def flags(model: Any) -> Iterator[Parameter]:
 
 
 def parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """Of each field its name and a `Parameter`, a `Bundle` or a model; fields that are none of them are left out."""
+    """The fields of a model by name, each a `Parameter`, a `Bundle` or a model; other fields are left out."""
     for name, hint in get_type_hints(model, include_extras=True).items():
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         for note in notes:
@@ -209,11 +209,11 @@ class Spec:
     does: str
     examples: tuple[str, ...]
     passes_on: bool
-    """What follows the first argument belongs to another program."""
+    """whether arguments after the first one belong to another program"""
 
 
 SPECS: Final[dict[str, tuple[type, Spec]]] = {}
-"""What :func:`command` made, by its words."""
+"""the classes that :func:`command` made, by the words of the command"""
 _C = TypeVar("_C")
 
 

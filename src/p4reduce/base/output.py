@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-# How whoever waits is told how far something is.
+# How a user who waits is told how far a command is.
 
 
 Progress = Callable[[str, int, int], None]
@@ -45,12 +45,12 @@ class _Column:
 
     @property
     def narrow(self) -> int:
-        """With its heading wrapped, but its cells whole."""
+        """Width of the column with its heading wrapped, but its cells whole."""
         return max(map(cell_len, (*self.heading.split(" "), *self.cells)))
 
     @property
     def worded(self) -> int:
-        """With text wrapped between words."""
+        """Width of the column with text wrapped between words."""
         if self.numeric:
             return self.narrow
         longest = max((cell_len(word) for cell in self.cells for word in cell.split()), default=0)
@@ -58,7 +58,7 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """With long words of a text broken too."""
+        """Least width of the column, with long words of text broken too."""
         heading = max(map(cell_len, self.heading.split(" ")))
         return self.narrow if self.numeric else max(heading, min(self.worded, LEAST_WORD))
 
@@ -124,7 +124,7 @@ def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
 
 @functools.cache
 def _console() -> Console:
-    """What Rich asks for where it measures; its own width does not matter."""
+    """A console for Rich's measurements; its own width does not matter."""
     return Console(width=80)
 
 
@@ -142,7 +142,7 @@ def wrapped(text: Text, width: int) -> Iterator[Text]:
 
 
 class Output:
-    """With ``as_json`` stdout carries one JSON document and nothing else; tables and notes go to stderr.
+    """The output of a command. With ``as_json`` stdout gets one JSON document only, stderr tables and notes.
 
     Tables and lines fit the terminal; where there is none, ``$COLUMNS`` or 80 columns.
     """
@@ -182,7 +182,7 @@ class Output:
             self.line(text)
 
 
-# Progress bars on stderr, and none when nobody looks.
+# Progress bars on stderr; none if stderr is no terminal.
 
 
 Report = Callable[[str, int, int], None]

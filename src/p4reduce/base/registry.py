@@ -28,7 +28,7 @@ def group_of(kind: str) -> str:
 
 
 def entry_points_of(kind: str) -> dict[str, EntryPoint]:
-    """By name, what other distributions have for a kind."""
+    """Entry points of other distributions for a kind, by name."""
     return {point.name: point for point in entry_points(group=group_of(kind))}
 
 
@@ -64,9 +64,9 @@ _T = TypeVar("_T")
 
 
 class Registry(MutableMapping[str, _T], Generic[_T]):
-    """What is registered here, and what installed distributions have in an entry point group of the same kind.
+    """Things registered here, and entry points of installed distributions in a group of the same kind, by name.
 
-    An entry point is loaded when its name is asked for. It is never in the way of a name that is registered here.
+    An entry point is loaded when its name is asked for. It never replaces a name that is registered here.
     """
 
     def __init__(self, kind: str, error: type[Exception]) -> None:

@@ -126,7 +126,7 @@ def raising_again() -> Iterator[None]:
 
 
 def _signal_of(error: BaseException | None) -> int | None:
-    """Whose handler has raised it: that of Ctrl-C, or ``raise_exit``."""
+    """The signal whose handler (of Ctrl-C, or ``raise_exit``) has raised an error; None: another error."""
     if isinstance(error, KeyboardInterrupt):
         return signal.SIGINT
     if isinstance(error, SystemExit) and isinstance(error.code, int) and 128 < error.code < 128 + signal.NSIG:

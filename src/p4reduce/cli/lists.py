@@ -21,7 +21,7 @@ def texts(text: str, flag: str) -> list[str]:
     """The parts of a list separated by commas, each once, in order. Raises ``BadInput``."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise BadInput(f"{flag}: expected a list such as 'a,b', nothing between its commas left out, got {text!r}")
+        raise BadInput(f"{flag}: expected a list such as 'a,b' without empty items, got {text!r}")
     return list(dict.fromkeys(parts))
 
 
@@ -43,7 +43,7 @@ def _integers(part: str, flag: str) -> list[int]:
     if (ends := _RANGE.fullmatch(part)) is not None:
         first, last = int(ends[1]), int(ends[2])
         if not first <= last < first + MAX_VALUES:
-            raise BadInput(f"{flag}: {part!r} goes backwards, or has more than {MAX_VALUES} values")
+            raise BadInput(f"{flag}: {part!r} is decreasing, or has more than {MAX_VALUES} values")
         return list(range(first, last + 1))
     try:
         return [parse_count(part)]
@@ -94,7 +94,7 @@ def machines(text: str, flag: str) -> list[tuple[str, int | None]]:
     for part in texts(text, flag):
         one = _MACHINE.fullmatch(part)
         if one is None:
-            raise BadInput(f"{flag}: {part!r} is no machine: write a name, or a name and its slots, as in 'pc2:4'")
+            raise BadInput(f"{flag}: {part!r} is not a machine: write a name, or a name and its slots, as in 'pc2:4'")
         found.append((one[1], int(one[2]) if one[2] else None))
     if len({name for name, _ in found}) < len(found):
         raise BadInput(f"{flag}: {text!r} names a machine twice: give it slots, as in 'pc2:4'")
@@ -105,7 +105,7 @@ def macro(text: str, flag: str) -> tuple[str, str]:
     """Name and value of ``NAME=VALUE``; a name alone is 1."""
     name, equals, value = text.partition("=")
     if not name.isidentifier():
-        raise BadInput(f"{flag} {text}: {name!r} is no name; write NAME or NAME=VALUE")
+        raise BadInput(f"{flag} {text}: {name!r} is not a name; write NAME or NAME=VALUE")
     return name, value if equals else "1"
 
 

@@ -32,7 +32,7 @@ EXAMPLES: Final = (
     "p4reduce demo                            # trains through P4 switches, writes out/demo/report.html",
     "p4reduce run --elements 1M --loss 0.01   # one sum, with packets lost on the way",
     "p4reduce launch -n 8 train.py            # a script of yours",
-    "p4reduce topo list                       # the networks there are",
+    "p4reduce topo list                       # the bundled networks",
 )
 
 
@@ -130,12 +130,17 @@ def _made(name: str, module: Any, panel: str) -> TyperCommand | TyperGroup:
     return LazyGroup(
         name=name,
         help=module.GROUPS[name],
-        epilog=epilog(*(spec.examples[0] for _, spec in inner.values())),
+        epilog=epilog(*(_own_example(f"p4reduce {name} {word}", spec) for word, (_, spec) in inner.items())),
         commands={word: _Command(word, *entry) for word, entry in inner.items()},
         no_args_is_help=True,
         rich_markup_mode="rich",
         rich_help_panel=panel,
     )
+
+
+def _own_example(command: str, spec: Spec) -> str:
+    """The first example that runs the command itself; others print a file for it."""
+    return next((example for example in spec.examples if example.startswith(command)), spec.examples[0])
 
 
 class _Command(TyperCommand):
@@ -228,7 +233,7 @@ Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_e
 def _main(version: Version = False) -> None:
     """In-network aggregation for distributed training, on P4 switches.
 
-    Begin with 'p4reduce demo'. Every command has --help with examples, and --json.
+    Start with 'p4reduce demo'. Every command has --help with examples, and --json.
     """
 
 

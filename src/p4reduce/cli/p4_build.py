@@ -79,11 +79,11 @@ def find_compiler(chosen: str | None, root: Path = ROOT) -> Compiler | OwnCompil
     if chosen != "docker":
         path = shutil.which(chosen)
         if path is None:
-            raise BuildError(f"make p4: P4C={chosen}: there is no such program; leave P4C away to compile without p4c")
+            raise BuildError(f"make p4: P4C={chosen}: there is no such program; unset P4C to compile without p4c")
         return Compiler((path,), chosen)
     docker = shutil.which("docker")
     if docker is None:
-        raise BuildError("make p4: P4C=docker: there is no docker; leave P4C away to compile without p4c")
+        raise BuildError("make p4: P4C=docker: docker is not installed; unset P4C to compile without p4c")
     mine = f"{os.getuid()}:{os.getgid()}"
     mount = f"type=bind,source={root},target=/p4reduce"
     prefix = (docker, "run", "--rm", "--user", mine, "--mount", mount, "--workdir", "/p4reduce", IMAGE, "p4c-bm2-ss")

@@ -1,7 +1,7 @@
-"""Who of a group goes on after a death, a join, or the loss of a link or a switch: a state machine without I/O.
+"""The state machine (without I/O) that decides which members go on after a death, a join or a lost link or switch.
 
-:class:`Agreement` has no clock, thread or connection. Its driver tells it what happened by when (``on``), and does what
-it answers. Virtual time (``runs/virtual/survival.py``) and real time (``runs/real/coordinator.py``) drive the same one.
+:class:`Agreement` has no clock, thread or connection. A driver reports events to ``on`` and carries out the actions
+that it returns: ``runs/virtual/survival.py`` in virtual time, ``runs/real/coordinator.py`` in real time.
 
 | phase | the group waits for | what ends it |
 |---|---|---|
@@ -11,7 +11,7 @@ it answers. Virtual time (``runs/virtual/survival.py``) and real time (``runs/re
 | ``STUCK`` | the reason why a switch did not take a tree | news |
 | ``GIVING`` | the result that one member has and others lack | it is there |
 
-Then the decision is made: it is written down, and all members are told. Until then it is nobody's, so another loss
+Then the decision is made: it is written down, and all members are told. Until then it does not count, so another loss
 begins anew with ``ASKING``, in a new term. A member that joins is taken in by such a decision, too.
 """
 
@@ -25,48 +25,48 @@ from p4reduce.group.membership import Answer, Decision, Leases, OnFailure, Reach
 
 PARTED: Final = "ended its connection"
 
-# What happens. Members are ranks of the start, or of who came later; times are of the unit of the leases.
+# Events. Members are ranks of the start, or ranks that joined later; times are in the unit of the leases.
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A rank can be told something from now on: a member of the start, or one that wants to be a member."""
+    """A rank has connected and can be told things: a member of the start, or a rank that wants to be a member."""
 
     member: int
 
 
 @dataclass(frozen=True)
 class Alive:
-    """Signs of life."""
+    """Signs of life have come from these members."""
 
     members: Collection[int]
 
 
 @dataclass(frozen=True)
 class Beat:
-    """What a member says while it lives."""
+    """What a member reports regularly while it lives."""
 
     member: int
     finished: int
-    """Operations."""
+    """operations that it has finished"""
     calls: bool
-    """Whether another one is called …"""
+    """whether it has called another operation"""
     held: int | None
-    """… the last ``Hold`` …"""
+    """term of the last ``hold`` that it has heard, or None"""
     rests: bool
-    """… and whether the operation that is called has not begun."""
+    """whether the operation that it has called has not begun"""
 
 
 @dataclass(frozen=True)
 class Unheard:
-    """For so long nobody could be heard, whatever was said."""
+    """The time, in units of the leases, in which the coordinator could not hear its members."""
 
     time: int
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A process or its connection has ended, or it has no say any more.
+    """A process or its connection has ended, or what it says does not count any more.
 
     With the reason ``PARTED`` a better one may follow, in another such event, until ``known_by``.
     """
@@ -78,7 +78,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Left:
-    """A member calls no more; it has finished so many operations. None: it ended well and was never there."""
+    """A member makes no more calls. finished: its operations; None: its process ended well and never connected."""
 
     member: int
     finished: int | None
@@ -86,7 +86,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Named:
-    """The answer to ``Blame``: whom the others wait for. ``again``: when to ask again if that was not enough."""
+    """The answer to ``Blame``: members that others wait for. ``again``: when to ask again if that was not enough."""
 
     members: Collection[int]
     again: int | None = None
@@ -94,14 +94,14 @@ class Named:
 
 @dataclass(frozen=True)
 class Damaged:
-    """A link or a switch is down or began anew; the ground knows it already."""
+    """A link or a switch is down, or a switch has restarted; ``Ground`` knows it already."""
 
     cause: str
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A member has stopped; or, without an answer, it has handed on its last result."""
+    """A member has stopped and says what it has finished; with ``answer`` None it has handed on its last result."""
 
     member: int
     term: int
@@ -110,9 +110,9 @@ class Answered:
 
 @dataclass(frozen=True)
 class Built:
-    """The tree of an epoch stands; or it cannot be laid out, because of an ``error``.
+    """The tree of an epoch is installed; or it could not be, because of ``error``.
 
-    With ``known_by`` it is a switch that did not take it: by then there is news of that switch.
+    With ``known_by`` a switch did not take it: by that time there will be news of the switch.
     """
 
     epoch: int
@@ -122,14 +122,14 @@ class Built:
 
 Event = Joined | Alive | Beat | Unheard | Ended | Left | Named | Damaged | Answered | Built
 
-# What is to be done, in this order.
+# Actions: what the driver has to do, in this order.
 
 
 @dataclass(frozen=True)
 class Blame:
-    """Leases have run out: answer by ``Named``, before anything else, whom the others wait for.
+    """Leases have run out: find the members that others wait for, and answer by ``Named`` before anything else.
 
-    ``asked``: whose answers are waited for.
+    ``asked``: members whose answers are still missing.
     """
 
     asked: frozenset[int]
@@ -149,7 +149,7 @@ class Tell:
     | ``give`` | term | hand on your last result, as others lack it |
     | ``excluded`` | why | you are no member any more |
     | ``refused`` | why | you cannot be a member |
-    | ``released`` | True | nobody needs you any more |
+    | ``released`` | True | no member needs you any more |
     """
 
     ranks: tuple[int, ...]
@@ -179,9 +179,9 @@ class Commit:
 
     decision: Decision
     lacking: frozenset[int]
-    """Who has to get the result that ``decision.holder`` gave."""
+    """Members that have to get the result that ``decision.holder`` gave."""
     noticed: tuple[int, int]
-    """When the first and when the last of what it is about was known."""
+    """When the first and the last event that the decision is about became known."""
 
 
 @dataclass(frozen=True)
@@ -196,15 +196,15 @@ Action = Blame | Tell | Install | Abandon | Commit | Abort
 
 
 class Ground(Protocol):
-    """What a group stands on, as far as its driver knows."""
+    """The network under a group, as far as its driver knows it."""
 
     @property
     def reach(self) -> Reach:
-        """Which hosts still reach each other."""
+        """The hosts that still reach each other."""
 
     @property
     def damaged(self) -> bool:
-        """Whether a tree that is used, or is being installed, cannot go on."""
+        """Whether a tree in use, or one being installed, has lost a link or a switch."""
 
     @property
     def may_return(self) -> bool:
@@ -215,7 +215,7 @@ class Ground(Protocol):
 
 
 class Phase(Enum):
-    """See the module."""
+    """The phases of the table in the module's docstring."""
 
     REST = auto()
     ASKING = auto()
@@ -225,7 +225,7 @@ class Phase(Enum):
 
 
 class Agreement:
-    """Of one group, over all its operations. ``epoch``: of the tree that is used; each attempt has one of its own."""
+    """The agreement of one group, over all its operations. ``epoch``: of the tree in use; each attempt has its own."""
 
     def __init__(
         self, members: Collection[int], leases: Leases, ground: Ground, on_failure: OnFailure, epoch: int = 0
@@ -234,29 +234,29 @@ class Agreement:
         self.leases = leases
         self.phase = Phase.REST
         self.term = 0
-        """Counts questions to members."""
+        """number of the latest question to members"""
         self.epoch = epoch
         self.asked: set[int] = set()
-        """Who owes an answer in this term."""
+        """members that owe an answer in this term"""
         self.newcomers: tuple[int, ...] = ()
-        """Who wants to be a member."""
+        """ranks that want to be members"""
         self.refused: dict[int, str] = {}
-        """Who wanted, and why it is none."""
+        """ranks that wanted to be members, with the reason why they are none"""
         self._ground, self._on_failure = ground, on_failure
         self._actions: list[Action] = []
-        self._news: list[tuple[int, str]] = []  # when and what, that nothing has followed from yet
-        self._causes: list[str] = []  # of the change that is under way …
-        self._noticed: list[int] = []  # … and when they were
+        self._news: list[tuple[int, str]] = []  # (time, cause) of events that have led to nothing yet
+        self._causes: list[str] = []  # causes of the change that is under way
+        self._noticed: list[int] = []  # times of these causes
         self._there = {member for member in self.members if leases.knows(member)}
         self._beats: dict[int, Beat] = {}
         self._left: dict[int, int | None] = {}
-        self._ending: dict[int, int] = {}  # until when a better reason may come
+        self._ending: dict[int, int] = {}  # time until which a better reason may come, by member
         self._held: int | None = None
         self._lost: Mapping[int, str] = {}
         self._answers: dict[int, Answer] = {}
         self._decision: Decision | None = None
-        self._tree: Built | None = None  # what became of it
-        self._explained = False  # whether there was news since it was begun
+        self._tree: Built | None = None  # the result of its installation
+        self._explained = False  # whether there was news since the installation began
         self._look_at: int | None = None
         self._released = False
 
@@ -268,7 +268,7 @@ class Agreement:
 
     @property
     def news(self) -> list[str]:
-        """Causes from which nothing has followed yet."""
+        """Causes that have led to nothing yet."""
         return [cause for _, cause in self._news]
 
     @property
@@ -278,12 +278,12 @@ class Agreement:
 
     @property
     def wakes(self) -> int | None:
-        """When it has to be told the time, at the latest; None: not before something happens, or a lease runs out."""
+        """The time at which ``on`` must be called at the latest; None: not before an event, or the end of a lease."""
         stuck = None if self._tree is None else self._tree.known_by
         return min((at for at in (*self._ending.values(), stuck, self._look_at) if at is not None), default=None)
 
     def on(self, now: int, *events: Event) -> list[Action]:
-        """What follows from all that happened by ``now``; from time alone where there are no events.
+        """Take in all events that happened by ``now`` (none: only time has passed), and return the actions that follow.
 
         Raises ``ClusterError`` where no group can go on, or where answers contradict each other.
         """
@@ -297,7 +297,7 @@ class Agreement:
             if not named:
                 return [*self._actions, Blame(frozenset(self.asked))]
             self._look_at = named[-1].again
-        if self._have_left:  # nobody calls any more
+        if self._have_left:  # no survivor calls any more
             self._abandon()
             self._news.clear()
             self._rest()
@@ -333,7 +333,7 @@ class Agreement:
             case Damaged(cause):
                 self._hear(cause, now)
             case Answered(member, term, answer):
-                # It may be older, or the same again.
+                # It may be of an earlier term, or come twice.
                 awaited = Phase.GIVING if answer is None else Phase.ASKING
                 if self.phase is awaited and term == self.term and member in self.asked:
                     self.asked.remove(member)
@@ -358,7 +358,7 @@ class Agreement:
             self.newcomers = tuple(sorted((*self.newcomers, member)))
 
     def _end(self, member: int, reason: str, known_by: int | None, now: int) -> None:
-        """A member has ended; or one that wanted to be a member, of which nobody is told."""
+        """Take in that a member has ended, or a rank that wanted to be one (the members are not told of that)."""
         if self.leases.dead.get(member) == PARTED:
             self.leases.explain(member, reason)
             self._ending.pop(member, None)
@@ -370,7 +370,7 @@ class Agreement:
             self._withdraw(member, reason)
 
     def _bury(self, member: int, reason: str, now: int) -> bool:
-        """A member is dead, even if it was never there; whether that is news."""
+        """Note that a member is dead, even if it never connected; return whether that is news."""
         if not self.leases.knows(member):
             self.leases.join(member, now)
         return self.leases.ended(member, reason)
@@ -381,7 +381,7 @@ class Agreement:
             self.refused[member] = reason
 
     def _exclude(self, member: int, now: int) -> None:
-        """A member that lives, or may live, is dead for the others."""
+        """Tell a member that lives, or may live, that the others go on without it."""
         reason = self.leases.dead[member]
         self._tell((member,), "excluded", reason)
         self._hear(reason, now)
@@ -392,7 +392,7 @@ class Agreement:
     # --- what follows
 
     def _consider(self, now: int) -> None:
-        """Whether the group has to change for what is new; where that is not clear yet, it stays new."""
+        """Begin a change of the group if the news demands one; news that is not clear yet is kept."""
         if self._on_failure == "abort" and self._ending:
             return
         try:
@@ -421,7 +421,7 @@ class Agreement:
         self.phase, self.asked, self._causes, self._noticed, self._tree = Phase.REST, set(), [], [], None
 
     def _abandon(self) -> None:
-        """Of a tree that no member was told of, nothing stays."""
+        """Give up a tree that no member was told of."""
         if self.phase in {Phase.INSTALLING, Phase.GIVING}:
             self._actions.append(Abandon(self.epoch))
 
@@ -435,7 +435,7 @@ class Agreement:
         self.phase, self._tree = Phase.ASKING, None
 
     def _go_on(self, now: int) -> None:
-        """Go as far as what is there allows."""
+        """Go through as many phases as the answers so far allow."""
         if self.phase is Phase.STUCK and self._tree is not None and now > (self._tree.known_by or 0):
             raise ClusterError(self._tree.error)
         if self.phase is Phase.INSTALLING:
@@ -467,13 +467,13 @@ class Agreement:
         self._actions.append(Install(self.epoch, decision))
 
     def _joining(self) -> tuple[int, ...]:
-        """Who comes in now that members have stopped: nobody, if one of them is ahead, or has not called."""
+        """Newcomers that join now that members have stopped: none, if a member is ahead or has not called."""
         answers = self._answers.values()
         same = len({answer.finished for answer in answers}) == 1
         return self.newcomers if same and all(answer.operation is not None for answer in answers) else ()
 
     def _look_at_tree(self, now: int) -> None:
-        """Where the next tree stands, the decision is made once its holder has given its result."""
+        """If the next tree is installed, go on to ``GIVING``; else wait, ask again, refuse newcomers, or fail."""
         decision, tree = self._decision, self._tree
         assert decision is not None  # noqa: S101
         stands = tree is not None and not tree.error
@@ -508,13 +508,13 @@ class Agreement:
             self.leases.join(member, now)
             self._there.add(member)
         self.newcomers = tuple(one for one in self.newcomers if one not in decision.joined)
-        self._beats = {}  # what they waited for was the old tree's
+        self._beats = {}  # these told of waits on the old tree
         self._rest()
 
     # --- who joins, and who has left
 
     def _welcome(self, now: int) -> None:
-        """Who wants to join comes in between two operations: when all have called one that cannot be carried."""
+        """Take newcomers in between two operations: hold the members until all have called the next one."""
         members = self.survivors
         if any(self._left.get(member) is not None for member in members):
             self._refuse(self.newcomers, "the others ended before")
@@ -532,7 +532,7 @@ class Agreement:
             self._ask({})
 
     def _with_room(self, members: tuple[int, ...]) -> bool:
-        """Whether there is a tree for one who wants to join; those for whom there is none are refused."""
+        """Whether there is a tree for at least one newcomer; refuse newcomers for which there is none."""
         taken: tuple[int, ...] = ()
         for one in self.newcomers:
             why = self._ground.no_room((*members, *taken, one))
@@ -548,7 +548,7 @@ class Agreement:
             self._tell((one,), "refused", reason)
 
     def _is_between(self, members: tuple[int, ...]) -> bool:
-        """Whether all members have called the same operation, and one that was held has not begun it."""
+        """Whether all members have called the same operation, and at least one of them has not begun it."""
         beats = [self._beats[member] for member in members if member in self._beats]
         calling = len(beats) == len(members) and all(beat.held == self._held and beat.calls for beat in beats)
         return calling and len({beat.finished for beat in beats}) == 1 and any(beat.rests for beat in beats)
@@ -574,7 +574,7 @@ class Agreement:
                     raise CollectiveError(f"{waits}, which left the group")
 
     def _release(self) -> None:
-        """Once all have left, nobody needs anybody any more."""
+        """Tell the survivors, once, that all have left and that they may go."""
         if self._have_left and not self._released:
             self._released = True
             self._tell(self.survivors, "released", True)

@@ -1,4 +1,4 @@
-"""What carries a participant's collectives, behind the Communicator that its script sees."""
+"""``Backend``, the interface by which a ``Communicator`` has its collectives carried, and the records of a group."""
 
 import os
 import socket
@@ -29,7 +29,7 @@ FloatArray = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Ahead:
-    """What a participant starts next: a sum of float32, whose exponents may travel with the collective before."""
+    """A float32 sum that a participant starts next; its exponents may travel with the collective before."""
 
     array: FloatArray
     start_ps: int
@@ -38,35 +38,35 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Options:
-    """How an all-reduce is carried; the same at all participants but for ``patience_s`` and ``ahead``."""
+    """Options of a collective, the same at all participants but for ``patience_s`` and ``ahead``."""
 
     words: bool = False
-    """The arrays hold int32 in the place of float32, which are added as they are."""
+    """The arrays hold int32, which are added as they are, in place of float32."""
     poison: bool = False
-    """NaN and infinity are no error; they come through."""
+    """Whether NaN and infinity come through, and are no error."""
     lane_bits: int = 0
-    """Bits of the lanes in which an all-reduce of floats travels, 32, 16 or 8; 0: as the run says."""
+    """Bits of the lanes in which an all-reduce of floats travels, 32, 16 or 8; 0: those of the run."""
     name: str = ""
-    """What the collective is to whoever asked for it, where it is carried as another."""
+    """The collective that the caller asked for, if it is carried as another one."""
     blocks: Literal["", "own", "all"] = ""
     """An all-reduce of as many equal blocks as there are ranks, that may be carried as less: 'own': each rank needs its
     own one only; 'all': each rank gives its own one only, and zeros for the others."""
     patience_s: float | None = None
     """Wall-clock seconds that this participant waits for the others; None: as long as the group does."""
     staleness: int | None = 0
-    """Of a push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
+    """For push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
     view: int = 0
-    """Changes of the group that the caller had heard of when it called (``GroupChanged.view``)."""
+    """Number of the group's changes that the caller had heard of when it called (``GroupChanged.view``)."""
     tensor: str = ""
-    """The caller's name of what an all-reduce adds up: what a deadline left out goes into the next of that name."""
+    """The caller's name of the tensor: what a deadline left out goes into the next all-reduce of that name."""
     place: str = ""
-    """Where in a step the call stands, which says the same where there is no name; empty where it is not known."""
+    """The call's place in its step, used if there is no name; empty if it is not known."""
     ahead: Annotated[Ahead | None, Given("ahead", lambda _: None, lambda ahead, _: ahead)] = None
-    """What this participant calls next, where it is known; in real time it is not used."""
+    """The participant's next call, if it is known; not used in real time."""
 
     @property
     def identity(self) -> str:
-        """Which tensor this is of all that a script adds up; empty where that is not known."""
+        """The name of the tensor, or else its place in a step; empty if both are unknown."""
         return f"name {self.tensor}" if self.tensor else self.place
 
     @property
@@ -78,41 +78,48 @@ class Options:
 PLAIN: Final = Options()
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A collective as one participant asks for it.
+
+    array: 1-D, C-contiguous, float32; the result is written in place. root: a rank of the start. start_ps: of virtual
+    time; None: where the participant's clock stands, which then goes on to the end.
+    """
+
+    operation: str
+    array: FloatArray
+    root: int = 0
+    learning_rate: float = 0.0
+    options: Options = PLAIN
+    start_ps: int | None = None
+
+
 class Backend(Protocol):
     """Carries one participant's calls to the network; see ``group/rendezvous.py`` and ``group/remote.py``."""
 
     rank: int
-    """Its rank at the start: it never changes."""
+    """The participant's rank at the start; it never changes."""
     size: int
     is_server: bool
     looks_ahead: bool
-    """Whether it has a use for ``Options.ahead``."""
+    """Whether ``Options.ahead`` is used."""
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Of its last collective: whose arrays are in the result, as ranks of the start."""
+        """Members whose arrays are in the result of the participant's last collective, as ranks of the start."""
 
     @property
     def summed(self) -> tuple[tuple[int, int], ...]:
-        """Of its last collective: (elements, contributions) of one stretch of the result after the other.
+        """The last result as stretches of (elements, contributions), one after the other.
 
-        Empty where every element has those of all contributors.
+        Empty if every element has the contributions of all contributors.
         """
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
-        """Take part in one collective with ``array`` (1-D, C-contiguous, float32), in place; blocks.
+    def collective(self, asked: Asked) -> int:
+        """Take part in one collective; blocks.
 
-        It starts at ``start_ps`` of virtual time; without, where this participant's clock stands, which goes on to its
-        end. Returns when the result was there, picoseconds. ``root`` is a rank of the start. Raises ``GroupChanged``
-        where the group has other members than ``options.view`` says.
+        Returns when the result was there, picoseconds. Raises ``GroupChanged`` where the group has other members than
+        ``options.view`` says.
         """
 
     def compute(self, seconds: float) -> None:
@@ -122,32 +129,32 @@ class Backend(Protocol):
         """Virtual time of this participant, seconds."""
 
     def now_ps(self) -> int:
-        """The same in picoseconds."""
+        """Virtual time of this participant, picoseconds."""
 
     def reach(self, time_ps: int) -> None:
-        """Virtual time of this participant is at least this."""
+        """Move this participant's virtual time on to ``time_ps``, if it is earlier."""
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training, with the virtual time and the iteration."""
 
     def sent(self, message: "Message") -> None:
-        """Note a message that something else carried, for the trace."""
+        """Note a message of another library, for the trace."""
 
     def waited(self, wait: "Wait") -> None:
         """Note that the participant waited, for the trace; its clock stays."""
 
     def tallied(self, rows: Sequence["Tallied"]) -> None:
-        """Note what was called in all, at the end."""
+        """Note the counts of all calls, at the end."""
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "Backend":
-        """Its end of the serial-th group of these workers; its rank there is its place in ``ranks``."""
+        """The participant's end of the serial-th group of these workers; its rank there is its place in ``ranks``."""
 
     def close(self) -> None:
         """Leave the group."""
 
 
 class Served(Backend, Protocol):
-    """What the coordinator needs of a place in a group, beside what a participant does."""
+    """A backend in the coordinator's process, with what the coordinator notes beside a participant's calls."""
 
     def record(self, name: str, value: float, at_ps: int | None = None) -> None:
         """Keep a figure of ``at_ps``."""
@@ -159,7 +166,7 @@ class Served(Backend, Protocol):
         """Note computation for the timeline."""
 
     def lost(self) -> None:
-        """Its process is gone without having left: everybody is told."""
+        """Its process is gone without having left: tell the other participants."""
 
 
 # How a participant's call becomes an operation of its endpoint.
@@ -193,7 +200,7 @@ def part(
     serves: bool,
     lost: FloatArray | None = None,
 ) -> Post:
-    """What one participant gives and gets, in ``array`` (workers/operation.py has the table).
+    """The operation of one participant, with ``array`` as source or target (workers/operation.py has the table).
 
     serves: it is the job's server, of a host-side all-reduce too, whose sum it takes. lost: as of ``Post``.
     """
@@ -230,7 +237,7 @@ Array = npt.NDArray[Any]
 
 
 def check_array(operation: str, array: Any, wanted: set[np.dtype[Any]] | None) -> None:
-    """Raise what is wrong with a caller's array; ``wanted``: types that the operation takes, None for any."""
+    """Raise an error for an array that cannot be used; ``wanted``: types that the operation takes, None for any."""
     if not isinstance(array, np.ndarray) or (wanted is not None and array.dtype not in wanted):
         kind = array.dtype if isinstance(array, np.ndarray) else f"{type(array).__name__}, which is no array"
         mend = "array.astype(np.float32)" if isinstance(array, np.ndarray) else "np.array(value, np.float32)"
@@ -252,11 +259,11 @@ def as_words(array: Array) -> npt.NDArray[np.int32]:
     return octets.view(np.int32)
 
 
-# What was called, of which type, and what carried it: nothing goes another way in silence.
+# Counts of calls by collective, type and carrier, so that calls which do not use the network show.
 
 
 DEBUG: Final = "P4REDUCE_DEBUG"
-"""INFO: ranks say on standard error how they came in, and of each kind of call what carries it, and why."""
+"""environment variable; INFO: ranks log on standard error how they joined, and what carries each kind of call."""
 NETWORK, GLOO = "network", "gloo"
 
 
@@ -280,13 +287,17 @@ class Tally:
         self._lock = threading.Lock()
         self._called = threading.local()
 
-    def call_next(self, kind: str, octets: int) -> None:
-        """Type and bytes of this thread's next call, where its array holds bytes or wider numbers."""
-        self._called.what = kind, octets
+    def call_next(self, kind: str, octets: int, collective: str = "") -> None:
+        """Set type and bytes for this thread's next call, if they are not those of the array that it passes.
+
+        ``collective``: what was called, where it is carried as another.
+        """
+        self._called.what = kind, octets, collective
 
     def add(self, collective: str, kind: str, octets: int, by: str = NETWORK, why: str = "") -> int:
-        """Count a call; how many of this kind there were with it."""
-        kind, octets = self._called.__dict__.pop("what", (kind, octets))
+        """Count a call; return how many of this kind there have been, this one included."""
+        kind, octets, called = self._called.__dict__.pop("what", (kind, octets, ""))
+        collective = called or collective
         key = collective, kind, by
         with self._lock:
             self._counts[key] += 1
@@ -313,7 +324,7 @@ def added_up(tallied: Iterable[Tallied]) -> list[Tallied]:
 
 
 def info(text: str) -> None:
-    """Say it on standard error where `DEBUG` asks for that."""
+    """Log a line on standard error, if `DEBUG` asks for that."""
     if os.environ.get(DEBUG, "").upper() == "INFO":
         print(f"{socket.gethostname()}:{os.getpid()} p4reduce INFO {text}", file=sys.stderr, flush=True)
 
@@ -334,22 +345,22 @@ class Clock:
         return self._now_ps
 
     def advance(self, by_ps: int) -> tuple[int, int]:
-        """Let time pass; from when to when."""
+        """Let time pass; return when that began and ended, in picoseconds."""
         with self._lock:
             before = self._now_ps
             self._now_ps += by_ps
             return before, self._now_ps
 
     def reach(self, time_ps: int) -> None:
-        """The time is at least this."""
+        """Move the time on to ``time_ps``, if it is earlier."""
         with self._lock:
             self._now_ps = max(self._now_ps, time_ps)
 
 
-# A group as those see it that start its participants, and what it needs of those that carry its collectives.
+# A group as seen by the process that starts its participants, and the callbacks that carry its collectives.
 
 
-# What one participant calls of a collective, and whether all of them call the same.
+# One participant's call of a collective, and the check that all participants call the same.
 
 
 SERVED = frozenset({"push", "pull", "push_pull"})
@@ -370,14 +381,14 @@ class Call:
     iteration: int
     done_ps: int = -1
     called_ps: int = 0
-    """Where the participant's clock stood: it may have begun later."""
+    """the participant's clock at the call; the collective may have begun later"""
     options: Options = PLAIN
     error: Exception | None = None
-    """What this participant's call fails with, where others' do not."""
+    """the error of this participant's call, if others' calls succeed"""
     raised: bool = False
-    """It was not carried out, as members died: the caller hears of the new group, and calls again."""
+    """whether it was not carried out because members died: the caller hears of the new group, and calls again"""
     contributors: tuple[int, ...] = ()
-    """Whose arrays are in the result; empty for those of all members."""
+    """members whose arrays are in the result; empty: all members"""
     summed: tuple[tuple[int, int], ...] = ()
     """(elements, contributions) of one stretch of the result after the other; empty: as many as contributors."""
 
@@ -441,7 +452,7 @@ def first_bad_value(array: FloatArray) -> int | None:
     return int(bad[0]) if bad.size else None
 
 
-# What a group keeps of each of its participants: its clock, its call, what it did and recorded.
+# What a group keeps for each participant: its clock, its call, its spans and its figures.
 
 
 COMPUTE = "compute"
@@ -460,7 +471,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Span:
-    """What a participant did from when to when: a collective, or computation."""
+    """An interval of a participant's time: a collective, or computation."""
 
     rank: int
     name: str
@@ -468,7 +479,7 @@ class Span:
     end_ps: int
     elements: int = 0
     label: str = ""
-    """What a time-line shows, where that is not its name."""
+    """text on a time-line, if it is not the name"""
 
 
 @dataclass(frozen=True)
@@ -476,27 +487,27 @@ class Called:
     """A collective as one participant called it, for its trace."""
 
     operation: str
-    """As it was meant: 'reduce_scatter' where an all-reduce carried one."""
+    """the caller's operation, e.g. 'reduce_scatter' even if an all-reduce carried it"""
     elements: int
     root: int
     called_ps: int
-    """Where the participant's clock stood."""
+    """the participant's clock at the call"""
     done_ps: int
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A participant's clock goes on to when something is done, unless it is there already."""
+    """A wait from ``at_ps`` for something done at ``until_ps`` (picoseconds), which may have been earlier."""
 
     at_ps: int
     until_ps: int
     message: int = -1
-    """For which message of its own, in order; -1: for a collective that was done then."""
+    """number of the message that it waited for; -1: it waited for a collective"""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One end of a message that no plan carried."""
+    """One end of a message of another library."""
 
     at_ps: int
     peer: int
@@ -508,7 +519,7 @@ class Message:
 
 @dataclass
 class Told:
-    """What a participant did, for its trace."""
+    """A participant's collectives, waits and messages, for its trace."""
 
     calls: list[Called] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
@@ -522,14 +533,14 @@ class Participant:
 
     clock: Clock
     ready_ps: int
-    """When its last collective was done: the next one starts no earlier."""
+    """when its last collective was done: the next one starts no earlier"""
     call: Call | None = None
     under_way: bool = False
     """the network has its array"""
     finished: bool = False
     left: bool = False
     died: str = ""
-    """why it takes no part any more, though it did not leave"""
+    """the reason why it takes no part any more although it did not leave; empty otherwise"""
     contributors: tuple[int, ...] = ()
     """of its last collective"""
     summed: tuple[tuple[int, int], ...] = ()
@@ -560,26 +571,18 @@ class Seat:
         self.size = size
         self.is_server = rank == size
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
+    def collective(self, asked: Asked) -> int:
         """Post the call and wait."""
-        return self._rendezvous.post(self.rank, operation, array, root, learning_rate, options, start_ps)
+        return self._rendezvous.post(self.rank, asked)
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Of its last collective: whose arrays are in the result."""
+        """Members whose arrays are in the result of its last collective."""
         return self._rendezvous.contributors(self.rank)
 
     @property
     def summed(self) -> tuple[tuple[int, int], ...]:
-        """Of its last collective: (elements, contributions) of each stretch of the result."""
+        """The result of its last collective as stretches of (elements, contributions)."""
         return self._rendezvous.summed(self.rank)
 
     def compute(self, seconds: float) -> None:
@@ -622,7 +625,7 @@ class Seat:
         return self._rendezvous.subgroup(self.rank, ranks, serial)
 
     def lost(self) -> None:
-        """Its process is gone without having left: everybody is told."""
+        """Its process is gone without having left: tell the other participants."""
         self._rendezvous.lose(self.rank)
 
     def record(self, name: str, value: float, at_ps: int | None = None) -> None:
@@ -637,32 +640,32 @@ class Seat:
 Carry = Callable[[list[Call], Callable[[], None]], Sequence[Decision] | None]
 """``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call, or ``error`` of one that fails
 alone; raises ``CollectiveError``, after which the group goes on if it is one of ``GOES_ON``. It calls ``check`` now and
-then, which raises once the group has ended: then nobody needs the result any more. Returns what was decided of the
+then, which raises once the group has ended: the result is not needed any more. Returns what was decided of the
 group's members meanwhile."""
 Joined = Callable[[tuple[int, ...], int, tuple[int, ...]], None]
-"""Told of participants that came in: their ranks, the group's view and members. Called under a lock: do not block."""
+"""Called with the ranks that joined, the group's view and its members; under a lock, so it must not block."""
 Death = Callable[[int, int, str], None]
-"""Told of a participant that died: rank, where its clock stood (ps), and why."""
+"""Called for a participant that died, with its rank, its clock (ps) and the reason."""
 CarryStale = Callable[[list[Call], Callable[[], None]], list[Call]]
-"""The same where workers do not wait for each other: takes the calls of all who are there, those that it has already
-too, and carries on until at least one of them is done; which ones are."""
+"""As ``Carry``, for workers that do not wait for each other: takes the calls of all present, those that it has already
+too, carries on until at least one of them is done, and returns those that are."""
 
 
 class Group(Protocol):
-    """A group as whoever starts its participants sees it."""
+    """A group, as the process that starts its participants sees it."""
 
     def backend(self, rank: int) -> Served:
-        """The end of a participant; ``ValueError`` for a rank that the group has not."""
+        """The backend of participant ``rank``; ``ValueError`` for a rank that is not in the group."""
 
     def waiting(self) -> str:
-        """Who waits for whom, as one line; empty when nobody waits."""
+        """Who waits for whom, as one line; empty when no participant waits."""
 
     def fail(self, error: ClusterError) -> None:
         """End the group: everyone who waits, or calls later, gets ``error``."""
 
     @property
     def failure(self) -> ClusterError | None:
-        """What it has ended with."""
+        """The error that the group has ended with, or None."""
 
     def die(self, rank: int, reason: str) -> bool:
         """A participant's process has ended without leaving; False where the others cannot go on without it."""

@@ -1,4 +1,4 @@
-"""What a training needs to go on after it was ended: arrays, the iteration, the state of a random generator.
+"""Checkpoints of a training: its arrays, the iteration, and the state of a random generator, in one file.
 
 A file is one line of JSON (names, types, shapes, facts, and the SHA-256 of the bytes that follow and of the line itself
 without it), then the arrays' bytes. Nothing in it is executed or unpickled. A new one is written beside the old one,
@@ -31,13 +31,13 @@ class CheckpointError(ClusterError):
 
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     iteration: int
-    """The next one."""
+    """The next iteration."""
     arrays: dict[str, np.ndarray[Any, Any]]
     generator: np.random.Generator | None
-    """As it was."""
+    """With the state that it had."""
 
 
 class Checkpoint:
@@ -124,7 +124,7 @@ def _read(path: Path) -> State:
 
 
 def _generator(state: Mapping[str, Any] | None) -> np.random.Generator | None:
-    """A generator in a state, of one of NumPy's own kinds."""
+    """Make a generator, of one of NumPy's own kinds, with a saved state."""
     if state is None:
         return None
     made: Any = _GENERATORS[str(state["bit_generator"])]()
@@ -140,7 +140,7 @@ def _digest(facts: Mapping[str, Any], parts: list[Any]) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name is on the disk only once its folder is."""
+    """Force a folder to the disk: only then is a new name in it on the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

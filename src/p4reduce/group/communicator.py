@@ -1,4 +1,4 @@
-"""What a training script sees: collectives on its own NumPy arrays, which block, or run beside its computation."""
+"""``Communicator``, the interface of training scripts: collectives on NumPy arrays, blocking or in the background."""
 
 import contextlib
 import math
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from p4reduce.group.backend import (
     Ahead,
     Array,
+    Asked,
     Backend,
     FloatArray,
     Message,
@@ -38,7 +39,7 @@ Carried = TypeVar("Carried")
 
 
 class Handle(Generic[T]):
-    """One collective that was started. Its arrays are in use until it is done."""
+    """A collective that was started without blocking. Its arrays are in use until it is done."""
 
     def __init__(self, reach: Callable[[int], None]) -> None:
         self._reach = reach
@@ -50,11 +51,11 @@ class Handle(Generic[T]):
         self.error: BaseException | None = None
         """Why it failed; None while it is under way, too."""
         self.told: Callable[[BaseException], None] = lambda _: None
-        """Hears of the error when ``wait`` raises it."""
+        """Called with the error when ``wait`` raises it."""
         self.is_wanted = False
-        """Whether somebody has asked for the result."""
+        """Whether a caller has asked for the result."""
         self.wanted: Callable[[], None] = lambda: None
-        """Called when somebody asks for the result while it is not there."""
+        """Called when a caller asks for the result before it is there."""
 
     @property
     def done(self) -> bool:
@@ -64,13 +65,13 @@ class Handle(Generic[T]):
 
     @property
     def done_s(self) -> float:
-        """When this participant had its result, seconds; 0 before, or where it failed."""
+        """When this participant had its result, in seconds of its clock; 0 before, or if it failed."""
         return self._done_ps / PS_PER_S
 
     def wait(self, timeout_s: float | None = None) -> T:
-        """The result; the participant's clock is then at least where it was there.
+        """Block until the result is there and return it; the participant's clock moves on to at least that time.
 
-        Raises what went wrong, ``TimeoutError`` after ``timeout_s`` of wall-clock time.
+        Raises the error of the collective, or ``TimeoutError`` after ``timeout_s`` of wall-clock time.
         """
         self.settle(timeout_s)
         if self.error is not None:
@@ -80,7 +81,7 @@ class Handle(Generic[T]):
         return self._result[0]
 
     def reach(self) -> None:
-        """The participant's clock is at least where the result was there; nothing where there is none."""
+        """Move the participant's clock on to the time of the result, if it is earlier; without a result, do nothing."""
         self._reach(self._done_ps)
 
     def settle(self, timeout_s: float | None = None) -> None:
@@ -90,7 +91,7 @@ class Handle(Generic[T]):
             raise TimeoutError(f"no result after {timeout_s:g} s")
 
     def when_done(self, callback: "Callable[[Handle[T]], None]") -> None:
-        """Call it with this handle when it is over, in the thread that carries collectives out; or now, if it is."""
+        """Call ``callback(handle)`` when it is over: in the thread that carries collectives out, or at once."""
         with self._guard:
             if not self._over.is_set():
                 self._callbacks.append(callback)
@@ -102,7 +103,7 @@ class Handle(Generic[T]):
         changed: Handle[U] = Handle(self._reach)
 
         def told(error: BaseException) -> None:
-            self.told(error)  # whatever that is by then
+            self.told(error)  # looked up late: it may change
 
         changed.told = told
         changed.wanted = self._want
@@ -122,13 +123,13 @@ class Handle(Generic[T]):
             self.wanted()
 
     def finish(self, result: T, done_ps: int) -> None:
-        """For who carries it out: it is done."""
+        """Set the result; called by the thread that carries the collective out."""
         self._result = [result]
         self._done_ps = done_ps
         self._end()
 
     def fail(self, error: BaseException) -> None:
-        """For who carries it out: it failed."""
+        """Set the error; called by the thread that carries the collective out."""
         self.error = error
         self._end()
 
@@ -142,7 +143,7 @@ class Handle(Generic[T]):
 
 @dataclass(frozen=True)
 class _Task(Generic[Carried]):
-    """What was submitted. ``about``: what the task before is told of it; ``followed``: it is to be told of the next."""
+    """A submitted task. ``about``: for the task before it; ``followed``: it gets the next one's ``about``."""
 
     run: Callable[[Carried | None], None]
     handle: "Handle[Any]"
@@ -171,8 +172,8 @@ class Queue(Generic[Carried]):
     ) -> Handle[T]:
         """Carry out ``task``, which returns its result and when it was there (ps). ``ClusterError`` once closed.
 
-        followed: it is carried out when the next one is submitted, whose ``about`` it is given; or with None when
-        somebody waits for it, or the queue is closed.
+        followed: it is carried out when the next one is submitted, whose ``about`` it is given; or with None when a
+        caller waits for it, or the queue is closed.
         """
         handle: Handle[T] = Handle(reach)
         if os.getpid() != self._process:  # the thread is not in this one
@@ -190,7 +191,7 @@ class Queue(Generic[Carried]):
         return handle
 
     def close(self) -> None:
-        """What was submitted is carried out, nothing else; does not wait for it."""
+        """Accept no more tasks; those submitted are still carried out. Does not wait for them."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -205,7 +206,7 @@ class Queue(Generic[Carried]):
             self._changed.notify_all()
 
     def _next(self) -> tuple[_Task[Carried], Carried | None] | None:
-        """The next task and what follows it, as far as it is to know; None at the end."""
+        """The next task, and the ``about`` of the one behind it if it wants that; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._tasks or self._closed)
             if not self._tasks:
@@ -214,7 +215,7 @@ class Queue(Generic[Carried]):
             if task.followed:
                 self._changed.wait_for(lambda: len(self._tasks) > 1 or task.handle.is_wanted or self._closed)
             self._tasks.popleft()
-            # Without being asked for it would depend on how threads are scheduled.
+            # Unless the task asks for it, what it gets would depend on how threads are scheduled.
             return task, self._tasks[0].about if task.followed and self._tasks else None
 
     def _run(self) -> None:
@@ -228,7 +229,7 @@ class Queue(Generic[Carried]):
             try:
                 task.run(ahead)
             except (GroupChanged, *GOES_ON) as error:
-                # What comes after a change was called by the old group, and is told the same; after the others it is
+                # Calls after a change were made in the old group and get the same error; after other errors they are
                 # carried.
                 task.handle.fail(error)
             except BaseException as error:
@@ -247,19 +248,19 @@ LEAVE_S: Final = 10.0
 
 
 class _Steps:
-    """Where in a step an all-reduce stands: how many were before it, and of how many elements each."""
+    """Identifies an all-reduce by its place in a step: the number of all-reduces before it, and their elements."""
 
     def __init__(self) -> None:
         self._known = False
         self._before: list[int] = []
 
     def next(self) -> None:
-        """A step ends here: from now on it is known what a step is."""
+        """Note that a step ends here; from now on places are known."""
         self._known = True
         self._before.clear()
 
     def place(self, elements: int) -> str:
-        """Of the next all-reduce in this step; empty where no step has ended yet."""
+        """The place of the next all-reduce, which has so many elements; empty if no step has ended yet."""
         place = f"place {len(self._before)} {crc32(repr(self._before).encode()):08x}"
         self._before.append(elements)
         if not self._known:
@@ -286,13 +287,13 @@ class Communicator:
         view: int = 0,
         tally: Tally | None = None,
     ) -> None:
-        """``members``: who is in the group when this one comes in, if not all; ``view``: changes of it before.
+        """``members``: of the group when this one joins, if not all; ``view``: number of changes before.
 
         tally: that of the group that this one is a part of.
         """
         self._backend = backend
         self.tally = Tally() if tally is None else tally
-        """What was called, in this group and those that were made of it."""
+        """counts of calls, in this group and in those that were made of it"""
         self._tells = tally is None
         self._patience_s = patience_s
         self._queue: Queue[Ahead] | None = None
@@ -302,29 +303,29 @@ class Communicator:
         self._view = view
         self._members = tuple(range(backend.size) if members is None else members)
         self.joined = view > 0
-        """Whether this participant came in later than others: they have a state, which it has not."""
+        """Whether this participant joined a running group, and so lacks the state that the others have."""
         self._elements = 0
         self._changed = threading.Lock()
         self._steps = _Steps()
 
     @property
     def rank(self) -> int:
-        """0 .. size-1 for workers; ``size`` for the server. Another one after ``GroupChanged``."""
+        """Rank in the group: 0 .. size-1 for workers, ``size`` for the server. It may change by ``GroupChanged``."""
         return self.size if self.is_server else self._members.index(self._backend.rank)
 
     @property
     def size(self) -> int:
-        """Number of workers (the server not counted). Another one after ``GroupChanged``."""
+        """Number of workers (the server not counted). It may change by ``GroupChanged``."""
         return len(self._members)
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Who the ranks 0 .. size-1 were at the start: as this participant last heard, by ``GroupChanged``."""
+        """Ranks at the start of the workers that have ranks 0 .. size-1 now, as of the last ``GroupChanged`` heard."""
         return self._members
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Whose arrays are in the result of the last collective, as ranks of the start.
+        """Members whose arrays are in the result of the last collective, as ranks of the start.
 
         All members, but for a collective during which one died: with ``on_failure="shrink"`` it is done again over the
         survivors, unless one of them had its result already.
@@ -353,7 +354,7 @@ class Communicator:
         return self._backend.now()
 
     def group(self, ranks: Sequence[int], *, patience_s: float | None = None) -> "Communicator":
-        """The group of these ranks of this one, in this order; called by each of them, and by nobody else.
+        """Make a group of these ranks of this one, in this order; each of them calls this, and no other rank does.
 
         patience_s: as of ``connect``; None: as long as this one waits.
 
@@ -430,7 +431,7 @@ class Communicator:
     def reduce_scatter(
         self, array: A, *, start: float | None = None, not_finite: Literal["error", "nan"] = "error"
     ) -> A | Handle[A]:
-        """The own block of the sum over all workers: ``array`` is cut into ``size`` equal blocks.
+        """Sum ``array`` over all workers and return this rank's block of the sum, one of ``size`` equal blocks.
 
         The result is a view of the block in ``array``; the other blocks of ``array`` are undefined afterwards. Types
         and ``not_finite`` as of ``all_reduce``. Where a tree of switches adds up in virtual time, each block goes to
@@ -452,7 +453,7 @@ class Communicator:
     def all_gather(self, array: Array, out: A, *, start: float) -> Handle[A]: ...
 
     def all_gather(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
-        """``out``, of shape (size, *array.shape), gets every worker's ``array``, bit for bit, of whatever type.
+        """Fill ``out``, of shape (size, *array.shape), with the arrays of all workers, bit for bit, of any type.
 
         Where a tree of switches adds up in virtual time, each block is multicast from its worker (docs/plans.md);
         elsewhere this is a sum of 32-bit words, in which each worker gives zeros for the others' blocks.
@@ -483,9 +484,9 @@ class Communicator:
     def all_to_all(self, array: Array, out: A, *, start: float) -> Handle[A]: ...
 
     def all_to_all(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
-        """Both are ``size`` equal blocks: block j of ``array`` goes to worker j, block i of ``out`` comes from i.
+        """Exchange ``size`` equal blocks: block j of ``array`` goes to worker j, block i of ``out`` comes from i.
 
-        Bit for bit, of whatever type; ``array`` stays as it is.
+        Blocks are moved bit for bit, of any type; ``array`` stays as it is.
         """
         if out.shape != array.shape or out.dtype != array.dtype or not out.flags.c_contiguous:
             wanted = f"C-contiguous {array.dtype}{list(array.shape)}"
@@ -510,7 +511,7 @@ class Communicator:
     def broadcast(self, array: A, root: int = 0, *, start: float) -> Handle[A]: ...
 
     def broadcast(self, array: A, root: int = 0, *, start: float | None = None) -> A | Handle[A]:
-        """Replace every worker's ``array`` by that of worker ``root``, bit for bit, of whatever type."""
+        """Replace every worker's ``array`` by that of worker ``root``, bit for bit, of any type."""
         check_array("broadcast", array, None)
         chosen = Options(words=array.dtype != np.float32, patience_s=self._patience_s)
         if array.dtype.itemsize % 4 == 0:
@@ -556,7 +557,7 @@ class Communicator:
     def barrier(self, *, start: float) -> Handle[None]: ...
 
     def barrier(self, *, start: float | None = None) -> Handle[None] | None:
-        """Wait until every worker is here."""
+        """Wait until every worker has called this."""
         chosen = Options(patience_s=self._patience_s)
         return self._carry("barrier", np.zeros(1, np.float32), lambda: None, start, options=chosen)
 
@@ -578,9 +579,9 @@ class Communicator:
         self._backend.record(name, float(value))
 
     def sent(self, peer: int, octets: int, tag: int = 0, *, sends: bool) -> Callable[[], None]:
-        """Note one end of a message that something else carries, for ``p4reduce launch --record``; no time passes.
+        """Note one end of a message of another library, for ``p4reduce launch --record``; no time passes.
 
-        ``peer``: rank in this group; ``sends``: it goes there. Returns what to call when its receiver waits for it.
+        ``peer``: rank in this group; ``sends``: the message goes to it. The receiver calls the result when it waits.
         """
         if not 0 <= peer < self.size:
             raise ValueError(f"peer {peer}: this group has workers 0 to {self.size - 1}")
@@ -590,10 +591,10 @@ class Communicator:
         return lambda: None if sends else backend.waited(Wait(backend.now_ps(), backend.now_ps(), number))
 
     def step(self) -> None:
-        """Say that a step (an iteration of the training) ends here, at all ranks: the result gives time by steps.
+        """Mark the end of a step (an iteration of the training), at all ranks: the result gives times by step.
 
-        With a deadline it also says which all-reduce belongs to which: to the one at the same place of the step before.
-        Without, a step is the shortest sequence of collectives that repeats.
+        In a run with a deadline, late numbers of an all-reduce go into the one at the same place of the next step.
+        Without marks, a step is taken to be the shortest sequence of collectives that repeats.
         """
         self._backend.record(STEP, 0.0)
         self._steps.next()
@@ -608,11 +609,11 @@ class Communicator:
         self._backend.close()
 
     def tell(self) -> None:
-        """Tell the coordinator what was called, once: at the end."""
+        """Tell the coordinator what was called; later calls do nothing."""
         rows = self.tally.rows() if self._tells else []
         self._tells = False
         if rows:
-            with contextlib.suppress(ClusterError):  # the group has failed, as others say
+            with contextlib.suppress(ClusterError):  # the group has failed, which other calls report
                 self._backend.tallied(rows)
 
     def _sum(
@@ -626,7 +627,7 @@ class Communicator:
         blocks: Literal["", "own"] = "",
         lane_bits: int = 0,
     ) -> A | Handle[A]:
-        """An all-reduce, of which the ranks need all, or only their own block."""
+        """Carry an all-reduce; ``blocks="own"``: each rank needs only its own block of the result."""
         if not isinstance(name, str) or len(name) > MOST_NAME:
             raise ValueError(f"all_reduce: name: a text of at most {MOST_NAME} characters, got {name!r:.60}")
         if isinstance(array, np.ndarray) and array.dtype == np.int32:
@@ -679,7 +680,7 @@ class Communicator:
         followed: bool = False,
         of: Array | None = None,
     ) -> T | Handle[T]:
-        """The result that ``finish`` makes; with ``start`` a handle of it. of: the caller's array, to be counted."""
+        """Carry a collective and return what ``finish`` makes; with ``start`` a handle. of: the caller's array."""
         if self._left:
             raise ClusterError("this participant has left the group")
         called = {"own": "reduce_scatter", "all": "all_gather"}.get(options.blocks, operation)
@@ -692,9 +693,10 @@ class Communicator:
             if not 0 <= root < self.size:
                 raise ValueError(f"root {root}: this group has workers 0 to {self.size - 1}")
             root = self._members[root]
+        asked = Asked(operation, flat, root, learning_rate, options)
         if start is None and self._queue is None:
             try:
-                self._backend.collective(operation, flat, root, learning_rate, options)
+                self._backend.collective(asked)
             except GroupChanged as change:
                 self._hear(change)
                 raise
@@ -706,7 +708,8 @@ class Communicator:
         about = Ahead(flat, begin, options.poison) if told else None
 
         def task(ahead: Ahead | None) -> tuple[T, int]:
-            done = self._backend.collective(operation, flat, root, learning_rate, replace(options, ahead=ahead), begin)
+            late = replace(asked, options=replace(options, ahead=ahead), start_ps=begin)
+            done = self._backend.collective(late)
             return finish(), done
 
         if self._queue is None:
@@ -717,12 +720,12 @@ class Communicator:
         return handle.wait() if start is None else handle
 
     def _told(self, error: BaseException) -> None:
-        """The caller of a handle hears of an error now."""
+        """Take in an error that the caller of a handle gets now."""
         if isinstance(error, GroupChanged):
             self._hear(error)
 
     def _hear(self, change: GroupChanged) -> None:
-        """From now on calls are those of the new group; what was started before fails with the same."""
+        """Make later calls in the new group; collectives that were started before fail with the same error."""
         with self._changed:
             if change.view > self._view:
                 self._view, self._members = change.view, change.members

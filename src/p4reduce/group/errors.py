@@ -1,7 +1,7 @@
-"""What can go wrong with a collective, said so that the caller knows who was missing.
+"""Errors of collectives; their texts name the ranks that were missing.
 
-Most errors end the group: who made which call is not known any more, or the network does not carry. `GOES_ON` names
-those that are a property of one collective, which every rank is told alike: the next collective works.
+Most errors end the group, because the ranks' calls do not match any more, or the network cannot carry them. `GOES_ON`
+names the errors of one collective: every rank gets the same one, and the next collective works.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,15 +49,15 @@ class GroupChanged(CollectiveError):
     ) -> None:
         super().__init__(message)
         self.view = view
-        """Which of the group's changes it is, from 1 on."""
+        """Number of the change, from 1 on."""
         self.members = tuple(members)
         """Ranks of the start, in the new order of ranks."""
         self.lost = dict(lost)
-        """Who is gone since the caller last heard, with the reason; by ranks of the start."""
+        """Members that are gone since the caller last heard, with the reason; by ranks of the start."""
         self.operation = operation
         """The caller's collective that was not carried out, from 0 on."""
         self.joined = tuple(joined)
-        """Who has come in since the caller last heard, and needs the state of the others; ranks of the start go on."""
+        """Ranks that have joined since the caller last heard, and need the others' state."""
 
 
 class ExcludedError(ClusterError):

@@ -1,4 +1,4 @@
-"""Which members still reach each other, where links and switches are known to be down."""
+"""Members of a group: their leases, decisions on who goes on, the journal of these, and who still reaches whom."""
 
 import json
 import os
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from p4reduce.topologies import Topology
     from p4reduce.topologies.optical import Ends
 
-# Who is dead, and who is only slow.
+# Which members are dead, and which are only slow.
 #
 # A member is dead when its connection has ended (its process is gone), or when its lease has run out *and* the data
-# path names it: nobody is excluded for being late, and nobody for silence that holds up no one.
+# path names it: no member is excluded for being late, or for a silence that holds up no other.
 
 
 @dataclass(frozen=True)
 class Lease:
-    """How often a member says that it lives, and for how long that counts; of one unit of time, whichever."""
+    """How often a member says that it lives (``beat``), and for how long that counts (``term``), in one unit."""
 
     beat: int
     term: int
@@ -47,57 +47,57 @@ class Leases:
 
     @property
     def dead(self) -> dict[int, str]:
-        """Those that are dead, with the reason."""
+        """Dead members, with the reason."""
         return dict(self._dead)
 
     @property
     def alive(self) -> tuple[int, ...]:
-        """The others, stragglers too."""
+        """Members that are not dead, stragglers too."""
         return tuple(member for member in self._until if member not in self._dead)
 
     def heard(self, member: int, now: int) -> bool:
-        """A sign of life came in; False from one that is dead or was never a member: it must end."""
+        """Extend a member's lease; False for one that is dead or was never a member, and that must end."""
         if member not in self._until or member in self._dead:
             return False
         self._until[member] = max(self._until[member], now + self._lease.term)
         return True
 
     def knows(self, member: int) -> bool:
-        """Whether somebody is a member, or was."""
+        """Whether this rank is a member, or was one."""
         return member in self._until
 
     def join(self, member: int, now: int) -> None:
-        """A new member. ``ValueError`` for one that was there before, dead or not."""
+        """Add a member. ``ValueError`` for one that was there before, dead or not."""
         if member in self._until:
             raise ValueError(f"member {member} is known already")
         self._until[member] = now + self._lease.term
 
     def postpone(self, by: int) -> None:
-        """Nobody listened for so long: what was said meanwhile was not heard, and no silence counts."""
+        """Extend all leases by a time in which the coordinator could not listen: silence in it does not count."""
         self._until = {member: until + by for member, until in self._until.items()}
 
     def ended(self, member: int, reason: str) -> bool:
-        """Its process or its connection has ended; whether that is news."""
+        """Note that a member's process or connection has ended; return whether that is news."""
         if member not in self._until or member in self._dead:
             return False
         self._dead[member] = reason
         return True
 
     def explain(self, member: int, reason: str) -> None:
-        """How one that is dead ended, where more is known of it by now."""
+        """Replace the reason of a dead member's end, now that more is known."""
         if member in self._dead:
             self._dead[member] = reason
 
     def runs_out(self, member: int) -> int:
-        """When its lease does."""
+        """When a member's lease runs out."""
         return self._until[member]
 
     def expired(self, now: int) -> tuple[int, ...]:
-        """Those alive whose lease has run out."""
+        """Living members whose lease has run out."""
         return tuple(member for member in self.alive if self._until[member] <= now)
 
     def accuse(self, named: Collection[int], now: int) -> tuple[int, ...]:
-        """The data path names members that others wait for: those of them whose lease has run out are dead now."""
+        """Declare those members dead that the data path names and whose lease has run out; return them."""
         found = tuple(member for member in self.expired(now) if member in named)
         silence = "said nothing for its lease, and others waited for it"
         for member in found:
@@ -105,16 +105,16 @@ class Leases:
         return found
 
 
-# What survivors say when they have stopped, and what follows from it.
+# The answers of survivors that have stopped, and the decision that follows.
 #
 # The first phase (*prepare*) stops the survivors and asks how many operations each has finished. An operation needs
-# all members, so nobody is two ahead. If somebody has finished operation k, k stands as it is, with the members that
-# it had, and the others get its array; if nobody has, k is done again over the survivors, from the inputs that were
-# kept. The second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with
-# the next term.
+# all members, so no member is two ahead. If one has finished operation k, k stands as it is, with the members that it
+# had, and the others get its array; if none has, k is done again over the survivors, from the inputs that were kept.
+# The second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with the next
+# term.
 #
-# Who joins comes in between two operations: the members hear of it before they begin one, which is not done, and
-# call again in the group with the newcomer. Newcomers have ranks that nobody had, behind all others.
+# A rank joins between two operations: members hear of it before they begin the next one, which is not done; they call
+# it again in the group with the newcomer. Newcomers get ranks that no member had before, behind all others.
 
 
 OnFailure = Literal["abort", "raise", "shrink"]
@@ -123,26 +123,26 @@ Outcome = Literal["kept", "redone", "raised"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a survivor has done when it has stopped."""
+    """What a survivor has done by the time it has stopped."""
 
     finished: int
-    """Operations, of which it has the result."""
+    """operations of which it has the result"""
     contributors: tuple[int, ...] = ()
-    """Whose contributions are in the last one."""
+    """members whose contributions are in the last one"""
     operation: str | None = None
-    """What it has called, and has no result of …"""
+    """the operation that it has called and has no result of; None: there is none"""
     root: int = -1
-    """… and from whom, of a broadcast."""
+    """root of that operation, if it is a broadcast"""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a group's coordinator decided; written down before anybody is told. Members are ranks of the start."""
+    """A decision of a group's coordinator, written down before any member is told. Members are ranks of the start."""
 
     term: int
-    """Counts attempts to decide: each has its own."""
+    """Number of the attempt to decide; each attempt has its own."""
     epoch: int
-    """Of the group, from 1 on: each decision has its own, and its trees have generations of their own."""
+    """Epoch of the group, from 1 on: each decision has its own, and its trees have generations of their own."""
     operation: int
     """The first that not all survivors had finished, from 0 on."""
     outcome: Outcome
@@ -150,23 +150,23 @@ class Decision:
     before: tuple[int, ...]
     after: tuple[int, ...]
     contributors: tuple[int, ...]
-    """Whose contributions the operation has; nobody's where it was raised."""
+    """Members whose contributions the operation has; none if it was raised."""
     holder: int | None
-    """Who had the array that the others got."""
+    """The member whose array the others got; None if they got none."""
     lost: Mapping[int, str]
-    """Who is dead, and why; empty where only the tree changed."""
+    """Dead members, with the reason; empty if only the tree changed."""
     joined: tuple[int, ...] = ()
-    """Who came in; they have none of the others' state."""
+    """Ranks that joined; they lack the others' state."""
     cause: str = ""
-    """Why, where nobody died: a link or a switch."""
+    """The link or switch that caused it, if no member died."""
 
     @property
     def heard_before(self) -> int:
-        """The operation before which all members hear of it: the next one, or the one that was not done."""
+        """The operation before which all members hear of the decision: the next one, or the one that was not done."""
         return self.operation + (self.outcome != "raised")
 
     def describe(self) -> str:
-        """One line for people."""
+        """Describe the decision in one line."""
         what = {
             "kept": "stands with all who were there",
             "redone": "was done again",
@@ -193,12 +193,12 @@ def decide(
 ) -> Decision:
     """The decision that follows from the answers of all survivors. ``redo``: False where callers want an error.
 
-    joined: who comes in; the operation is then nobody's, and all call again. Raises ``ClusterError`` where nobody
-    survives, where an answer is missing, or where answers contradict each other.
+    joined: newcomers; if there are any, the operation is not done, and all call again. Raises ``ClusterError`` if no
+    member survives, if an answer is missing, or if answers contradict each other.
     """
     left = tuple(member for member in before if member not in lost)
     if not left:
-        raise ClusterError("nobody survived: " + "; ".join(f"rank {one} {why}" for one, why in lost.items()))
+        raise ClusterError("no rank survived: " + "; ".join(f"rank {one} {why}" for one, why in lost.items()))
     missing = [member for member in left if member not in answers]
     if missing:
         raise ClusterError(f"rank {missing[0]} has not said what it has finished")
@@ -206,7 +206,7 @@ def decide(
     operation, most = min(finished.values()), max(finished.values())
     if most > operation + 1:
         ahead = max(left, key=finished.__getitem__)
-        raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: nobody is two ahead")
+        raise ClusterError(f"rank {ahead} has finished {most} operations, another one {operation}: none is two ahead")
     holder = next((member for member in left if finished[member] == operation + 1), None)
     if joined and holder is not None:
         raise ClusterError(f"rank {joined[0]} joins in operation {operation}, which rank {holder} has finished")
@@ -229,7 +229,7 @@ def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool
 
 
 def group_changed(changes: Sequence[Decision], view: int, operation: int) -> GroupChanged:
-    """What a caller hears who knows of the first ``view`` changes of its group, before its ``operation``-th call."""
+    """The error for a caller that has heard of ``view`` changes of its group, at its ``operation``-th call."""
     news = changes[view:]
     members = news[-1].after
     came = [member for decision in news for member in decision.joined]  # some of them are gone again
@@ -245,7 +245,7 @@ def group_changed(changes: Sequence[Decision], view: int, operation: int) -> Gro
     )
 
 
-# Decisions, written down before anybody is told of them: a line of JSON for each, forced to the disk.
+# Decisions, written down before any member is told of them: a line of JSON for each, forced to the disk.
 
 
 class Journal:
@@ -277,7 +277,7 @@ class Journal:
 class Reach:
     """A network, as far as it is not known to be damaged, and the members at its hosts.
 
-    ``hosts``: of members, by rank. ``links`` and ``switches`` are what is down; whoever learns of more adds to them.
+    ``hosts``: of members, by rank. ``links`` and ``switches`` are what is down; the owner adds to them when more fails.
     """
 
     def __init__(self, topology: "Topology", hosts: Sequence[str], links: "set[Ends]", switches: set[str]) -> None:
@@ -288,13 +288,13 @@ class Reach:
 
     @property
     def view(self) -> "Topology":
-        """What is left of the network."""
+        """The network without the links and switches that are down."""
         from p4reduce.topologies.optical import without  # noqa: PLC0415  (slow to import, and participants need none)
 
         return without(self._topology, self.links, self.switches)
 
     def apart(self, hosts: Iterable[str]) -> frozenset[str]:
-        """Hosts that cannot go on with the others: the largest part does."""
+        """Hosts outside the largest part of the network, which alone goes on."""
         from p4reduce.topologies.optical import unreachable  # noqa: PLC0415
 
         return unreachable(self._topology, hosts, self.links, self.switches)
@@ -308,7 +308,7 @@ class Reach:
         )
 
     def lost(self, members: Sequence[int], dead: Mapping[int, str]) -> tuple[dict[int, str], tuple[int, ...]]:
-        """Members that are dead or that no tree reaches any more, and why; those of them that live.
+        """Members that are dead or cut off, with the reason; and those of them that live.
 
         ``FallenApartError`` where no two of those who are left reach each other.
         """

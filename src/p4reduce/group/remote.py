@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import PLAIN, Ahead, Clock, FloatArray, Message, Options, Served, Tallied, Wait, info
+from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Options, Served, Tallied, Wait, info
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -52,10 +52,10 @@ _PORT_TRIES: Final = 1000
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of the loopback interface that nobody uses now, and that no client gets meanwhile.
+    """Find ``count`` free TCP ports of the loopback interface that the kernel gives to no client meanwhile.
 
-    They lie below those that the kernel gives to whoever connects, or binds port 0: between looking and use only a
-    server that was told the same number could take one. ``OSError`` where there are not so many.
+    They lie below those that the kernel gives to a socket that connects, or binds port 0: between looking and use only
+    a server that was told the same number could take one. ``OSError`` if there are not so many.
     """
     clients = int(_CLIENT_PORTS.read_text("ascii").split()[0])
     with contextlib.ExitStack() as stack:
@@ -230,11 +230,11 @@ def place(environment: Mapping[str, str]) -> tuple[str, int, int]:
 
 
 ADDRESS: Final = "P4REDUCE_ADDRESS"
-"""Where the coordinator is: its socket (``unix:PATH``); ``tls://HOST:PORT``, several by commas, in a ticket's place."""
+"""the coordinator's address: its socket (``unix:PATH``), or ``tls://HOST:PORT`` (several by commas) without a ticket"""
 RANK: Final = "P4REDUCE_RANK"
 SIZE: Final = "P4REDUCE_SIZE"
 RESTART: Final = "P4REDUCE_RESTART"
-"""How often the script was started before, as its ranks failed; "0" at first."""
+"""number of earlier starts of the script, whose ranks failed; "0" at first"""
 COMPUTE: Final = "P4REDUCE_COMPUTE"
 """How computation of PyTorch scripts takes virtual time (adapters/torch/process_group.py)."""
 RECORD: Final = "P4REDUCE_RECORD"
@@ -258,7 +258,7 @@ Membership = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Members:
-    """The group as a process finds it that joins later: its changes before, and who its members are then."""
+    """A group for a process that joins it later: its changes so far, and its members."""
 
     view: int
     members: tuple[int, ...]
@@ -266,7 +266,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Hello:
-    """What a process says first: its rank, the word of its start, and the group that it is for; None: all ranks."""
+    """The first message of a process: its rank, the word of its start, and its group (None: all ranks)."""
 
     rank: int
     start: str = ""
@@ -275,14 +275,14 @@ class Hello:
 
 @dataclass(frozen=True)
 class Greeting:
-    """The answer to it: virtual time at its place."""
+    """The answer to ``Hello``: the participant's virtual time."""
 
     now_ps: int
 
 
 @dataclass(frozen=True)
 class AheadCall:
-    """What follows a collective's array: that of what the participant calls next (`Ahead`)."""
+    """The participant's next call (`Ahead`), whose array follows that of the collective."""
 
     elements: int
     start_ps: int
@@ -303,7 +303,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Done:
-    """The answer to it, as `Backend` has it; the array follows."""
+    """The answer to ``Call``, as of `Backend`; the array follows."""
 
     done_ps: int
     contributors: tuple[int, ...]
@@ -312,7 +312,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Computed:
-    """A participant computed from when to when."""
+    """An interval in which a participant computed."""
 
     start_ps: int
     end_ps: int
@@ -329,14 +329,14 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Noted:
-    """What happened at a participant since its last message."""
+    """Notes of a participant since its last message."""
 
     notes: tuple[Computed | Recorded | Wait | Message | Tallied, ...]
 
 
 @dataclass(frozen=True)
 class Change:
-    """What `GroupChanged` knows."""
+    """The content of a `GroupChanged`."""
 
     view: int
     members: tuple[int, ...]
@@ -355,7 +355,7 @@ class Failure:
 
 
 SPOKEN: Final[Mapping[str, Any]] = {"protocol": PROTOCOL, "version": VERSION, "order": sys.byteorder}
-"""What the first message says besides `Hello`: of both ends the same, or the coordinator refuses the rank."""
+"""fields of the first message besides `Hello`; if they differ at the two ends, the coordinator refuses the rank"""
 Seats = Callable[[int, Membership | None], Served]
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
     "RecordError": RecordError,
@@ -393,13 +393,13 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
 
 
 def _telling(communicator: Communicator) -> Communicator:
-    """It tells what was called, also where the script ends without leaving."""
+    """Have the communicator tell what was called, also if the script ends without leaving."""
     atexit.register(communicator.tell)
     return communicator
 
 
 def _address(environment: Mapping[str, str]) -> Address | None:
-    """Where the coordinator is, as the environment says."""
+    """The coordinator's address in the environment, or None."""
     given, file = environment.get(ADDRESS), environment.get(TICKET)
     if file is not None:
         ticket = Ticket.read(Path(file))
@@ -424,7 +424,7 @@ def _members(environment: Mapping[str, str], rank: int, size: int) -> tuple[int,
 
 
 def _await_socket(address: str) -> None:
-    """Until the network has heard of the job that this process belongs to."""
+    """Wait until the network has heard of the job that this process belongs to."""
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while not os.path.exists(address) and time.monotonic() < deadline:  # noqa: PTH110  (a path as it came)
         time.sleep(_LOOK_S)
@@ -444,9 +444,9 @@ class RemoteBackend:
         self.size = size
         self.is_server = rank == size
         self.contributors = tuple(range(size))
-        """Of its last collective: whose arrays are in the result."""
+        """members whose arrays are in the result of its last collective"""
         self.summed: tuple[tuple[int, int], ...] = ()
-        """The same: (elements, contributions) of each stretch of the result."""
+        """its last result as stretches of (elements, contributions)"""
         self._connection = connection
         self._clock = Clock() if clock is None else clock
         self._home: Address = ""
@@ -457,12 +457,12 @@ class RemoteBackend:
         _JOINED.add(self)
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked from the one that joined: do not speak in its name.
+        """Leave the connection to the parent, in a process forked from the one that joined.
 
-        Nor keep its connection open when it has died.
+        The child does not speak in its name, nor keep its connection open when it has died.
         """
         self._connection.close()
-        self._noting, self._asking = threading.Lock(), threading.Lock()  # who holds them is not in this process
+        self._noting, self._asking = threading.Lock(), threading.Lock()  # holders are not in this process
 
     @classmethod
     def join(cls, address: Address, rank: int, size: int, start: str = "") -> "RemoteBackend":
@@ -480,7 +480,7 @@ class RemoteBackend:
 
     @classmethod
     def _reached(cls, address: Address, hello: Hello, rank: int, size: int, clock: Clock) -> "RemoteBackend":
-        """One that has said hello. To a port, where strangers may be in the way, it tries for `CONNECT_TIMEOUT_S`."""
+        """Connect and say hello. At a port, where strangers may be in the way, try for `CONNECT_TIMEOUT_S`."""
         until = time.monotonic() + CONNECT_TIMEOUT_S * isinstance(address, Ticket)
         while True:
             try:
@@ -514,26 +514,19 @@ class RemoteBackend:
         by = "a Unix socket" if isinstance(self._home, str) else f"TLS, {' or '.join(self._home.addresses)}"
         info(f"{VERSION}: rank {self._hello.rank} of {self.size} came in by {by}")
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
+    def collective(self, asked: Asked) -> int:
         """Take part in one collective, in place."""
-        begin = self._clock.now_ps if start_ps is None else start_ps
+        array, options = asked.array, asked.options
+        begin = self._clock.now_ps if asked.start_ps is None else asked.start_ps
         ahead, sent, told = options.ahead, array, None
         if ahead is not None and array.size + ahead.array.size <= MAX_FLOATS:
             told = AheadCall(ahead.array.size, ahead.start_ps, ahead.poison)
             sent = np.concatenate((array, ahead.array))
-        call = to_plain(Call(operation, root, learning_rate, options, begin, told))
+        call = to_plain(Call(asked.operation, asked.root, asked.learning_rate, options, begin, told))
         answer = self.ask({"do": "collective", **call}, sent, into=array)
-        done = from_plain(Done, answer, f"the answer to {operation}")
+        done = from_plain(Done, answer, f"the answer to {asked.operation}")
         self.contributors, self.summed = done.contributors, done.summed
-        if start_ps is None:
+        if asked.start_ps is None:
             self._note(Wait(begin, done.done_ps))
             self._clock.reach(done.done_ps)
         return done.done_ps
@@ -717,7 +710,7 @@ def serve(
 
 
 def _hello(header: dict[str, Any], start: str) -> Hello:
-    """What a rank says first. ``FramingError`` where that is no hello, ``ClusterError`` for one that is refused."""
+    """Read a rank's first message. ``FramingError`` if it is no hello, ``ClusterError`` if the rank is refused."""
     if header.pop("do", None) != "hello":
         raise FramingError("the first message must be a hello")
     spoken = {name: header.pop(name, None) for name in SPOKEN}
@@ -749,7 +742,8 @@ def _perform(
                 raise ValueError(f"ahead: {told.ahead.elements} of {array.size} elements")
             array, ahead = array[:own], Ahead(array[own:], told.ahead.start_ps, told.ahead.poison)
         options = replace(told.options, ahead=ahead)
-        done = backend.collective(told.operation, array, told.root, told.learning_rate, options, told.start_ps)
+        asked = Asked(told.operation, array, told.root, told.learning_rate, options, told.start_ps)
+        done = backend.collective(asked)
         return to_plain(Done(done, backend.contributors, backend.summed)), array
     if what == "note":
         for note in from_plain(Noted, header, "note").notes:
@@ -779,7 +773,7 @@ def _failure(error: Exception) -> Failure:
 
 
 def _error_of(failure: Failure) -> Exception:
-    """What :func:`_failure` told."""
+    """The error that :func:`_failure` put into a message."""
     if failure.change is not None:
         return GroupChanged(failure.message, **vars(failure.change))
     return _ERRORS.get(failure.error, ClusterError)(failure.message)

@@ -1,10 +1,10 @@
-"""Where the participants of a group meet: each posts its call and blocks until the network has carried it out.
+"""The rendezvous of a group: each participant posts its call and blocks until the network has carried it out.
 
 Virtual time stands still while scripts compute. The network runs when every participant that the
 operation needs has called, so the outcome does not depend on how threads or processes are scheduled.
 
-The participant whose call comes last carries the collective out, outside of the lock: meanwhile anybody may ask who
-waits, leave, or end the group.
+The participant whose call comes last carries the collective out, outside of the lock: meanwhile any thread may ask
+which participants wait, leave, or end the group.
 """
 
 import threading
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from p4reduce.group.backend import (
     COMPUTE,
     OPERATIONS,
-    PLAIN,
     SERVED,
+    Asked,
     Call,
     Called,
     Carry,
@@ -22,9 +22,7 @@ from p4reduce.group.backend import (
     Clock,
     Death,
     Figure,
-    FloatArray,
     Joined,
-    Options,
     Participant,
     Seat,
     Span,
@@ -42,9 +40,9 @@ from p4switch.base.values import PS_PER_S
 class Rendezvous:
     """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``).
 
-    ``ranks`` and ``clocks`` are those of its participants in the group that it is a part of: errors name such ranks;
-    ``subgroup`` makes such groups. ``on_death``: told of each participant that dies; without, no group survives that.
-    ``members``: how many of the workers are there at the start, the first ones; the others may join (``on_joined``).
+    ``ranks`` and ``clocks``, of a subgroup: those of its participants in the whole group, whose ranks errors name;
+    ``subgroup`` makes subgroups. ``on_death``: called for each participant that dies; without it, a death ends the
+    group. ``members``: how many workers, the first ones, are there at the start; others may join.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class Rendezvous:
         self._failure: ClusterError | None = None
 
     def backend(self, rank: int) -> Seat:
-        """The end of participant ``rank``."""
+        """The backend of participant ``rank``."""
         if not 0 <= rank < len(self._seats):
             raise ValueError(f"rank {rank}: this group has ranks 0 to {len(self._seats) - 1}")
         return Seat(self, rank, self._size)
@@ -97,12 +95,12 @@ class Rendezvous:
             self._end(error)
 
     def lose(self, rank: int) -> None:
-        """``rank`` is gone without having left: everybody is told, or goes on without it."""
+        """Handle the end of ``rank``'s process without a leave: the others get an error, or go on without it."""
         if not self.die(rank, "ended without leaving the group"):
             self.fail(CollectiveError(f"{self._name(rank)} ended without leaving the group"))
 
     def die(self, rank: int, reason: str) -> bool:
-        """``rank`` is gone without having left; False where the others cannot go on without it.
+        """Note that ``rank``'s process ended without leaving; False if the others cannot go on without it.
 
         A collective that has its array already is carried to its end.
         """
@@ -122,17 +120,17 @@ class Rendezvous:
 
     @property
     def failure(self) -> ClusterError | None:
-        """What it ended with."""
+        """The error that the group ended with, or None."""
         return self._failure
 
     def close(self) -> None:
-        """End the group and wait until the network has nobody's array any more."""
+        """End the group and wait until the network uses no participant's array any more."""
         with self._changed:
             self._end(ClusterError("the group has ended"))
             self._changed.wait_for(lambda: not self._carrying)
 
     def waiting(self) -> str:
-        """Who waits for whom, as one line; empty when nobody waits."""
+        """Who waits for whom, as one line; empty when no participant waits."""
         with self._changed:
             calls = self._waiting_calls()
             if not calls:
@@ -142,26 +140,20 @@ class Rendezvous:
             return f"{calls[0].operation} #{calls[0].iteration}: {names} {verb} for {self._missing(calls[0].operation)}"
 
     def spans(self) -> list[Span]:
-        """What the participants did, by rank and start."""
+        """Intervals of all participants, by rank and start."""
         with self._changed:
             every = [span for seat in self._seats for span in (*seat.computed, *seat.spans)]
         return sorted(every, key=lambda span: (span.rank, span.start_ps, span.end_ps))
 
-    def post(
-        self,
-        rank: int,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
-        """Post ``rank``'s call and wait for its result; when that was there, picoseconds.
+    def post(self, rank: int, asked: Asked) -> int:
+        """Post ``rank``'s call, wait for its result, and return the time of the result in picoseconds.
 
         The collective starts at ``start_ps``, and the rank's clock stays as it is; without, it starts where that clock
         stands, and the clock goes on to its end. It never starts before the rank's last one was done.
         """
+        operation, array, root, options, start_ps = (
+            asked.operation, asked.array, asked.root, asked.options, asked.start_ps
+        )  # fmt: skip
         if operation not in OPERATIONS:
             raise ValueError(f"unknown operation {operation!r}; known: {', '.join(sorted(OPERATIONS))}")
         if operation in SERVED and not self._server:
@@ -186,9 +178,8 @@ class Rendezvous:
             self._raise_change(rank, options.view, seat.iteration)
             called = seat.clock.now_ps if start_ps is None else start_ps
             begin = max(called, seat.ready_ps)
-            seat.call = Call(
-                rank, operation, array, root, learning_rate, begin, seat.iteration, called_ps=called, options=options
-            )
+            rate, number = asked.learning_rate, seat.iteration
+            seat.call = Call(rank, operation, array, root, rate, begin, number, called_ps=called, options=options)
             seat.finished = False
             complete = self._take_complete()
         if complete:
@@ -198,7 +189,7 @@ class Rendezvous:
             self._changed.wait_for(
                 lambda: seat.under_way or seat.finished or seat.died or self._failure is not None, patience_s
             )
-            # Until then the network writes to its array; it may wait for others' next calls meanwhile.
+            # The network writes to its array until then, and may wait for others' next calls meanwhile.
             while not self._changed.wait_for(lambda: self._released(seat), patience_s) and self._carrying:
                 pass
             missing = "" if seat.finished else self._missing(operation)
@@ -222,7 +213,7 @@ class Rendezvous:
         raise error
 
     def _count(self, seat: Participant, call: Call, start_ps: int | None) -> None:
-        """A collective is over, with a result or with an error of its own: the participant's next one follows it."""
+        """Note that a collective is over, with a result or an error: the participant's next one follows it."""
         seat.iteration += 1
         if call.done_ps < 0:  # it was refused: no time passed
             return
@@ -236,7 +227,7 @@ class Rendezvous:
         seat.spans.append(Span(call.rank, name, call.start_ps, call.done_ps, call.array.size))
 
     def leave(self, rank: int) -> None:
-        """``rank`` makes no more calls; whoever waits for it is told."""
+        """Note that ``rank`` makes no more calls; participants that wait for it get an error."""
         with self._changed:
             self._seats[rank].left = True
             complete = self._take_complete()
@@ -248,7 +239,7 @@ class Rendezvous:
         self.computed(rank, *self._seats[rank].clock.advance(round(seconds * PS_PER_S)))
 
     def computed(self, rank: int, start_ps: int, end_ps: int) -> None:
-        """Note that ``rank`` computed then; what follows on what it noted last is one with it."""
+        """Note that ``rank`` computed then; adjacent intervals become one."""
         spans = self._seats[rank].computed
         if spans and spans[-1].end_ps == start_ps:
             start_ps = spans.pop().start_ps
@@ -256,11 +247,11 @@ class Rendezvous:
             spans.append(Span(rank, COMPUTE, start_ps, end_ps))
 
     def told(self, rank: int) -> Told:
-        """What ``rank`` did, for its trace."""
+        """``rank``'s collectives, waits and messages, for its trace."""
         return self._seats[rank].told
 
     def contributors(self, rank: int) -> tuple[int, ...]:
-        """Whose arrays are in the result of ``rank``'s last collective."""
+        """Members whose arrays are in the result of ``rank``'s last collective."""
         return self._seats[rank].contributors or self._members
 
     def summed(self, rank: int) -> tuple[tuple[int, int], ...]:
@@ -282,7 +273,7 @@ class Rendezvous:
         return [seat.call for seat in self._seats if seat.waits and seat.call is not None]
 
     def _take_complete(self) -> list[Call]:
-        """The calls of a collective that nobody is missing in, which are under way from now on; or none."""
+        """Take the calls of a collective that all participants have called, which begins now; or none."""
         if any(seat.call is not None and seat.call.options.stale and not seat.finished for seat in self._seats):
             return self._take_stale()
         calls = self._waiting_calls()
@@ -336,7 +327,7 @@ class Rendezvous:
                 finished = calls
                 with self._changed:
                     self._apply(decisions, calls)
-        except GOES_ON as error:  # the same at all who called, and nobody's array is in use any more
+        except GOES_ON as error:  # the same at all callers, and no array is in use any more
             finished = calls
             for call in calls:
                 call.error = type(error)(str(error))
@@ -356,7 +347,7 @@ class Rendezvous:
                 self._changed.notify_all()
 
     def _apply(self, decisions: Sequence[Decision], calls: list[Call]) -> None:
-        """The group is as was decided; who is no member any more is told so, the others when they call next."""
+        """Change the group as decided; each participant hears of it when it calls next."""
         for call in calls:
             seat = self._seats[call.rank]
             seat.contributors = call.contributors or self._members
@@ -379,7 +370,7 @@ class Rendezvous:
             self.on_joined(newcomers, len(self._changes), self._members)
 
     def _raise_change(self, rank: int, view: int, operation: int) -> None:
-        """`GroupChanged` where a caller has not heard of the group's last change; of the dead, `ExcludedError`."""
+        """Raise `GroupChanged` for a caller that has not heard of the last change, `ExcludedError` for a dead one."""
         if self._seats[rank].died:
             raise ExcludedError(f"{self._name(rank)} {self._seats[rank].died}: it is no member any more")
         if view < len(self._changes):

@@ -1,9 +1,9 @@
-"""How a rank reaches its coordinator: by a Unix socket, or from another machine over TLS with a key of the job.
+"""Connections of ranks to their coordinator: a Unix socket, or TLS with a key of the job from another machine.
 
 Each start of a group has a key and a certificate of its own, which signs itself; both ends show it and trust nothing
-else. Who has it is a member, so it is a secret as an SSH key is: it is in no argument, variable, log or result, but in
-files of mode 0600 (`Ticket`), and in memory. Its dates are not looked at: clocks of machines differ, and the key ends
-with its group.
+else. Any process that has the key is a member, so it is a secret as an SSH key is: it is in no argument, variable, log
+or result, only in files of mode 0600 (`Ticket`) and in memory. The dates of the certificate are not checked: clocks of
+machines differ, and the key ends with its group.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ from p4reduce.group.errors import ClusterError
 from p4switch.base.files import read_text, whole
 
 PROTOCOL: Final = 2
-"""Of the messages in ``group/remote.py``; ends of different protocols refuse each other."""
+"""version of the messages in ``group/remote.py``; ends of different protocols refuse each other"""
 VERSION: Final[str] = sys.modules[__name__.partition(".")[0]].__version__
-"""Of the package, which is imported before its modules."""
+"""version of the package, which is imported before its modules"""
 TICKET: Final = "P4REDUCE_TICKET"
 """File of the `Ticket` of a group on another machine."""
 UNIX: Final = "unix:"
@@ -57,7 +57,7 @@ class Keepalive:
     every_s: int = 5
     """between questions"""
     limit_s: int = 30
-    """of silence after which the connection ends, and of sent bytes that nobody acknowledges"""
+    """of silence after which the connection ends, and of sent bytes that the peer does not acknowledge"""
 
     def apply(self, connection: socket.socket) -> None:
         """Set it for a TCP connection (tcp(7))."""
@@ -82,7 +82,7 @@ KEEPALIVE: Final = Keepalive()
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a process needs to join a group on another machine. A secret: see above."""
+    """A ticket: all that a process needs to join a group on another machine. It is a secret, see the module."""
 
     addresses: tuple[str, ...]
     """``tls://HOST:PORT``; the first that answers is taken"""
@@ -99,7 +99,7 @@ class Ticket:
         return " or ".join(self.addresses)
 
     def nearest(self, host: str) -> "Ticket":
-        """The same for a machine that reaches this one at ``host``: that address is tried first."""
+        """A ticket for a machine that reaches this one at ``host``: that address is tried first."""
         return replace(self, addresses=tuple(sorted(self.addresses, key=lambda url: parts(url)[0] != host)))
 
     def write(self, path: Path) -> None:
@@ -154,7 +154,7 @@ def context(pem: str, *, server: bool) -> ssl.SSLContext:
     made.verify_mode = ssl.CERT_REQUIRED
     made.verify_flags = ssl.VerifyFlags(made.verify_flags | _NO_CHECK_TIME)
     if server:
-        made.num_tickets = 0  # nobody resumes
+        made.num_tickets = 0  # no client resumes a session
     try:
         with _in_memory(pem) as path:
             made.load_cert_chain(path)
@@ -227,7 +227,7 @@ def _resolved(host: str) -> Sequence[tuple[int, int, int, str, tuple[str | int, 
 
 
 def dial(address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
-    """A connection to the coordinator. ``OSError`` when nobody answers there, or who does has another key."""
+    """Connect to the coordinator. ``OSError`` if nothing answers at the address, or the peer has another key."""
     if isinstance(address, str):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(timeout_s)

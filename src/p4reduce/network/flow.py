@@ -44,7 +44,7 @@ SETTLED: Final = 1.02
 
 @dataclass(frozen=True)
 class Load:
-    """What one part of a collective sends."""
+    """The frames that one part of a collective sends."""
 
     plan: Plan
     frames: TreeFrames | StreamFrames
@@ -66,7 +66,7 @@ class Load:
 
     @property
     def segment(self) -> int:
-        """Of a ring whose frames come by only once a round, since they are few: how many of each host do; else 0."""
+        """Frames of each host in a ring that is so short that each frame passes once a round; else 0."""
         segment = self.frames.segment if isinstance(self.frames, StreamFrames) else 0
         return segment if self.step_ps > segment * self.busiest else 0
 
@@ -83,7 +83,7 @@ class Load:
 
     @property
     def events(self) -> int:
-        """Of one unit in an opening."""
+        """Events that one unit takes in an opening."""
         crossed = sum(len(self.plan.paths[edge]) - 1 for edge in self.plan.edges)
         return 2 * crossed + 3 * len(self.plan.workers)
 
@@ -117,7 +117,7 @@ def load_of(
     follows: bool = False,
     pace_ps: int | None = None,
 ) -> Load:
-    """What a collective sends with a plan.
+    """The load of a collective with a plan.
 
     Parameters
     ----------
@@ -284,12 +284,12 @@ def _shorter_segments(load: Load, budget: int) -> tuple[int, int] | None:
 
 
 def _steps(load: Load) -> int:
-    """Of a ring all-reduce: segments that each host sends."""
+    """Segments that each host sends in a ring all-reduce."""
     return 2 * (len(load.plan.workers) - 1)
 
 
 def _pace_of_large_ring(load: Load, wires: Wires, least: float, shorter: int, segment: int) -> Pace:
-    """Of a ring with more frames than can be looked at: two with shorter segments show what each frame more takes.
+    """The pace of a ring with too many frames to simulate, from two rings with shorter segments.
 
     In the first step hosts do not depend on each other, in later ones they do, so that all steps are looked at.
     """
@@ -316,9 +316,9 @@ def _pace_of_large_ring(load: Load, wires: Wires, least: float, shorter: int, se
 def _flowing_ps(
     loads: Sequence[Load], rests: Sequence[int], units_ps: Sequence[float], waits: Sequence[bool]
 ) -> list[float]:
-    """How long it takes until so many more units of each part have flowed.
+    """Picoseconds until so many more units of each part have flowed.
 
-    Those that are left share what is free, but for what waits for a window.
+    Parts that are left share the free rate, except those that wait for their window.
     """
     left, found, now = list(map(float, rests)), [0.0] * len(loads), 0.0
     while active := [place for place, units in enumerate(left) if units > 0]:
@@ -357,14 +357,14 @@ def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool, 
 
 
 def _in_windows_ps(units: int, window: int, cycle_ps: float, done: Ints, least: float) -> int:
-    """When all units are done of which the first were: a window of them every ``cycle_ps``, ``least`` apart."""
+    """When all units are done: a window of them every ``cycle_ps``, at least ``least`` apart."""
     cycles, place = divmod(units - 1, window)
     seen = min(place, len(done) - 1)
     return int(done[seen]) + round((place - seen) * least + cycles * cycle_ps)
 
 
 def _unit_ps(load: Load, done: Ints, least: float) -> float:
-    """How far units are apart: as in most windows of the second half of the opening, or as links let them.
+    """Picoseconds between units: as in most windows of the second half of the opening, or as links allow.
 
     Where frames of both directions share a link, acknowledgements wait behind data and come at once, so that a fixed
     window lets links idle now and then (Zhang, Shenker, Clark, SIGCOMM 1991): an opening shows that, a sum of bytes
@@ -381,7 +381,7 @@ def _unit_ps(load: Load, done: Ints, least: float) -> float:
 
 
 def _sparse_units_ps(loads: Sequence[Load], every: Sequence[Ints], wires: Wires) -> list[float]:
-    """How far units are apart behind the opening, on average, where some of them are zero chunks.
+    """Average picoseconds between units after the opening, where some of them are zero chunks.
 
     Units with lanes are as far apart as where all have them, and units without lanes as where none has. The opening
     shows by which factor the two kinds together take less or more than one after the other.
@@ -398,7 +398,7 @@ def _sparse_units_ps(loads: Sequence[Load], every: Sequence[Ints], wires: Wires)
 
 
 def _kinds_of(load: Load, wires: Wires) -> tuple[Load, Load]:
-    """As many units, all with lanes; and all without lanes."""
+    """The load with lanes in all units, and the load with lanes in none."""
     if not isinstance(load.frames, TreeFrames):
         raise AssertionError("streams have no exponents that are agreed on")
     there, back = _copies(load.plan)
@@ -411,7 +411,7 @@ def _kinds_of(load: Load, wires: Wires) -> tuple[Load, Load]:
 
 
 def _pace_of_large(load: Load, wires: Wires, least: float) -> Pace:
-    """Where even the frames that go ahead are too many to look at: one round trip of them, and one of a chunk."""
+    """The pace if even the lead has too many frames to simulate: one round trip of it, and one of a chunk."""
     if not isinstance(load.frames, TreeFrames):
         raise AssertionError("streams have nothing that goes ahead")
     alone = replace(load.frames, lead=0, distance=0, chunks=1)
@@ -483,7 +483,7 @@ class Part:
     """of ``left``, for each picosecond"""
 
     def next_ps(self, now: int) -> int | None:
-        """When its phase ends at the rate of now; None: not at that."""
+        """When its phase ends at the present rate; None: never at that rate."""
         return None if self.rate <= 0.0 else now + max(0, ceil(self.left / self.rate))
 
     def go_on(self) -> None:
@@ -605,12 +605,12 @@ class FlowNetwork:
         self._share()
 
     def drop(self, transfer: Transfer) -> None:
-        """Nothing more of a collective is carried."""
+        """Stop carrying a collective."""
         self._under = [one for one in self._under if one is not transfer]
         self._share()
 
     def forget(self, job: Job) -> None:
-        """A job is over: nothing of its plan is kept."""
+        """Forget the plan of a job that is over."""
         self._ways.pop(id(job.plan), None)
         for key, (loads, _) in list(self._loads.items()):
             if any(load.plan is job.plan for load in loads):
@@ -702,7 +702,7 @@ class FlowNetwork:
         return Part(pace, demand, units, head_ps + (2 if load.lead else 1) * waits, tail_ps, head_ps, time_out_ps)
 
     def _wait(self, priority: int, way: frozenset[int]) -> float:
-        """How long a frame waits now that goes there and back, ps."""
+        """Picoseconds that a frame waits now on its way there and back."""
         return sum(dict(self._waits[priority, link] for link in way if (priority, link) in self._waits).values())
 
     def _ways_of(self, plan: Plan) -> list[frozenset[int]]:

@@ -5,7 +5,7 @@ carry is what plans predict, while a collective is under way in proportion to th
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,8 +16,10 @@ from p4reduce.control_plane.counters import Operation, predict
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.flow import FlowNetwork, Transfer
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
+from p4reduce.network.jobs.specs import exchanged
 from p4reduce.network.virtual import Faults, Stop
-from p4reduce.topologies import Topology
+from p4reduce.network.virtual.records import FabricError
+from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Floats, Post
 from p4reduce.workers.records import Collective, State
@@ -43,7 +45,7 @@ class FlowEndpoints:
 
 @dataclass(eq=False)
 class _Collective:
-    """What a job does now: the operations of its endpoints, and from the last one's on how far it is."""
+    """A job's present collective: the operations of its endpoints and, once all have posted, its progress."""
 
     posts: dict[int, Post] = field(default_factory=dict)
     transfer: Transfer | None = None
@@ -52,7 +54,7 @@ class _Collective:
 
     @property
     def operation(self) -> Operation:
-        """What all endpoints do."""
+        """The operation that all endpoints carry."""
         return Operation[next(iter(self.posts.values())).collective.name]
 
 
@@ -66,6 +68,11 @@ class FlowJobs:
     queue_frames : int
         Frames of a port's queue, for each priority.
     """
+
+    holds_arrays: Final = False
+    """as of ``JobNetwork``: operations may leave their arrays empty"""
+    held: Final = False
+    """as of ``JobNetwork``: no page shows it"""
 
     def __init__(self, topology: Topology, queue_frames: int = 1024) -> None:
         self.topology = topology
@@ -97,7 +104,7 @@ class FlowJobs:
     def post(self, index: int, operation: Post, elements: int = 0) -> None:
         """Give an endpoint its next operation. ``PlanError`` for a collective that the model does not know.
 
-        elements: of arrays that nobody holds.
+        elements: the length of arrays that exist only in the model.
         """
         job = self._of[index]
         under = self._now.setdefault(id(job), _Collective())
@@ -137,7 +144,7 @@ class FlowJobs:
         return Stop.DONE
 
     def change_over(self, job: Job, plan: Plan) -> None:
-        """A job goes on, on another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
+        """Move a job to another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
         under = self._now.get(id(job))
         if under is not None and under.transfer is not None:
             share = under.transfer.flowed
@@ -150,7 +157,7 @@ class FlowJobs:
             under.transfer = self._flow.begin([(job, under.elements)], under.operation)
 
     def give_up(self, job: Job) -> None:
-        """Nothing of a job is done any more."""
+        """Stop all operations of a job."""
         under = self._now.pop(id(job), None)
         if under is not None and under.transfer is not None:
             self._sent.update(self._carried(job, under))
@@ -165,9 +172,24 @@ class FlowJobs:
             del self._of[index]
             self._free.append(index)
 
+    def failure(self, indices: Sequence[int]) -> str | None:
+        """As of ``JobNetwork``: no endpoint ever gives up."""
+        del indices
+        return None
+
     def set_faults(self, hop: Hop, faults: Faults) -> None:
-        """As of ``VirtualNetwork``, of links that lose nothing or all."""
+        """As ``VirtualNetwork.set_faults``, but only for links that lose nothing or all."""
         self._flow.set_link(hop, up=not faults.loss)
+
+    def light(self, circuits: Iterable[Link], dark_ps: int = 0) -> None:
+        """`FabricError`: the model has none."""
+        raise FabricError("the flow model has no circuits that change; choose time: virtual")
+
+    check_circuits = light
+
+    def lost_by_circuits(self) -> tuple[int, int]:
+        """As of ``JobNetwork``: none."""
+        return 0, 0
 
     def close(self) -> None:
         """There is nothing to give back."""
@@ -178,11 +200,16 @@ class FlowJobs:
 
     def sent(self) -> dict[Hop, int]:
         """Bytes of all jobs on each directed link."""
-        found = Counter(self._sent)
+        links = self.topology.links
+        found = Counter({end: 0 for link in links for end in ((link.a, link.port_a), (link.b, link.port_b))})
+        found.update(self._sent)
         for under in self._now.values():
             if under.transfer is not None:
                 found.update(self._carried(self._of[next(iter(under.posts))], under))
         return found
+
+    host_sent = sent
+    """of hosts for jobs: all that there is, as no switch counts anything"""
 
     def _carried(self, job: Job, under: _Collective) -> dict[Hop, int]:
         """Bytes of a collective until now."""
@@ -200,6 +227,10 @@ def _deliver(workers: Sequence[Post], server: Post | None) -> None:
     if collective is Collective.PULL:
         result = None if server is None else server.source
     elif collective is Collective.BARRIER:
+        return
+    elif collective is Collective.ALL_TO_ALL:
+        for target, blocks in zip(results, exchanged(given), strict=True):
+            target[:] = blocks
         return
     else:
         result = nearest_sum(given)

@@ -45,7 +45,7 @@ class TaskPlayed:
 
     @property
     def off(self) -> float:
-        """Of the prediction, as a share of it."""
+        """Deviation from the prediction, as a share of it."""
         return self.latency_ps / self.predicted_ps - 1
 
 
@@ -83,7 +83,7 @@ class OpticalPlayed:
 
 @dataclass
 class _Round:
-    """A task that is installed."""
+    """A round of an installed task."""
 
     place: int
     job: Job
@@ -101,7 +101,7 @@ class _Round:
         network.post(self.job.server, Post(Collective.PUSH_PULL, None, self.weights, learning_rate=rate))
 
     def exact(self) -> bool:
-        """Whether everybody has what they must have."""
+        """Whether the server and all workers have the right sums."""
         total = -np.sum(self.sources, axis=0, dtype=np.float64).astype(np.float32)
         return all(np.array_equal(one, total) for one in (self.weights, *self.targets))
 
@@ -127,7 +127,7 @@ class _Player:
         self._counted: Counter[Hop] = Counter()
 
     def run(self, progress: Progress | None, *, at_once: bool) -> OpticalPlayed:
-        """All admitted tasks, as many at a time as switches have slots for; first those that go on in darkness."""
+        """Play all admitted tasks, as many at a time as switches have slots for; first those that go on in darkness."""
         total = len(self._staying) + len(self._waiting)
         with EmbeddedSwitches(self.topology, bundled(self._lanes)) as switches:
             for waiting in (self._staying, self._waiting):
@@ -223,7 +223,7 @@ class _Player:
                 yield f"{self._plan.tasks[one.place].name}: {said[0] if said else 'an endpoint still waits'}"
 
     def _count(self, network: JobNetwork, plans: Sequence[Plan], times: int) -> None:
-        """What links have carried since this network began, beside what plans predict."""
+        """Count what links have carried since this network began, beside the plans' predictions."""
         network.advance(network.now + 2 * max(plan.rtt_ps for plan in plans))
         once = [predict(plan, Operation.PUSH_PULL, self._elements(plan), lead=0) for plan in plans]
         predicted = add(*once * times)

@@ -42,7 +42,7 @@ _FUZZ: Final = 1e-6
 
 @dataclass
 class SpinePlayed:
-    """What came of it: picoseconds, sums of pairs, frames, and links whose bytes are not those predicted."""
+    """The result: picoseconds, sums of pairs, frames, and links whose bytes are not those predicted."""
 
     predicted_ps: int
     took_ps: int = 0
@@ -55,7 +55,7 @@ class SpinePlayed:
 
     @property
     def ratio(self) -> float:
-        """Of the time taken to that planned."""
+        """Ratio of the time taken to the time planned."""
         return self.took_ps / self.predicted_ps
 
     def as_data(self) -> dict[str, Any]:
@@ -98,7 +98,6 @@ class _Player:
         self._fibre_ps, self._rate = first.delay_ps, first.rate_bps
         self._hosts = [[host.name for host in topology.hosts if topology.neighbour(host.name, 1) == name]
                        for name in self._names]  # fmt: skip
-        self._frame_ps = frame_time_ps(HEADER_BYTES + 4 * lanes, self._rate)
         spine = plan.spine
         self._slot_ps, self._dark_ps, self._delta_ps = (
             round(value * PS_PER_S) for value in (spine.slot_s, spine.guard_s, spine.delta_s)
@@ -114,7 +113,7 @@ class _Player:
                     2 * self._fibre_ps)  # fmt: skip
 
     def _circuits(self) -> dict[Pair, Link]:
-        """Those that stay, at ports behind those that rotate; parallel ones are one link."""
+        """The circuits that stay, at ports behind those that rotate; parallel ones are one link."""
         used = Counter[int]()
         found: dict[Pair, Link] = {}
         for a, b in np.argwhere(np.triu(self._plan.circuits)).tolist():
@@ -127,7 +126,7 @@ class _Player:
         return self._link(run.pair, (2 * run.channel, 2 * run.channel + 1))
 
     def _reconfigure(self, network: JobNetwork) -> None:
-        """All of it beforehand: what stays is not dark."""
+        """Set all reconfigurations beforehand: circuits that stay are not dark."""
         fabric = network.fabric
         fixed = list(self._fixed.values())
         if fixed:
@@ -148,7 +147,7 @@ class _Player:
     # --- what is added up
 
     def _sums(self) -> Iterator[_Sum]:
-        """In their order within a pair: circuits, then slots as they come, each as full as it can be."""
+        """The sums in their order within a pair: circuits, then slots in order, each as full as it can be."""
         chunk_s = self._plan.spine.chunk_s
         left = np.ceil(self._plan.work / chunk_s - _FUZZ).astype(np.int64)
         over = np.minimum(left, np.ceil(self._plan.over / chunk_s - _FUZZ).astype(np.int64))

@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from p4reduce import __version__
@@ -52,7 +51,7 @@ INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 
 @dataclass(frozen=True)
 class Here:
-    """What an agent says of its machine."""
+    """An agent's report on its machine."""
 
     version: str
     """of p4reduce"""
@@ -97,7 +96,7 @@ class _Here:
         self._probes: list[socket.socket] = []
 
     def serve(self) -> None:
-        """Until the launcher is gone; then end all ranks."""
+        """Serve until the launcher is gone; then end all ranks."""
         threading.Thread(target=self._beat, daemon=True).start()
         try:
             for request in _lines(sys.stdin.fileno()):
@@ -152,7 +151,7 @@ class _Here:
 
 
 def here(folder: str, script: str | None, *, namespaces: bool = False) -> Here:
-    """What this machine has, and whether it has the launcher's folder, which becomes the current one, and script."""
+    """Report what this machine has; change to the launcher's folder and look for its script, if they are there."""
     digest, fault = "", ""
     try:
         os.chdir(folder)
@@ -211,7 +210,7 @@ def _lines(descriptor: int) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Machine:
-    """As ``--hosts`` and ``--hostfile`` name it. slots: ranks there; None: as many as on the others."""
+    """A machine of ``--hosts`` or ``--hostfile``. slots: ranks there; None: as many as on the others."""
 
     name: str
     slots: int | None = None
@@ -234,7 +233,7 @@ def spread(machines: Sequence[Machine], ranks: int) -> list[int]:
 
 
 class _RemoteRank:
-    """A rank that an agent started, as `RankProcess` is one of this machine."""
+    """A rank that an agent started on its machine, with the interface of `RankProcess`."""
 
     def __init__(self, rank: int, agent: "Agent", ended: Callable[[int, int, str], None]) -> None:
         self.rank = rank
@@ -254,7 +253,7 @@ class _RemoteRank:
         return self._over.wait(timeout)
 
     def end(self, code: int, why: str = "") -> None:
-        """It has ended."""
+        """Note that the rank has ended."""
         if not self._over.is_set():
             self._over.set()
             self._ended(self.rank, code, why)
@@ -304,7 +303,7 @@ class Agent:
             self._process.stdin.flush()
 
     def answer(self, name: str, timeout_s: float) -> Any:
-        """What it said under ``name``, once. ``ClusterError`` where it is gone or says nothing."""
+        """Wait for the agent's message ``name`` and return it, once. ``ClusterError`` if it is gone or silent."""
         with self._changed:
             there = self._changed.wait_for(lambda: name in self._answers or self.gone, timeout_s)
             if name in self._answers:
@@ -317,7 +316,7 @@ class Agent:
         self.ask("begin", folder=str(folder), script=script, namespaces=namespaces)
 
     def began(self) -> Here:
-        """What it has; ``ClusterError`` where the agent did not start."""
+        """The agent's report on its machine; ``ClusterError`` if it did not start."""
         self.here = from_plain(Here, self.answer("here", BEGIN_S), f"{self.machine.name}: what it has")
         return self.here
 
@@ -449,7 +448,7 @@ class Agents:
             raise ClusterError("; ".join(faults))
 
     def address(self, agent: Agent) -> str:
-        """Of this machine, at which an agent's machine reaches it. ``ClusterError`` where none is known."""
+        """The address at which an agent's machine reaches this one. ``ClusterError`` if none is known."""
         seen = (agent.here.seen if agent.here else "") or source_towards(agent.machine.name)
         if not seen:
             raise ClusterError(f"{agent.machine.name}: no address of this machine is known there: give --listen")
@@ -472,9 +471,7 @@ class Agents:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self.close()
 
@@ -536,7 +533,7 @@ def examine(agents: Agents) -> list[tuple[str, str]]:
     for agent in there:
         agent.ask("listen", host=agents.master(agent)[0])
     for agent in there:
-        with contextlib.suppress(ClusterError):  # it cannot listen at its own address, so that nobody reaches it
+        with contextlib.suppress(ClusterError):  # it cannot listen at its own address, so no other machine reaches it
             ports[agent.machine.name] = (agents.master(agent)[0], agent.answer("port", BEGIN_S))
     with contextlib.ExitStack() as stack:
         for agent in there:

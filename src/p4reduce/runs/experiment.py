@@ -84,7 +84,7 @@ class Experiment(BaseModel):
             panel=WORK)] = Field(1, ge=1)  # fmt: skip
     epochs: Annotated[int, Flag("Number of passes over the training data (with --model digits).",
             panel=WORK)] = Field(10, ge=1)  # fmt: skip
-    target_accuracy: Annotated[float, Flag("Test accuracy up to which the time is measured (with --model digits).",
+    target_accuracy: Annotated[float, Flag("Test accuracy until which the time is measured (with --model digits).",
             panel=WORK)] = Field(0.95, gt=0, le=1)  # fmt: skip
     seed: Annotated[int, Flag("Seed of data, weights, tensors and faults.", "-s",
             panel=WORK)] = Field(0, ge=0, lt=2**63)  # fmt: skip
@@ -95,21 +95,19 @@ class Experiment(BaseModel):
             default="none")] = Field(None, gt=0, allow_inf_nan=False)  # fmt: skip
     speculate: Annotated[bool, Flag("Guess exponents from earlier all-reduces, which saves a round trip and costs at "
             "most 6 bits of precision.", panel=NUMBERS)] = False  # fmt: skip
-    lane_bits: Annotated[Literal[32, 16, 8], Flag("Bits of each number of an all-reduce on the wire, where switches "
-            "add up.", panel=NUMBERS)] = 32  # fmt: skip
+    lane_bits: Annotated[Literal[32, 16, 8], Flag("Bits of each number on the wire, for all-reduces that switches "
+            "sum.", panel=NUMBERS)] = 32  # fmt: skip
     coarse: Annotated[bool, Flag("Accept lanes that leave fewer than 7 bits for each worker's number.",
             panel=NUMBERS)] = False  # fmt: skip
     window: Annotated[int | None, Flag("Number of chunks in flight.", panel=NUMBERS,
             default="rate times round trip")] = Field(None, ge=1)  # fmt: skip
     threads: Annotated[int | None, Flag("Number of threads that simulate a network in virtual time, which changes no "
-            "result.", panel=NETWORK, default="one for 32 switches, as far as there are processors")
+            "result.", panel=NETWORK, default="one for 32 switches, at most one for each processor")
             ] = Field(None, ge=1, le=64, exclude=True)  # fmt: skip
     faults: FaultOptions = FaultOptions()
     on_failure: Annotated[
         Literal["abort", "raise", "shrink"],
-        Flag(
-            "When a rank dies: end all ranks, raise an error in each, or go on with those that are left.", panel=FAULTS
-        ),
+        Flag("When a rank dies: end all ranks, raise an error in each, or continue with the others.", panel=FAULTS),
     ] = "abort"
     deadline: Annotated[str | None, Flag("Time after which an all-reduce is closed without stragglers, as in 5ms.",
             panel=FAULTS, default="none, it waits for all")] = None  # fmt: skip
@@ -135,7 +133,7 @@ class Experiment(BaseModel):
             panel=REAL_TIME,
         ),
     ] = "veth"
-    unshaped: Annotated[bool, Flag("Leave links in real time as fast as the machine, whatever rates the topology has.",
+    unshaped: Annotated[bool, Flag("Do not limit links in real time to the rates of the topology.",
             panel=REAL_TIME)] = False  # fmt: skip
     budget_s: Annotated[float, Flag("Wall-clock time in seconds after which a run in real time is ended.",
             panel=REAL_TIME)] = Field(120.0, gt=0, allow_inf_nan=False)  # fmt: skip

@@ -1,11 +1,11 @@
-"""What runs leave on disk: result.json, and the same as CSV with its provenance in every row."""
+"""Files of results: result.json, and the same as CSV with its provenance in every row."""
 
 import csv
 import io
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,102 +54,68 @@ def faults_of(result: RunResult) -> list[str]:
     return faults
 
 
-@dataclass(frozen=True)
-class Summary:
-    """One run as a row: bytes, microseconds of virtual time, shares of 1. The same columns for every run."""
-
-    topology: str
-    plan: str
-    workers: int
-    model: str
-    collective: str
-    elements: int
-    lanes: int
-    rate: str | None
-    seed: int
-    loss: float
-    duplicate: float
-    reorder: float
-    corrupt: float
-    collectives: int
-    communication_us: float
-    bound_us: float
-    ratio_to_bound: float
-    bound_link: str
-    total_bytes: int
-    busiest_bytes: int
-    busiest_link: str
-    bytes_per_iteration: int
-    window: int
-    slots: int
-    slots_limited: bool
-    resends: int
-    saturated: int
-    max_error: float | None
-    error_bound: float | None
-    test_accuracy: float | None
-    baseline_accuracy: float | None
-    target_accuracy: float | None
-    time_to_target_us: float | None
-    prediction_differences: int
-    result_sha256: str
-    commit: str
-    p4_json_sha256: str
-
-
-COLUMNS: Final = tuple(field.name for field in fields(Summary))
+COLUMNS: Final = (
+    "topology", "plan", "workers", "model", "collective", "elements", "lanes", "rate", "seed", "loss", "duplicate",
+    "reorder", "corrupt", "collectives", "communication_us", "bound_us", "ratio_to_bound", "bound_link",
+    "total_bytes", "busiest_bytes", "busiest_link", "bytes_per_iteration", "window", "slots", "slots_limited",
+    "resends", "saturated", "max_error", "error_bound", "test_accuracy", "baseline_accuracy", "target_accuracy",
+    "time_to_target_us", "prediction_differences", "result_sha256", "commit", "p4_json_sha256",
+)  # fmt: skip
+"""Of every run."""
 FLOW_COLUMNS: Final = ("time", "model_error_mean", "model_error_worst")
-"""Of runs in the flow model, in addition."""
+"""additional columns for runs in the flow model"""
 LOSSY_COLUMNS: Final = ("loss_bound_us", "ratio_to_loss_bound")
-"""Of runs whose links lose frames, in addition."""
+"""additional columns for runs whose links lose frames"""
 
 
 def summarize(result: RunResult) -> dict[str, Any]:
-    """The row of a run, by column; runs in real time, and in the flow model, have some columns more."""
+    """The row of a run, by column: bytes, microseconds of virtual time, shares of 1.
+
+    The same columns for every run; those in real time, and in the flow model, have some more.
+    """
     network, training, settings = result.network, result.training, result.experiment
     faults = settings.get("faults") or {}
     error, bound = largest_error(result)
     to_target = training.time_to_target_s if training else None
-    summary = Summary(
-        topology=network.topology,
-        plan=network.plan,
-        workers=network.workers,
-        model=settings["model"],
-        collective=settings["collective"],
-        elements=network.elements,
-        lanes=network.lanes,
-        rate=settings.get("rate"),
-        seed=settings["seed"],
-        loss=faults.get("loss", 0.0),
-        duplicate=faults.get("duplicate", 0.0),
-        reorder=faults.get("reorder", 0.0),
-        corrupt=faults.get("corrupt", 0.0),
-        collectives=len(network.collectives),
-        communication_us=network.communication_ps / PS_PER_US,
-        bound_us=network.bound_ps / PS_PER_US,
-        ratio_to_bound=network.ratio_to_bound,
-        bound_link=network.bound_link,
-        total_bytes=network.total_bytes,
-        busiest_bytes=network.busiest_bytes,
-        busiest_link=network.busiest_link,
-        bytes_per_iteration=network.bytes_per_iteration,
-        window=network.window,
-        slots=network.slots,
-        slots_limited=network.slots_limited,
-        resends=sum(record.resends for record in network.collectives),
-        saturated=sum(record.saturated for record in network.collectives),
-        max_error=error,
-        error_bound=bound,
-        test_accuracy=training.test_accuracy if training else None,
-        baseline_accuracy=training.baseline_accuracy if training else None,
-        target_accuracy=training.target_accuracy if training else None,
-        time_to_target_us=None if to_target is None else to_target * 1e6,
-        prediction_differences=len(network.prediction_differences),
-        result_sha256=network.result_sha256,
-        commit=result.provenance.get("commit", "-"),
-        p4_json_sha256=result.provenance.get("p4_json_sha256", "-"),
-    )
-    row = asdict(summary)
+    row: dict[str, Any] = {
+        "topology": network.topology,
+        "plan": network.plan,
+        "workers": network.workers,
+        "model": settings["model"],
+        "collective": settings["collective"],
+        "elements": network.elements,
+        "lanes": network.lanes,
+        "rate": settings.get("rate"),
+        "seed": settings["seed"],
+        "loss": faults.get("loss", 0.0),
+        "duplicate": faults.get("duplicate", 0.0),
+        "reorder": faults.get("reorder", 0.0),
+        "corrupt": faults.get("corrupt", 0.0),
+        "collectives": len(network.collectives),
+        "communication_us": network.communication_ps / PS_PER_US,
+        "bound_us": network.bound_ps / PS_PER_US,
+        "ratio_to_bound": network.ratio_to_bound,
+        "bound_link": network.bound_link,
+        "total_bytes": network.total_bytes,
+        "busiest_bytes": network.busiest_bytes,
+        "busiest_link": network.busiest_link,
+        "bytes_per_iteration": network.bytes_per_iteration,
+        "window": network.window,
+        "slots": network.slots,
+        "slots_limited": network.slots_limited,
+        "resends": sum(record.resends for record in network.collectives),
+        "saturated": sum(record.saturated for record in network.collectives),
+        "max_error": error,
+        "error_bound": bound,
+        "test_accuracy": training.test_accuracy if training else None,
+        "baseline_accuracy": training.baseline_accuracy if training else None,
+        "target_accuracy": training.target_accuracy if training else None,
+        "time_to_target_us": None if to_target is None else to_target * 1e6,
+        "prediction_differences": len(network.prediction_differences),
+        "result_sha256": network.result_sha256,
+        "commit": result.provenance.get("commit", "-"),
+        "p4_json_sha256": result.provenance.get("p4_json_sha256", "-"),
+    }
     if network.loss_bound_ps is not None:
         row |= dict(zip(LOSSY_COLUMNS, (network.loss_bound_ps / PS_PER_US, network.ratio_to_loss_bound), strict=True))
     if result.flow is not None:
@@ -171,13 +137,13 @@ def summarize(result: RunResult) -> dict[str, Any]:
 
 
 def print_table(output: Output, results: Sequence[RunResult], title: str | None = None) -> None:
-    """One line for each run. Columns that no run fills are left out."""
+    """Print a table with a line for each run, without columns that no run fills."""
     names, rows = table_of(results)
     output.table(names, rows, title=title)
 
 
 def print_real(output: Output, results: Sequence[RunResult]) -> None:
-    """What the wall clock adds to the table of runs in real time, and the error of the flow model; else nothing."""
+    """Print what the wall clock adds to the table of runs in real time, and the error of the flow model."""
     if results[0].flow is not None:
         output.line(str(results[0].flow))
     rows = []
@@ -202,7 +168,7 @@ def print_real(output: Output, results: Sequence[RunResult]) -> None:
 
 
 def table_of(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
-    """The same table as text: column names and rows."""
+    """The table of :func:`print_table` as text: column names and rows."""
     learned = [training for result in results if (training := _learned(result)) is not None]
     shares = {training.target_accuracy or 0.0 for training in learned}
     share = shares.pop() if len(shares) == 1 else None
@@ -272,7 +238,7 @@ def write_results(folder: Path, results: Sequence[RunResult]) -> list[Path]:
 
 
 def rows_of(results: Sequence[RunResult]) -> dict[str, list[dict[str, Any]]]:
-    """The same as rows by table: runs, links, collectives and, after training, training."""
+    """Results as rows by table: runs, links, collectives and, after training, training."""
     found = {
         "runs": [summarize(result) for result in results],
         "links": _rows(results, lambda result: result.network.links),

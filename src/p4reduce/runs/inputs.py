@@ -1,4 +1,4 @@
-"""What a run has besides its description: the faults of its links, its tensors, and where its figures come from."""
+"""Inputs of a run besides its description: the faults of its links, its tensors, and the provenance of its figures."""
 
 import functools
 import importlib.metadata
@@ -45,7 +45,7 @@ def provenance(program: "P4Program | None", seed: int) -> dict[str, str]:
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    """Of the libraries that this process has, or would have, imported."""
+    """Versions of the libraries that this process has, or would have, imported."""
     return {library: importlib.metadata.version(library) for library in requirements()}
 
 
@@ -53,7 +53,7 @@ def _versions() -> dict[str, str]:
 def _commit(folder: Path) -> str:
     """The commit of a source checkout, with ``+changes`` where files differ from it; elsewhere the release.
 
-    A checkout is one that holds this very file: an installation may lie within somebody else's repository.
+    A checkout is one that holds this very file: an installation may lie within another project's repository.
     """
 
     def git(*arguments: str) -> str:

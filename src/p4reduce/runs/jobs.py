@@ -89,7 +89,7 @@ class RunJobs(ABC):
         self.on_collective: Callable[[int], None] | None = None
         """Told how many collectives are done, after each."""
         self.digest = hashlib.sha256()
-        """Of what every collective gave."""
+        """SHA-256 over the results of all collectives"""
         self._one = threading.Lock()
         self._jobs: dict[int, Job] = {}
         self._group_jobs: dict[tuple[tuple[str, ...], int | None], int] = {}
@@ -118,7 +118,7 @@ class RunJobs(ABC):
     @property
     @abstractmethod
     def slots(self) -> int:
-        """Of a switch, for all jobs."""
+        """Slots of a switch, for all jobs together."""
 
     @property
     @abstractmethod
@@ -214,9 +214,9 @@ class RunJobs(ABC):
         return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
 
     def _blocks(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[slice]:
-        """What of an array goes to the owner of each block of an all-reduce, or comes from there, by itself.
+        """The slices of an array that separate jobs carry to the owner of each block of an all-reduce, or from there.
 
-        Empty where one job carries all: where that is no more frames, or nothing but an all-reduce will do. A block of
+        Empty if one job carries all: if that takes no more frames, or if all need the whole result. A block of
         a sum has all the chunks that it shares with others, so that each chunk is added up as the all-reduce does it.
         """
         size = len(workers)
@@ -269,7 +269,7 @@ class RunJobs(ABC):
         return tree_requests(self._request(MAIN_JOB, name, workers, None), parts, self.slots)
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
-        """What a job of this run asks for."""
+        """The plan request of a job of this run."""
         return PlanRequest(
             plan=plan,
             job=number,
@@ -334,7 +334,7 @@ def trees_of(
 
 
 def tree_requests(request: PlanRequest, parts: Sequence[TreePart], slots: int) -> list[PlanRequest]:
-    """One for each tree: the first as the ``request`` of the main job, the others beside it. slots: of a switch."""
+    """A plan request for each tree: ``request`` is that of the main job, which is the first. slots: of a switch."""
     most = request.max_slots
     if len(parts) > 1:
         share = slots_of_each(len(parts), slots)
@@ -358,7 +358,7 @@ SPARE_LEAD: Final = 6
 
 
 def lead_of_block(plan: Plan) -> int:
-    """How many chunks ahead the exponents of a block are agreed on, which has a share of its links."""
+    """Number of chunks by which a block, which has a share of its links, agrees on exponents ahead."""
     return min(plan.lead, SPARE_LEAD + 2 * -(-plan.window_needed // len(plan.workers)))
 
 
@@ -368,19 +368,19 @@ def pace_of_blocks(parts: Sequence[Part], operation: Operation) -> int:
 
 
 def block_operation(chosen: Options) -> Operation:
-    """What carries a block to its owner, or from there."""
+    """The operation that carries a block to its owner, or from there."""
     return Operation.PUSH if chosen.blocks == "own" else Operation.PULL
 
 
 def _takes_ps(parts: Sequence[Part], operation: Operation) -> int:
-    """How long a collective takes at the least: its busiest link, and a round trip for the lead and for the rest."""
+    """The least time of a collective, picoseconds: its busiest link, and a round trip for the lead and for the rest."""
     trips = 2 if parts[0][0].lead(operation) else 1
     bound = parts_bound([(job.plan, where.stop - where.start) for job, where in parts], operation)
     return bound.time_ps + trips * max(job.plan.rtt_ps for job, _ in parts)
 
 
 def beyond_int32(call: Call) -> SaturatedError:
-    """What every participant of a sum of int32 is told that was held at an end of int32."""
+    """The error for every participant of a sum that exceeded int32."""
     name = call.options.name or call.operation
     return SaturatedError(f"{name} #{call.iteration}: a sum of int32 lies beyond int32")
 
@@ -417,7 +417,7 @@ INT32: Final = np.iinfo(np.int32)
 
 @dataclass(frozen=True)
 class Timed:
-    """When a collective is done."""
+    """The times of a collective in the flow model."""
 
     start_ps: int
     done_ps: int
@@ -452,7 +452,7 @@ class FlowCarrier(RunJobs):
 
     @property
     def slots(self) -> int:
-        """Of a switch in the bundled programs."""
+        """Slots of a switch in the bundled programs."""
         return SLOTS
 
     def _start_job(self, request: PlanRequest) -> Job:
@@ -481,7 +481,7 @@ class FlowCarrier(RunJobs):
     # --- collectives
 
     def move(self, operation: str, elements: int, chosen: Options = PLAIN) -> None:
-        """One collective of ``elements`` numbers of each worker that nobody holds, and whose sums nobody sees."""
+        """Time one collective of ``elements`` numbers of each worker, without arrays and without sums."""
         with self._one:
             number = len(self.records)
             parts, carried = self.parts_of(operation, 0, elements, self.workers, number, chosen)
@@ -492,7 +492,7 @@ class FlowCarrier(RunJobs):
     def carry(
         self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
     ) -> Sequence[Decision]:
-        """Add the callers' arrays up, and say when everybody has the result. As of ``RunJobs.carry``."""
+        """Add the callers' arrays up, and say when all have the result. As of ``RunJobs.carry``."""
         with self._one:
             check()
             hosts = self.workers if workers is None else workers
@@ -523,7 +523,7 @@ class FlowCarrier(RunJobs):
             return ()
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
-        """Not in the model."""
+        """Raise: the flow model has no staleness."""
         raise RefusedError("push_pull: the flow model (time: flow) knows no staleness; choose time: virtual")
 
     def close(self) -> None:
@@ -551,7 +551,7 @@ class FlowCarrier(RunJobs):
         return Timed(start_ps, self.now)
 
     def _announce(self, parts: list[Part], calls: list[Call], timed: Timed) -> None:
-        """Where all workers start a sum on the same jobs while this one is under way, its exponents are agreed on."""
+        """Agree on the exponents of the next sum, if all workers start it on the same jobs meanwhile."""
         if calls[0].operation not in {"all_reduce", "barrier"}:
             return
         ahead = [call.options.ahead for call in calls]
@@ -593,7 +593,7 @@ class FlowCarrier(RunJobs):
 
 
 def _zeros(parts: Sequence[Part], calls: Sequence[Call]) -> list[Bools]:
-    """Of each part of an all-reduce: which of its chunks travel without lanes, since they are zero at all workers.
+    """For each part of an all-reduce, the chunks that travel without lanes because they are zero at all workers.
 
     Where no exponents are agreed on, none does. With ``poison``, a chunk that is not finite counts as zero.
     """
@@ -613,7 +613,7 @@ def _zeros(parts: Sequence[Part], calls: Sequence[Call]) -> list[Bools]:
 
 
 def _add_up(calls: list[Call], size: int) -> bool:
-    """What a collective does to its callers' arrays, by NumPy; whether a sum of int32 was held at an end of int32.
+    """Compute a collective's results with NumPy, in the callers' arrays; return whether a sum exceeded int32.
 
     Sums are the nearest float32 to those of float64.
     """

@@ -42,15 +42,15 @@ _MAX_SOCKET_PATH: Final = 107
 
 
 class Listener:
-    """Serves whoever connects to ``address``; ``close`` it.
+    """Serves the processes that connect to ``address``; ``close`` it.
 
     ``failed`` hears of a process that does not speak the protocol, ``lost`` of one whose connection ended before it
-    left, that one's too, and why; ``left`` of one that has left and has been told so: nobody waits for this connection
+    left, that one's too, and why; ``left`` of one that has left and has been told so: its connection is not waited for
     any more. All are called by threads of this one. Who does not say the word ``start`` first is refused.
 
     With ``at``, hosts of this machine or ``tls://HOST:PORT``, it also serves those who come from other machines and
-    show the group's key (``ticket``). Whoever does not is no process of the group: the connection ends and is counted.
-    So does one that has not said hello in time, and the oldest of those when there are too many: a rank tries again.
+    show the group's key (``ticket``). A connection that does not is ended and counted. So is one that
+    has not said hello in time, and the oldest of those when there are too many: a rank tries again.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Listener:
         pem: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Listen in ``folder``, which nobody else may enter. ``ClusterError`` where its path is too long.
+        """Listen in ``folder``, which no other user may enter. ``ClusterError`` where its path is too long.
 
         size: ranks of the group; twice as many connections, and `FEWEST_UNKNOWN`, may be on their way to say hello.
         pem: the group's key, in place of a new one.
@@ -158,7 +158,7 @@ class Listener:
         return None
 
     def _know(self, connection: socket.socket) -> None:
-        """It has the key and has said something. ``OSError`` where it was given up meanwhile."""
+        """Note that a connection has shown the key and sent a message. ``OSError`` if it was given up meanwhile."""
         with self._lock:
             if self._unknown.pop(connection, None) is None:
                 raise ConnectionAbortedError
@@ -209,7 +209,7 @@ Emit = Callable[[int, str, str], None]
 
 
 class RankProcess:
-    """One rank. ``ended(rank, exit code)`` is called once, from a thread of its own."""
+    """The process of one rank. ``ended(rank, exit code)`` is called once, from a thread of its own."""
 
     def __init__(
         self,
@@ -328,21 +328,21 @@ NOTHING: Final[Mapping[str, str]] = {}
 
 
 Names = dict[str, str]
-"""Of environment variables, with their values."""
+"""environment variables with their values"""
 
 
 @dataclass(frozen=True)
 class Launched:
-    """How the ranks ended."""
+    """The end of all ranks: exit code, and which rank failed."""
 
     exit_code: int
     """0, or that of the first rank that failed (128 + n for signal n)."""
     failure: str | None
     """Which rank failed, and how."""
     last_lines: tuple[str, ...] = ()
-    """Of its standard error."""
+    """of the failed rank's standard error"""
     failed: int | None = None
-    """That rank."""
+    """the rank that failed first"""
     connected: int = 0
     """Ranks that joined the group."""
     survived: tuple[str, ...] = ()
@@ -356,7 +356,7 @@ class Joining:
     """Workers that may join a launch."""
 
     places: int
-    """How many in all."""
+    """ranks in all, with those that join"""
     when: Callable[[Joined], None]
     """Takes a function, which it calls when some have come in."""
 
@@ -458,7 +458,7 @@ class _Coordinator:
         self._run = folder
         self._seats: dict[Served, int] = {}
         """of the whole group"""
-        # Nobody else reaches the socket. Of a process that is gone its exit code says how, so nobody asks who was lost
+        # No other user reaches the socket. Of a process that is gone its exit code says how, so ``lost`` is not needed
         # unless others have started it.
         alone = elsewhere is not None and elsewhere.agents is None
         self._listener = Listener(
@@ -473,7 +473,7 @@ class _Coordinator:
         )
 
     def _addresses(self) -> list[str]:
-        """Where it listens for other machines."""
+        """Addresses at which it listens for other machines."""
         if self._elsewhere is None:
             return []
         if self._elsewhere.listen or self._agents is None:
@@ -481,7 +481,7 @@ class _Coordinator:
         return sorted({self._agents.address(agent) for agent in self._agents.every})
 
     def _note_seat(self, seat: Served, code: int, why: str) -> None:
-        """A rank that others started has left or is lost."""
+        """Note that a rank which another program started has left or is lost."""
         if (rank := self._seats.get(seat)) is not None:
             self._events.put((rank, code, why))
 
@@ -563,7 +563,7 @@ class _Coordinator:
         self._processes[rank] = RankProcess(rank, argv, environment, emit=self._emit, ended=self._note_end)
 
     def _torch_environments(self, workers: int) -> list[Names]:
-        """Of each worker: where rank 0's store is, and its place on its machine."""
+        """Environment of each worker: the address of rank 0's store, and the worker's place on its machine."""
         if self._agents is None:
             (port,) = free_ports(1)
             return [torch_environment(rank, workers, port) for rank in range(workers)]
@@ -610,7 +610,7 @@ class _Coordinator:
 
 
 def table_of_calls(tallied: Iterable[Tallied], output: Output) -> None:
-    """What ranks called and what carried it; nothing where nothing was called."""
+    """Print the calls of ranks, and what carried them; nothing if there were none."""
     rows = [[one.collective, one.kind, one.by, f"{one.calls:,}", f"{one.octets:,}"] for one in tallied]
     if rows:
         output.table(["call", "type", "carried by", "calls", "bytes"], rows, title="Calls of all ranks")
@@ -624,7 +624,7 @@ def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: 
 
 
 def torch_environment(rank: int, workers: int, port: int, address: str = "127.0.0.1", interface: str = "lo") -> Names:
-    """What ``torch.distributed`` reads where it is told nothing else: rank 0's store, and gloo's interface."""
+    """Environment variables that ``torch.distributed`` reads by default: rank 0's store, and gloo's interface."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

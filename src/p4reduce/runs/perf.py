@@ -25,7 +25,7 @@ TYPES: Final[dict[str, np.dtype[Any]]] = {
     "half": np.dtype(np.float16),
     "int32": np.dtype(np.int32),
 }
-"""By nccl-tests' names."""
+"""NumPy types by the names of nccl-tests"""
 COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
 Progress = Callable[[str, int, int], None]
 Values = NDArray[Any]
@@ -33,7 +33,7 @@ Values = NDArray[Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured."""
+    """What to measure: a collective, the type of its elements, sizes, and how often each."""
 
     collective: str
     type: str
@@ -47,7 +47,7 @@ class Plan:
         return elements // workers if self.collective in {"reduce_scatter", "all_gather"} else elements
 
     def carried(self, size: int, workers: int) -> tuple[str, int, Options]:
-        """How ``Communicator`` carries it: the operation, elements of 32 bits, and what else it says."""
+        """The operation, number of 32-bit elements and options with which ``Communicator`` carries a size."""
         count = self.count(size, workers)
         words = -(-count * TYPES[self.type].itemsize // 4)
         if self.collective == "all_gather":
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Figures:
-    """One way to call a collective at one size."""
+    """Figures of one way to call a collective at one size."""
 
     time_us: float
     algbw: float
@@ -73,7 +73,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Row:
-    """One size."""
+    """The figures of one size."""
 
     engine: str
     """Plan, or another library."""
@@ -114,13 +114,13 @@ def figures(size: int, time_us: float, collective: str, workers: int, wrong: int
 
 
 def values(rank: int, count: int, kind: str) -> Values:
-    """What a rank gives: small integers, whose sums are exact in every type and on every way."""
+    """The input of a rank: small integers, whose sums are exact in every type and with every plan."""
     pattern = (np.arange(min(count, _PERIOD), dtype=np.int64) * 7 + rank * 13) % 31 - 15
     return np.resize(pattern, count).astype(TYPES[kind])
 
 
 def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> list[Row]:
-    """All sizes with one plan in virtual time. Raises what a run raises."""
+    """Measure all sizes with one plan in virtual time. Raises as a run does."""
     with Cluster(experiment) as cluster:
         size = cluster.size
         total = len(plan.sizes) * len(_modes(plan.collective)) * plan.iters
@@ -139,7 +139,7 @@ def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> l
 
 
 def measure_flow(experiment: Experiment, plan: Plan, progress: Progress) -> list[Row]:
-    """All sizes with one plan in the flow model. Raises what a run raises."""
+    """Measure all sizes with one plan in the flow model. Raises as a run does."""
     with FlowCluster(experiment) as cluster:
         rows = []
         for number, octets in enumerate(plan.sizes):

@@ -49,13 +49,13 @@ SEEN_EVERY: Final = 64
 
 @dataclass(frozen=True)
 class Way:
-    """How a meeting is carried; the same for all meetings of one kind, size and group."""
+    """The way in which a meeting (a collective or message) is carried; the same for one kind, size and group."""
 
     parts: Sequence[Part]
     carried: str
     options: Options
     elements: int
-    """Of the array that the parts share."""
+    """elements of the array that the parts share"""
 
     @property
     def by_blocks(self) -> bool:
@@ -78,7 +78,7 @@ Done = Callable[[int], None]
 
 
 class Stage(Protocol):
-    """What carries meetings: packets, or the flow model."""
+    """The carrier of meetings: packets, or the flow model."""
 
     @property
     def now(self) -> int:
@@ -88,10 +88,10 @@ class Stage(Protocol):
         """Call at this time."""
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
-        """A rank has come to its node of a meeting."""
+        """Note that a rank has come to its node of a meeting."""
 
     def play(self, check: Callable[[], None]) -> None:
-        """Until nothing is left to do; ``check`` is called now and then."""
+        """Play until nothing is left to do; ``check`` is called now and then."""
 
 
 class _Ways:
@@ -133,7 +133,7 @@ class _Ways:
         return Way(parts, as_carried(carried, ring=ring), options, elements)
 
     def record(self, number: int, start_ps: int, done_ps: int, own_ps: int) -> CollectiveRecord:
-        """A meeting is done: its jobs note it for the prediction."""
+        """Record a meeting that is done; its jobs note it for the prediction."""
         way, wanted = self.of[number], self.workload.meetings[number].communication
         for job, elements in way.shares:
             job.note(way.carried, elements, words=way.adds_words)
@@ -148,7 +148,7 @@ class _Ways:
 
 
 def _fewer_slots(request: PlanRequest, jobs: int, slots: int) -> PlanRequest:
-    """Where several groups have trees, each has its share of the switches' slots."""
+    """Limit a request to its share of the switches' slots, if several groups have trees."""
     return request if jobs < 2 else replace(request, max_slots=slots_of_each(jobs, slots))
 
 
@@ -157,12 +157,12 @@ def _fewer_slots(request: PlanRequest, jobs: int, slots: int) -> PlanRequest:
 
 @dataclass
 class _Arrays:
-    """Of one rank in one meeting."""
+    """The arrays of one rank in one meeting."""
 
     source: FloatArray
     target: FloatArray
     owned: FloatArray | None = None
-    """Its own block of a reduce-scatter, as it is added up."""
+    """its own block of a reduce-scatter's sum"""
 
 
 class _Numbers:
@@ -187,7 +187,7 @@ class _Numbers:
         self._sums: dict[tuple[int, ...], FloatArray] = {}
 
     def arrays(self, number: int, rank: int) -> _Arrays:
-        """What a rank gives to a meeting, and room for what it gets."""
+        """Make a rank's input for a meeting, and the arrays for its result."""
         way, meeting = self._ways.of[number], self._ways.workload.meetings[number]
         if rank not in self._given:
             self._given[rank] = np.resize(self._period[rank], self._most)
@@ -286,7 +286,7 @@ class _Messages:
         return True
 
     def ended(self, way: Way) -> int | None:
-        """A message is over; the one that begins now."""
+        """Note that a message is over; return the next one that begins, or None."""
         job = way.parts[0][0].plan.job
         if self._waiting[job]:
             return self._waiting[job].popleft()
@@ -333,7 +333,7 @@ class PacketStage(Carrier):
         self._clockwork.at(time_ps, call)
 
     def play(self, check: Callable[[], None]) -> None:
-        """Until nothing is left to do. ``ClusterError`` where an endpoint gives up, or numbers are wrong."""
+        """Play until nothing is left to do. ``ClusterError`` if an endpoint gives up, or numbers are wrong."""
         self._clockwork.run(check=check)
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
@@ -380,7 +380,7 @@ class PacketStage(Carrier):
             self._clockwork.post(index, self._numbers.post(arrays, number, rank, place), one_done)
 
     def _serve(self, number: int) -> None:
-        """A server that is none of the members takes part in every collective of its job, one after the other."""
+        """Have a server that is not a member take part in every collective of its job, one after the other."""
         way, meeting = self._ways.of[number], self._ways.workload.meetings[number]
         for job, where in way.parts:
             if job.server is None or any(self.workers[rank] not in job.members for rank in meeting.members):
@@ -440,7 +440,7 @@ class FlowStage(FlowCarrier, Clock):
         return [_fewer_slots(one, self._groups * len(workers), self.slots) for one in requests]
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
-        """A rank has come; when all have, the meeting begins. ``PlanError`` where the model does not know it."""
+        """Note that a rank has come; when all have, begin the meeting. ``PlanError`` if the model does not know it."""
         way, now = self._ways.of[number], self.now
         arrived = self._arrived[number]
         arrived[rank] = now, done
@@ -459,7 +459,7 @@ class FlowStage(FlowCarrier, Clock):
             raise PlanError(f"{self._ways.workload.where(number)}: {error}; choose --time virtual") from None
 
     def play(self, check: Callable[[], None]) -> None:
-        """Until nothing is left to do. ``ClusterError`` where nothing moves any more."""
+        """Play until nothing is left to do. ``ClusterError`` if nothing moves any more."""
         self.run(check=check)
 
     def _busy(self) -> bool:
@@ -511,7 +511,7 @@ class _Player:
         self._done = 0
 
     def play(self) -> None:
-        """Until all nodes are done."""
+        """Play until all nodes are done."""
         self._work += [(rank, at) for rank, own in enumerate(self._left) for at, left in enumerate(own) if not left]
         self._drain()
         self._stage.play(self._tell)
@@ -586,14 +586,14 @@ class _Player:
 
 @dataclass(frozen=True)
 class RankTimes:
-    """Of one rank, picoseconds from the beginning."""
+    """Times of one rank, picoseconds from the beginning."""
 
     rank: int
     end_ps: int
     compute_ps: int
-    """In which its accelerator computed; of a trace without accelerators its CPU."""
+    """time in which its accelerator computed; in a trace without accelerators, its CPU"""
     communication_ps: int
-    """In which it was in a collective or message, waiting for others included."""
+    """time in a collective or message, with waits for others"""
     exposed_ps: int
     """Of that without computation beside it ..."""
     overlapped_ps: int
@@ -660,7 +660,7 @@ Interval = tuple[int, int]
 
 
 def rank_times(spans: Iterable[Span], ranks: int) -> list[RankTimes]:
-    """How long each rank computed and communicated, and what of it at once."""
+    """The times of each rank: of computation, of communication, and of communication without computation beside it."""
     computed: list[dict[bool, list[Interval]]] = [{False: [], True: []} for _ in range(ranks)]
     communicated: list[list[Interval]] = [[] for _ in range(ranks)]
     for span in spans:

@@ -1,4 +1,4 @@
-"""What a run leaves behind.
+"""The result of a run.
 
 In virtual time ``network`` is the same on every machine; ``training`` may differ where BLAS does. A run in real time
 has ``real``: its times are of this machine's clock, its counts and bytes as exact as ever.
@@ -95,7 +95,7 @@ class ClosedRecord:
     least: int
     """Contributions of the chunk that has the fewest."""
     late: Mapping[int, int]
-    """How many of its chunks came too late, of each rank that was late."""
+    """Number of late chunks by rank, of ranks that were late."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class LeftOutRecord:
 
     rank: int
     tensor: str
-    """Its name, or its place in a step; empty where neither is known."""
+    """Name of the tensor, or its place in a step; empty if neither is known."""
     elements: int
     chunks: int
 
 
 @dataclass(frozen=True)
 class NetworkResult:
-    """What the network did. In virtual time exact, and equal on every machine; else times are of the wall clock."""
+    """Figures of the network. Exact and equal on every machine in virtual time; else times are of the wall clock."""
 
     plan: str
     topology: str
@@ -153,13 +153,13 @@ class NetworkResult:
     tree: list[TreeEdge] = field(default_factory=list)
     """Of all jobs; for ring and ps the hops of the streams."""
     membership: Annotated[list[Decision], _UNLESS_EMPTY] = field(default_factory=list)
-    """What was decided of the group's members when some died, in order. Then frames are held against no prediction:
-    nobody predicts what was under way."""
+    """Decisions on the group's members when some died, in order. Then frames are held against no prediction:
+    what was under way cannot be predicted."""
     closed: Annotated[list[ClosedRecord], _UNLESS_EMPTY] = field(default_factory=list)
-    """All-reduces that a deadline closed. Then frames are held against no prediction, either: nobody predicts who comes
-    too late."""
+    """All-reduces that a deadline closed. Then frames are held against no prediction, either: which workers come too
+    late cannot be predicted."""
     left_out: Annotated[list[LeftOutRecord], _UNLESS_EMPTY] = field(default_factory=list)
-    """What came too late and is in no sum, by rank."""
+    """Contributions that came too late and are in no sum, by rank."""
 
 
 def _over_losses(network: NetworkResult) -> list[tuple[str, str]]:
@@ -168,7 +168,7 @@ def _over_losses(network: NetworkResult) -> list[tuple[str, str]]:
 
 
 class LeftOut:
-    """What came too late for its all-reduce, by rank and tensor, until it is in the sum of a later one."""
+    """Keeps contributions that came too late, by rank and tensor, until they are in a later sum."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, str, int], int] = {}
@@ -184,7 +184,7 @@ class LeftOut:
             self._kept[rank, tensor, elements] = chunks
 
     def records(self) -> list[LeftOutRecord]:
-        """What is in no sum, by rank."""
+        """Contributions that are in no sum, by rank."""
         every = sorted((self._lost + Counter(self._kept)).items())
         return [LeftOutRecord(*key, chunks) for key, chunks in every]
 
@@ -202,12 +202,12 @@ class TrainingPoint:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What training computed; floating point, so it may differ between CPUs where BLAS does."""
+    """Results of a training: floating point, which may differ between CPUs where BLAS does."""
 
     points: list[TrainingPoint]
     test_accuracy: float | None
     baseline_accuracy: float | None
-    """The same training in one process in float32."""
+    """Test accuracy of the same training in one process in float32."""
     target_accuracy: float | None
     time_to_target_s: float | None
     """Time (as of ``points``) at which the target accuracy was first reached; None if never."""
@@ -221,7 +221,7 @@ class TrainingResult:
 
 @dataclass(frozen=True)
 class RealRun:
-    """What only a run in real time has: figures of one machine at one time, good for ratios within one run."""
+    """Figures of a run in real time: of one machine at one time, good for ratios within one run."""
 
     target: str
     links: str
@@ -243,12 +243,12 @@ class RealRun:
     """For each decision of ``network.membership``: ``noticed_ns``, when the coordinator knew of it, and ``resumed_ns``,
     when it told the survivors to go on; of the machine's monotonic clock."""
     lost_switches: Annotated[list[str], _UNLESS_EMPTY] = field(default_factory=list)
-    """Those that had ended or did not answer when the run was over: what they counted is missing."""
+    """Switches that had ended or did not answer when the run was over: their counts are missing."""
 
 
 @dataclass(frozen=True)
 class ModelError:
-    """How far the flow model was from packets where both were run: shares of the time on packets."""
+    """Errors of the flow model against packets where both were run: shares of the time on packets."""
 
     mean: float
     worst: float
@@ -347,7 +347,7 @@ class Steps:
 
     @property
     def median(self) -> Step | None:
-        """That of median communication time."""
+        """The step with the median communication time; None without steps."""
         if not self.every:
             return None
         middle = statistics.median_low(step.communication_ps for step in self.every)

@@ -41,7 +41,7 @@ from p4switch.base.values import PS_PER_S
 
 
 def training_options(experiment: Experiment) -> TrainingOptions:
-    """How ``experiment`` trains: gradients are all-reduced, or ``push_pull``ed to a server that holds the weights.
+    """Options of a training: gradients are all-reduced, or ``push_pull``ed to a server that holds the weights.
 
     Raises ``ExperimentError`` for any other collective.
     """
@@ -53,7 +53,7 @@ def training_options(experiment: Experiment) -> TrainingOptions:
 
 
 def training_iterations(experiment: Experiment, workers: int) -> int:
-    """How many collectives a training takes. Raises ``ExperimentError`` where it cannot be done, ``DataError``."""
+    """Number of collectives that a training takes. Raises ``ExperimentError`` if it cannot be done, ``DataError``."""
     options = training_options(experiment)
     try:
         return TrainingTask(options, 0, workers).iterations
@@ -107,7 +107,7 @@ def training_result(
     baseline: float | None,
     weights: str | None,
 ) -> TrainingResult:
-    """What the figures of rank 0 and the collectives of a training say."""
+    """Make the result of a training from the figures of rank 0 and the collectives."""
     accuracy = [point for point in points if point.name == ACCURACY]
     reached = [point.time_s for point in accuracy if point.value >= experiment.target_accuracy]
     summed = [record for record in records if record.max_error is not None]
@@ -125,7 +125,7 @@ def training_result(
 
 
 def without_values(network: NetworkResult) -> NetworkResult:
-    """Without what depends on the values that training computed: it depends on BLAS, and so stands apart."""
+    """Remove the figures that depend on computed values, and so on BLAS; they stand in the training's result."""
     records = [replace(record, max_error=None, error_bound=None) for record in network.collectives]
     return replace(network, collectives=records, result_sha256="")
 

@@ -27,7 +27,7 @@ PLAIN_BITS: Final = 32
 WIDTH_FIELDS: Final = ("lane_bits", "coarse")
 """What says how wide the lanes are that switches add up."""
 SCRIPTS_FIELDS: Final = ("on_failure",)
-"""What has a meaning for scripts only."""
+"""Fields that have a meaning for scripts only."""
 NETWORK, WORK, NUMBERS, FAULTS, PROGRAM = "Network", "Work", "Numbers and window", "Faults on every link", "P4 program"
 REAL_TIME: Final = "Real time"
 
@@ -58,7 +58,7 @@ def experiment_flags() -> Mapping[str, Parameter]:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What was given: a file, and flags by field. ``experiment`` puts them together."""
+    """Settings as given: a file, and flags by field. ``experiment`` puts them together."""
 
     config: Path | None
     given: Mapping[str, Any]

@@ -34,7 +34,7 @@ from p4reduce.topologies.model import Hop
 
 @dataclass(frozen=True)
 class Observed:
-    """What was carried and what was counted, in virtual time or on real links."""
+    """Collectives carried and counters read, in virtual time or on real links."""
 
     topology: Topology
     jobs: Sequence[Job]
@@ -49,11 +49,11 @@ class Observed:
     uncounted_queues: bool = False
     """Whether some of those were lost by switches before these counted what they send (BMv2's output queues)."""
     interrupted: bool = False
-    """Whether collectives were given up on the way: nobody predicts what they had sent."""
+    """Whether collectives were given up on the way: what they had sent cannot be predicted."""
 
 
 def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResult:
-    """What the network did, checked against the predictions. Lets what is under way arrive first.
+    """Make the network's result, checked against the predictions. Frames under way arrive first.
 
     ``steps`` are those of a script; without, each collective is one. The flow model counts nothing: bytes are those of
     the predictions.
@@ -209,7 +209,7 @@ def _links(observed: Observed, predicted: dict[Hop, Traffic]) -> list[LinkLoad]:
 
 
 def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
-    """A link that carries what is predicted."""
+    """The load of a link that carries what is predicted."""
     node, port = hop
     rate = topology.link_at(*hop).rate_bps
     return LinkLoad(
@@ -235,7 +235,7 @@ def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
 
 
 def _elements(job: Job) -> int:
-    """What a job stands for in its plan: its part of what was carried."""
+    """Elements that a job has carried: its part of the arrays."""
     return max(1, sum(elements for operation, elements, _ in job.carried if operation is Operation.ALL_REDUCE))
 
 
@@ -258,7 +258,7 @@ def _allow_losses(
     """Expect what was counted where a link also carries on what others sent, and that is less than predicted.
 
     Who sends a frame for the first time counts it whatever happens to it later, so the first link of each overlay hop
-    is exact under any loss. The links after it lack what was lost before them; how much that was, nobody saw. With
+    is exact under any loss. The links after it lack what was lost before them; how much that was is not known. With
     ``uncounted_queues`` a switch may have lost what it sent itself, too, but must then have sent it again.
     """
     allowed = {hop for job in jobs for path in job.plan.paths.values() for hop in hops(job.plan.topology, path)[1:]}
@@ -274,7 +274,7 @@ def _allow_losses(
 
 
 def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[Incident]]:
-    """What happened to first transmissions on their way, by job."""
+    """Losses and duplicates of first transmissions on their way, by job."""
     found: dict[int, list[Incident]] = {}
     for ((node, port), destination, job), seen in places.items():
         for fate, frames, size in (

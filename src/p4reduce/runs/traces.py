@@ -43,7 +43,7 @@ COMM_TYPES: Final = (
 """``CollectiveCommType`` of the schema; REDUCE_SCATTER_BLOCK is a reduce-scatter of equal blocks."""
 REFUSED: Final = frozenset({"gather", "scatter"})
 GROUPS_NODE: Final = "process_group:init"
-"""In the name of the node with which PyTorch says what ranks its process groups have."""
+"""part of the name of the node in which PyTorch lists the ranks of its process groups"""
 MOST_OCTETS: Final = 1 << 40
 MOST_MICROSECONDS: Final = 10**12
 MOST_FILE: Final = 1 << 31
@@ -232,7 +232,7 @@ _KERNELS: Final = {
     "allreduce": "all_reduce", "alltoall": "all_to_all", "allgather": "all_gather", "reducescatter": "reduce_scatter",
     "broadcast": "broadcast", "sendrecv": "all_to_all", "reduce": "reduce",
 }  # fmt: skip
-"""In names of NCCL's kernels, longer ones first."""
+"""parts of names of NCCL's kernels, longer ones first"""
 
 
 def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
@@ -451,7 +451,6 @@ def _raw(data: bytes) -> Iterator[_Raw]:
     return _raw_json(documents)
 
 
-SUFFIXES: Final = (".et", ".json", ".et.gz")
 _RANK: Final = re.compile(r"(.*?)(\d+)(\.et|\.json|\.et\.gz)")
 
 
@@ -617,7 +616,7 @@ def recorded(told: Sequence[tuple[tuple[int, ...], Sequence[Told]]], computed: I
 
 
 class _Story:
-    """What one rank did, in order of its clock."""
+    """The story of one rank, in order of its clock."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self._spans = spans
@@ -626,7 +625,7 @@ class _Story:
         self._messages: dict[tuple[str, int], int] = {}
 
     def add(self, told: Told, group: str, ranks: Sequence[int]) -> None:
-        """What it did in one of its groups."""
+        """Add what the rank did in one of its groups."""
         for call in told.calls:
             if call.operation in _UNKNOWN:
                 raise TraceError(f"--record: a trace has no node for {call.operation}, which needs a parameter server")

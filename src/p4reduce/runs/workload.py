@@ -27,12 +27,12 @@ MOST_PS: Final = 1 << 62
 
 @dataclass(frozen=True)
 class Communication:
-    """What one rank does of a collective, or of a message."""
+    """One rank's part of a collective or of a message."""
 
     operation: str
     """Of ``COMM_TYPES``, or 'send' or 'recv'."""
     octets: int = 0
-    """Of the rank's input."""
+    """bytes of the rank's input"""
     group: str = ""
     """Name of the process group; empty: all ranks."""
     peer: int = 0
@@ -50,14 +50,14 @@ class Node:
     """One node of one rank."""
 
     number: int
-    """Its id."""
+    """the node's id in the trace"""
     name: str
     after: tuple[int, ...] = ()
     """Ids of the nodes that it waits for."""
     duration_ps: int = 0
-    """Of computation."""
+    """time of computation"""
     on_host: bool = False
-    """It occupies the rank's CPU, not its accelerator."""
+    """whether it occupies the rank's CPU rather than its accelerator"""
     communication: Communication | None = None
 
 
@@ -97,20 +97,20 @@ class Workload:
     ranks: list[Rank]
     meetings: list[Meeting]
     of_node: list[dict[int, int]]
-    """By rank: which meeting a node is of, by the node's index."""
+    """by rank: the meeting of each communication node, by the node's index"""
     before: list[list[int]]
-    """By rank and node: how many nodes it waits for; those of the same group or peer before it count."""
+    """by rank and node: number of nodes that it waits for, with those of the same group or peer before it"""
     then: list[list[list[int]]]
-    """By rank and node: the nodes that wait for it."""
+    """by rank and node: the nodes that wait for it"""
 
     @property
     def nodes(self) -> int:
-        """Of all ranks."""
+        """Number of nodes of all ranks."""
         return sum(len(rank.nodes) for rank in self.ranks)
 
     @property
     def octets(self) -> int:
-        """Of collectives' inputs and of messages, at the rank that has most of them."""
+        """Bytes of collectives' inputs and of messages, at the rank that has most of them."""
         every = [[node.communication for node in rank.nodes] for rank in self.ranks]
         return max((sum(one.octets for one in own if one is not None) for own in every), default=0)
 

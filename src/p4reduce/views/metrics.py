@@ -28,7 +28,7 @@ LINKS: Final = {
     "dropped": ("dropped_frames", "Frames that found the queue of a link full", True),
     "resent": ("resent_frames", "INC frames on a link that were sent again", True),
 }
-"""Of each of `LINK_FIELDS`: name, help, and whether it only grows."""
+"""name, help, and whether it only grows, of each of `LINK_FIELDS`"""
 WORKERS: Final = {
     "done": ("chunks_done", "Chunks of the collective under way that a worker has", False),
     "chunks": ("chunks", "Chunks of the collective under way", False),
@@ -51,7 +51,7 @@ Row = tuple[Sequence[Any], float | None]
 
 
 class _Families:
-    """What one answer holds; a collector of prometheus-client."""
+    """The metrics of one answer; a collector of prometheus-client."""
 
     def __init__(self) -> None:
         try:

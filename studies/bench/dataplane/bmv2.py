@@ -1,6 +1,6 @@
 """BMv2 beside the embedded switch: the same program, entries and packets; CPU time of its ingress and egress threads.
 
-BMv2 gets a network namespace of its own, so that nobody else's packets, ports or names come near; that needs root.
+BMv2 gets a network namespace of its own, so that no other program's packets, ports or names come near; that needs root.
 Processor time is what the kernel says of each thread (/proc/PID/task/*/schedstat): unlike packets a second it leaves
 out the kernel's veth pairs, packet sockets and this script. At most IN_FLIGHT packets are on their way at once,
 since BMv2 drops silently what its input queue cannot take.
@@ -13,18 +13,30 @@ import os
 import select
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from studies.bench.dataplane.packets import CHILDREN, join_digests, push_frame, root_switch, sha256_of_results
+from google.protobuf import text_format
+
+from p4reduce.control_plane.entries import P4Program
+from p4switch.device import Device
+from p4switch.program import load_program
+from studies.bench.dataplane.packets import (
+    CHILDREN,
+    install,
+    join_digests,
+    push_frame,
+    root_switch,
+    sha256_of_results,
+)
 from studies.bench.dataplane.tables import DEVICE_ID, Client, entities_of
-from studies.bench.switch import p4info, program_json
+from studies.bench.switch import PROGRAM_SLOTS, p4info, program_json
 
 IN_FLIGHT: Final = 16
 DEADLINE_S: Final = 300.0
@@ -56,46 +68,17 @@ def why_not() -> str | None:
 
 
 def version() -> str:
-    """What BMv2 says of itself. Raises OSError."""
+    """The version that BMv2 prints. Raises OSError."""
     done = subprocess.run([str(find_bmv2()), "--version"], capture_output=True, text=True, timeout=60, check=False)
     said = (done.stdout + done.stderr).strip().splitlines()
     return said[-1] if said else "unknown"
 
 
-@dataclass(frozen=True)
-class Bmv2Speed:
-    """Processor time of BMv2, nanoseconds for a PUSH that came in; 8 RESULTs leave for 8 of them.
-
-    Attributes:
-        ingress: of the ingress thread.
-        egress: of the four egress threads together.
-        process: of all threads: receiving, transmitting and waiting too.
-        packets: that came in while it was measured.
-    """
-
-    lanes: int
-    slots: int
-    ingress: float
-    egress: float
-    process: float
-    packets: int
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """For JSON and tables."""
-        return {
-            "lanes": self.lanes,
-            "slots": self.slots,
-            "packets": self.packets,
-            "ns_per_packet_ingress": self.ingress,
-            "ns_per_packet_egress": self.egress,
-            "ns_per_packet": self.ingress + self.egress,
-            "ns_per_packet_process": self.process,
-        }
-
-
-def measure(lanes: int, slots: int, rounds: int, chunks: int) -> Bmv2Speed:
+def measure(lanes: int, slots: int, rounds: int, chunks: int) -> dict[str, Any]:
     """The all-reduce of ``packets.py`` on BMv2: ``rounds`` rounds of ``chunks`` chunks, the least of the rounds.
+
+    Processor time, nanoseconds for a PUSH that came in (8 RESULTs leave for 8 of them): of the ingress thread, of the
+    four egress threads together, and of all threads, with receiving, transmitting and waiting.
 
     Raises:
         RuntimeError: BMv2 failed, lost a packet, or answered with other bytes than the embedded switch.
@@ -108,7 +91,15 @@ def measure(lanes: int, slots: int, rounds: int, chunks: int) -> Bmv2Speed:
     measured = json.loads(done.stdout.splitlines()[-1])
     packets = chunks * CHILDREN
     least = {part: min(one[part] for one in measured) / packets for part in ("ingress", "egress", "process")}
-    return Bmv2Speed(lanes, slots, least["ingress"], least["egress"], least["process"], packets * rounds)
+    return {
+        "lanes": lanes,
+        "slots": slots,
+        "packets": packets * rounds,
+        "ns_per_packet_ingress": least["ingress"],
+        "ns_per_packet_egress": least["egress"],
+        "ns_per_packet": least["ingress"] + least["egress"],
+        "ns_per_packet_process": least["process"],
+    }
 
 
 # Inside a network namespace of its own: starts BMv2, drives it, and prints nanoseconds by thread.
@@ -216,7 +207,7 @@ def roles(before: dict[int, int], after: dict[int, int]) -> tuple[int, list[int]
     """Thread ids of ingress and of the egress threads.
 
     simple_switch starts them one after the other: ingress, four egress threads, transmit. Ingress is by far the
-    busiest thread of all-reduce; that the ones behind it were all busy too, and nobody else was, is checked.
+    busiest thread of all-reduce; that the ones behind it were all busy too, and no other thread was, is checked.
 
     Raises:
         RuntimeError: the threads are not as expected.
@@ -263,5 +254,130 @@ def _rounds(task: dict[str, Any]) -> list[dict[str, int]]:
     return rounds
 
 
+# What a PUSH costs BMv2 with one build of the program and with another: the same pushes, in turns, in one run.
+#
+# Each build has a BMv2 and a network namespace of its own. A program is named by a folder like p4src/compiled, or by a
+# commit, whose folder is then taken; it is run as it is, with as many slots as it has. Where a processor is shared, two
+# processes with one program differ by more than programs do: name a program twice to see by how much.
+
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_COMPILED: Final = "p4src/compiled"
+
+
+def read_program(name: str, lanes: int) -> P4Program:
+    """The build of a folder or a commit. Raises ValueError."""
+    json_file, info_file = f"p4reduce-{lanes}.json", f"p4reduce-{lanes}.p4info.txt"
+    try:
+        if Path(name).is_dir():
+            return P4Program((Path(name) / json_file).read_bytes(), (Path(name) / info_file).read_bytes(), name)
+        return P4Program(_shown(name, json_file), _shown(name, info_file), name)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ValueError(f"{name}: no folder with {json_file} and {info_file}, and no commit: {error}") from None
+
+
+def _shown(commit: str, file: str) -> bytes:
+    command = ["git", "-C", str(ROOT), "show", f"{commit}:{_COMPILED}/{file}"]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def measure_programs(names: Sequence[str], lanes: int, rounds: int, chunks: int) -> list[dict[str, Any]]:
+    """For each program nanoseconds for a PUSH, of ``rounds`` rounds of ``chunks`` chunks, and its ratio to the first.
+
+    The ratio is the median over rounds of what the program took to what the first one took in the same round, one after
+    the other; every second round goes through them backwards.
+
+    Raises:
+        RuntimeError: BMv2 failed, or lost a packet.
+        ValueError: a program is not there.
+    """
+    spent: list[list[float]] = [[] for _ in names]
+    with contextlib.ExitStack() as stack:
+        switches = [stack.enter_context(_switch(name, lanes, chunks)) for name in names]
+        for number in range(rounds):
+            order = list(range(len(names)))
+            for which in order if number % 2 == 0 else reversed(order):
+                spent[which].append(_ask(switches[which]) / (chunks * CHILDREN))
+    return [
+        {
+            "program": name,
+            "lanes": lanes,
+            "rounds": rounds,
+            "ns_per_push": min(own),
+            "ns_per_push_median": statistics.median(own),
+            "ratio": statistics.median(a / b for a, b in zip(own, spent[0], strict=True)),
+            "ratio_of_least": min(own) / min(spent[0]),
+        }
+        for name, own in zip(names, spent, strict=True)
+    ]
+
+
+@contextlib.contextmanager
+def _switch(name: str, lanes: int, chunks: int) -> Iterator["subprocess.Popen[str]"]:
+    """A process that has a BMv2 with one program, and runs a round for each line that it gets."""
+    program = read_program(name, lanes)
+    with tempfile.TemporaryDirectory(prefix="p4reduce-bench-") as folder:
+        paths = Path(folder) / "program.json", Path(folder) / "program.p4info.txt"
+        for path, content in zip(paths, (program.json, program.p4info), strict=True):
+            path.write_bytes(content)
+        task = {"binary": find_bmv2(), "lanes": lanes, "chunks": chunks, "program": [str(path) for path in paths]}
+        command = ["unshare", "--net", "--fork", "--kill-child", sys.executable, "-m", f"{__package__}.bmv2"]
+        process = subprocess.Popen(
+            [*command, json.dumps(task)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            _ask(process)  # warms up
+            yield process
+        finally:
+            assert process.stdin is not None  # noqa: S101
+            process.stdin.close()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _ask(process: "subprocess.Popen[str]") -> float:
+    assert process.stdin is not None  # noqa: S101
+    assert process.stdout is not None  # noqa: S101
+    try:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return float(process.stdout.readline())
+    except (OSError, ValueError):
+        raise RuntimeError("BMv2's benchmark failed; its last words stand above") from None
+
+
+def _push_rounds(task: dict[str, Any]) -> None:
+    """Inside a namespace: nanoseconds of ingress and egress for each line of input."""
+    program = P4Program.read(*map(Path, task["program"]))
+    ports, first = Ports(), PROGRAM_SLOTS
+    device = Device(load_program(json.loads(program.json)), name="bench")
+    install(device, PROGRAM_SLOTS)
+    entities = entities_of(device, text_format.Parse(program.p4info.decode(), type(program.info)()), program.json)
+    load, told = Load(ports, task["lanes"]), None
+    with (
+        tempfile.TemporaryDirectory(prefix="p4reduce-bench-") as folder,
+        running(task["binary"], ports, Path(folder)) as pid,
+    ):
+        with Client(GRPC) as client:
+            client.set_pipeline(program.info, program.json)
+            client.insert(entities)
+        for _ in sys.stdin:
+            before = thread_times(pid)
+            load.run(first, task["chunks"])
+            first += task["chunks"]
+            after = thread_times(pid)
+            if told is None:
+                ingress, egress = roles(before, after)
+                told = {ingress, *egress}
+            print(sum(after[one] - before.get(one, 0) for one in told), flush=True)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(_rounds(json.loads(sys.argv[1]))) + "\n")
+    asked = json.loads(sys.argv[1])
+    if "program" in asked:
+        _push_rounds(asked)
+    else:
+        sys.stdout.write(json.dumps(_rounds(asked)) + "\n")

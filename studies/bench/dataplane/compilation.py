@@ -1,45 +1,45 @@
-"""Seconds to machine code, cold and from the cache, and bytes of a device; each in a process of its own."""
+"""What compiling costs, each in a process of its own: seconds to machine code, bytes of a device, the front end."""
 
 import json
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Final
 
-DEADLINE_S: Final = 300.0
+from p4switch.device import Device
+from p4switch.p4.compile import Compilation, compile_file, json_text
+from p4switch.program import load_program
+from p4switch.program.program import Program
+from studies.bench import in_own_process, timed
+from studies.bench.dataplane.packets import ALL_REDUCE, CHILDREN, Driver, install, root_switch
+from studies.bench.switch import program, program_json
+
 DEVICES: Final = 4
 
 
 def compile_times(lanes: int) -> dict[str, Any]:
     """Processor seconds from p4c's JSON to functions that can be called: with an empty cache, then from it."""
     with tempfile.TemporaryDirectory(prefix="p4reduce-bench-") as cache:
-        cold, cached = (_child("compile", lanes, 4096, cache) for _ in range(2))
+        cold, cached = (_child("compile", lanes, 4096, {"P4REDUCE_CACHE": cache}) for _ in range(2))
     return {"lanes": lanes, "cold_s": cold["seconds"], "cached_s": cached["seconds"]}
 
 
 def device_memory(lanes: int, slots: int) -> dict[str, Any]:
     """Bytes of memory that a device takes when every slot is in use, and what of it are not slots."""
-    return _child("memory", lanes, slots, None)
+    return _child("memory", lanes, slots)
 
 
-def _child(what: str, lanes: int, slots: int, cache: str | None) -> dict[str, Any]:
-    environment = dict(os.environ) if cache is None else {**os.environ, "P4REDUCE_CACHE": cache}
-    command = [sys.executable, "-m", __name__, what, str(lanes), str(slots)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"benchmark of {what} failed:\n{done.stderr[-3000:]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+def _child(what: str, lanes: int, number: int, more: Mapping[str, str] | None = None) -> dict[str, Any]:
+    return in_own_process(__name__, what, lanes, number, what=f"benchmark of {what}", more=more)
 
 
 def _compile(lanes: int, slots: int) -> dict[str, Any]:
     from p4switch.compiler import compile_program  # noqa: PLC0415
-    from p4switch.program import load_program  # noqa: PLC0415
-    from studies.bench.switch import program_json  # noqa: PLC0415 - imports are not what is timed
 
     root = program_json(lanes, slots)
     begin = time.process_time()
@@ -53,8 +53,6 @@ def _resident() -> int:
 
 
 def _memory(lanes: int, slots: int) -> dict[str, Any]:
-    from studies.bench.dataplane.packets import CHILDREN, Driver, root_switch  # noqa: PLC0415
-
     Driver(root_switch(lanes, 16), lanes, 16).run(16, range(CHILDREN), CHILDREN)  # what is made once
     root_switch(lanes, slots).code  # noqa: B018 - the machine code of this size, once
     before, kept = _resident(), []
@@ -70,6 +68,75 @@ def _memory(lanes: int, slots: int) -> dict[str, Any]:
     return {"lanes": lanes, "slots": slots, "device_bytes": each, "slot_bytes": used, "overhead_bytes": each - used}
 
 
+# The front end: from source to both files, and what packets cost with its output and with p4c's.
+
+
+ADDITIONS: Final = 200_000
+"""of a loop that is timed beside, as processors differ, and the load on them"""
+
+
+def compiled(lanes: int, slots: int | None = None) -> Compilation:
+    """p4src/ by the front end; nothing of it comes from a cache."""
+    defines = {"LANES": str(lanes)} | ({} if slots is None else {"SLOTS": str(slots)})
+    with as_file(files("p4reduce").joinpath("p4src")) as folder:
+        return compile_file(folder / "p4reduce.p4", defines).require()
+
+
+def front_end_times(lanes: int, rounds: int) -> dict[str, Any]:
+    """Processor milliseconds in a new process: of the first compilation, and the least of ``rounds``."""
+    measured = _child("source", lanes, rounds)
+    return {"lanes": lanes, **measured, "x_loop": measured["least_ms"] / measured["loop_ms"]}
+
+
+def packets_of_both(lanes: int, slots: int, rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
+    """CPU nanoseconds a packet of the all-reduce: p4c's output and the front end's take turns.
+
+    Raises:
+        RuntimeError: a switch did not do what it should: the figures would be worth nothing.
+    """
+    ours = load_program(compiled(lanes, slots).json or {})
+    drivers = {"p4c": _driver(program(lanes, slots), lanes, slots), "front end": _driver(ours, lanes, slots)}
+    least = dict.fromkeys(drivers, float("inf"))
+    everyone = range(CHILDREN)
+    for number in range(rounds + 1):  # the first one compiles the loops and touches all memory
+        for name, driver in drivers.items():
+            spent, _ = timed(partial(driver.run, number * slots, everyone, CHILDREN))
+            if number:
+                least[name] = min(least[name], spent / (slots * CHILDREN) * 1e9)
+        progress()
+    outcomes = [driver.outcome.tolist() for driver in drivers.values()]
+    if outcomes[0] != outcomes[1] or outcomes[0][0] != (rounds + 1) * slots:
+        raise RuntimeError(f"the switches finished {outcomes[0]} and {outcomes[1]}, not {(rounds + 1) * slots} slots")
+    theirs, own = least.values()
+    return {"what": ALL_REDUCE, "lanes": lanes, "slots": slots, "p4c_ns": theirs, "own_ns": own, "ratio": own / theirs}
+
+
+def _driver(loaded: Program, lanes: int, slots: int) -> Driver:
+    device = Device(loaded, name="bench")
+    install(device, slots)
+    return Driver(device, lanes, slots)
+
+
+def _additions() -> int:
+    total = 0
+    for number in range(ADDITIONS):
+        total += number & 3
+    return total
+
+
+def _compile_source(lanes: int, rounds: int) -> dict[str, float]:
+    times, loops = [], []
+    for _ in range(rounds):
+        begin = time.process_time()
+        found = compiled(lanes)
+        json_text(found.json or {}), found.p4info()
+        times.append(1000 * (time.process_time() - begin))
+        begin = time.process_time()
+        _additions()
+        loops.append(1000 * (time.process_time() - begin))
+    return {"first_ms": times[0], "least_ms": min(times), "loop_ms": min(loops)}
+
+
 if __name__ == "__main__":
-    work = {"compile": _compile, "memory": _memory}[sys.argv[1]]
+    work = {"compile": _compile, "memory": _memory, "source": _compile_source}[sys.argv[1]]
     sys.stdout.write(json.dumps(work(int(sys.argv[2]), int(sys.argv[3]))))

@@ -97,7 +97,7 @@ ALL_REDUCE: Final = f"all-reduce: {CHILDREN} in, {CHILDREN} out"
 
 @dataclass(frozen=True)
 class Speed:
-    """What one kind of packet costs: processor time of one core.
+    """The cost of one kind of packet: processor time of one core.
 
     Attributes:
         what: store: the push that opens a slot. add: one that is added; nothing leaves. finish: the last push, with

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from threading import RLock
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import grpc
 import numba
@@ -25,6 +24,7 @@ from google.protobuf import text_format
 from numpy.typing import NDArray
 
 from p4switch import abi
+from p4switch.base.closing import Closable
 from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeServer
 from p4switch.program import load_program
@@ -40,11 +40,11 @@ DEVICE_ID: Final = 1
 _MAX_MESSAGE: Final = 256 << 20
 
 
-class Client:
+class Client(Closable):
     """The primary client of device 1."""
 
     def __init__(self, address: str) -> None:
-        """Connects and becomes primary. Raises RuntimeError where somebody else is, grpc.FutureTimeoutError."""
+        """Connects and becomes primary. Raises RuntimeError if another client is primary, grpc.FutureTimeoutError."""
         options = (("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.max_send_message_length", _MAX_MESSAGE))
         self._channel = grpc.insecure_channel(address, options=options)
         grpc.channel_ready_future(self._channel).result(timeout=DEADLINE_S)
@@ -71,13 +71,13 @@ class Client:
         )
 
     def insert(self, entities: Iterable[p4r.Entity]) -> None:
-        """One Write request. Raises grpc.RpcError."""
+        """Insert entities by one Write request. Raises grpc.RpcError."""
         updates = [p4r.Update(type=p4r.Update.INSERT, entity=entity) for entity in entities]
         request = p4r.WriteRequest(device_id=DEVICE_ID, election_id=self._election, updates=updates)
         self._stub.Write(request, timeout=DEADLINE_S)
 
     def read(self, entities: Iterable[p4r.Entity]) -> Iterator[p4r.Entity]:
-        """What the device has of what is asked for. Raises grpc.RpcError."""
+        """Read the entities of the device that match. Raises grpc.RpcError."""
         request = p4r.ReadRequest(device_id=DEVICE_ID, entities=entities)
         for answer in self._stub.Read(request, timeout=DEADLINE_S):
             yield from answer.entities
@@ -88,14 +88,6 @@ class Client:
         self._stream.cancel()
         self._channel.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def parse_p4info(text: str) -> p4i.P4Info:
     """P4Info from protobuf's text format."""
@@ -103,7 +95,7 @@ def parse_p4info(text: str) -> p4i.P4Info:
 
 
 def entities_of(device: Device, p4info: p4i.P4Info, config: bytes) -> list[p4r.Entity]:
-    """All table entries and multicast groups of a device, as a P4Runtime client reads them."""
+    """Read all table entries and multicast groups of a device, as a P4Runtime client does."""
     with P4RuntimeServer("127.0.0.1:0", on_pipeline=lambda _id, _program, _p4info: device) as server:
         server.add_device(DEVICE_ID)
         with Client(server.address) as client:
@@ -229,9 +221,7 @@ class _TimedLock:
         self._depth += 1
         return True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             self.longest_s = max(self.longest_s, time.thread_time() - self._since)

@@ -1,1 +1,1 @@
-"""What losses cost: time over the lower bound, questions, and repetitions that nobody needed."""
+"""The cost of losses: time over the lower bound, questions, and needless repetitions."""

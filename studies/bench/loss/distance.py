@@ -1,4 +1,4 @@
-"""What distance costs, with and without losses: time over the bound for delays from a rack's to a continent's.
+"""The cost of distance, with and without losses: time over the bound for delays from a rack's to a continent's.
 
 Three limits show. *Round trips*: an all-reduce takes one, that of a ring 2(n - 1) hops, however fast the links are.
 *Slots*: rate * round trip beyond the chunks that the window holds; a window is at most half the slots of a switch, so a
@@ -41,7 +41,7 @@ COLUMNS: Final = {
 
 
 def row(rate: str, plan: str, delay: str, seed: int) -> dict[str, Any]:
-    """One plan with links of one delay, with every loss."""
+    """Measure one plan with links of one delay, with every loss."""
     made: dict[str, Any] = {"rate": rate, "plan": plan, "delay": delay}
     for loss in LOSSES:
         found = measure(plan, rate, ELEMENTS, seed, TOPOLOGY, FaultOptions(loss=loss), delay=delay)
@@ -55,7 +55,7 @@ def _of(loss: float) -> str:
 
 
 def limits(found: Measured) -> dict[str, Any]:
-    """What holds a plan back at this distance, and times of the bound that follow from it alone.
+    """The limit of a plan at this distance, and times over the bound that follow from it alone.
 
     "link": its window holds a round trip's chunks. "slots" and "window": it does not, and moves at a window in each
     round trip; the former where half of a switch's slots are fewer, the latter where hosts' memory is (``HOST_WINDOW``,
@@ -86,7 +86,7 @@ def limits(found: Measured) -> dict[str, Any]:
 
 
 def _around(plan: Plan) -> int:
-    """How long a frame of a ring is on links until all have the sum: 2(n - 1) hops, from where they are longest."""
+    """Picoseconds for which a ring's frame is on links until all have the sum: 2(n - 1) hops, the longest first."""
     hops = [
         sum(plan.topology.link_at(*hop).delay_ps for hop in plan.path_hops(a, b))
         for a, b in zip(plan.ring, (*plan.ring[1:], plan.ring[0]), strict=True)

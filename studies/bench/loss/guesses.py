@@ -1,4 +1,4 @@
-"""Exponents that are guessed: what that saves, what a wrong guess costs, and how often a training's are wrong."""
+"""Guessed exponents: their saving, the cost of a wrong guess, and how often a training's guesses are wrong."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -86,7 +86,7 @@ def back_to_back(rate: str, elements: int, count: int, *, numbers: str, announce
 
 
 def in_a_row(numbers: str, announced: bool, bar: float | None) -> dict[str, Any]:
-    """One of ``CASES``."""
+    """Measure one of ``CASES``."""
     run = back_to_back(RATE, ELEMENTS, COUNT, numbers=numbers, announced=announced)
     return {
         "rate": RATE,
@@ -128,7 +128,7 @@ def scaled(wrong: int, count: int) -> Iterator[list[Floats]]:
 
 
 def gradients(elements: int) -> Iterator[list[Floats]]:
-    """Of the training on the digits, all its iterations: for each worker the first ``elements`` of its gradient."""
+    """The first ``elements`` of each worker's gradient, for all iterations of the training on the digits."""
     with single_threaded_blas():
         options = TrainingOptions()
         tasks = [TrainingTask(options, rank, WORKERS) for rank in range(WORKERS)]
@@ -145,7 +145,7 @@ def gradients(elements: int) -> Iterator[list[Floats]]:
 
 @dataclass(frozen=True)
 class Guessed:
-    """Of each all-reduce its time over the plan's bound, and how many chunks came again.
+    """Times of all-reduces over the plan's bound, and the number of chunks that came again in each.
 
     differences: links whose bytes are not those predicted. guessed: first chunks that are.
     """
@@ -191,7 +191,7 @@ def on_packets(
 
 
 def wrong_guesses() -> list[dict[str, Any]]:
-    """How often guesses of the digits' gradients do not do, in the first chunks of an all-reduce, by bits of slack."""
+    """Count wrong guesses of the digits' gradients in the first chunks of an all-reduce, by bits of slack."""
     first = on_packets(scaled(0, 2), speculates=True).guessed
     agreed = [np.max([exponents_of(one, LANES)[:first] for one in given], axis=0) for given in gradients(ELEMENTS)]
     rows = []

@@ -1,4 +1,4 @@
-"""What losses cost in real time: the same all-reduces on three networks of one machine, in turn.
+"""The cost of losses in real time: the same all-reduces on three networks of one machine, in turn.
 
 "plain" is without relays, as a run without faults is; "clean" has relays that lose nothing, "lossy" the same ones with
 losses on every link. The time of a lossy all-reduce is held against that of the clean one just before it, and the
@@ -15,15 +15,20 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from p4reduce.base.signals import handling
+from p4reduce.base.signals import handling, raise_exit
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.net import enter_command, here_command
 from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.network.real.net.state import RunFolder
 from p4reduce.runs.experiment import Experiment, FaultOptions
+from p4reduce.runs.real.backend import Counts
+from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.run import MACHINE_CODE
+from p4reduce.runs.real.session import FAILURES, REFUSALS, move_tensor
+from p4switch.base.values import PS_PER_MS
 from p4switch.native.objects import prepare
 
 BARS: Final = {20_000: 3.0, 1_000_000: 1.5}
@@ -49,7 +54,7 @@ COLUMNS: Final = {
 }
 _NEVER: Final = 1e-15
 """a loss that brings relays and does not happen"""
-_CLUSTER: Final = (sys.executable, "-m", "studies.bench.loss.cluster")
+_CLUSTER: Final = (sys.executable, "-m", "studies.bench.loss.real")
 _KINDS: Final = {"plain": 0.0, "clean": _NEVER, "lossy": LOSS}
 
 
@@ -73,7 +78,7 @@ class Group:
         self.lanes = 0
 
     def reduce(self, elements: int) -> tuple[float, float]:
-        """One all-reduce: milliseconds, and questions of all workers for each chunk. ``ClusterError`` if it fails."""
+        """Carry one all-reduce: milliseconds, and questions of all workers a chunk. Raises ``ClusterError``."""
         answer = self._tell({"elements": elements, "turn": self._turn})
         self._turn += 1
         return answer["ms"], answer["asks"] / -(-elements // self.lanes)
@@ -145,7 +150,7 @@ class Seen:
 
 
 def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[int, list[Seen]]:
-    """By size, rounds of one all-reduce on each of the three networks; what comes before the first fills caches."""
+    """Rounds of one all-reduce on each of the three networks, by size; runs before the first round fill caches."""
     prepare(*MACHINE_CODE)
     found: dict[int, list[Seen]] = {}
     with ExitStack() as stack:
@@ -162,7 +167,7 @@ def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[in
 
 
 def row(links: str, elements: int, rounds: Sequence[Seen]) -> dict[str, Any]:
-    """What is printed of them."""
+    """The row that is printed for the rounds of a size."""
     ms = {kind: statistics.median(one.ms[kind] for one in rounds) for kind in _KINDS}
     asks = {kind: statistics.mean(one.asks[kind] for one in rounds) for kind in _KINDS}
     ratios = sorted(one.ms["lossy"] / one.ms["clean"] for one in rounds)
@@ -182,3 +187,45 @@ def row(links: str, elements: int, rounds: Sequence[Seen]) -> dict[str, Any]:
         "most_asks": MOST_ASKS,
         "lossy_asks": asks["lossy"],
     }
+
+
+# One group of workers, a process of its own: ``python -m studies.bench.loss.real``.
+#
+# Reads a line of JSON: the ``experiment``, ``folder`` for logs and ``name``; answers with the ``lanes`` of a chunk when
+# all workers are there. Then each line, ``elements`` and ``turn``, is one all-reduce, checked like any; the answer has
+# ``ms``, its time, and ``asks``, the questions of all workers. The end of its input ends it. What cannot go on is told
+# as ``error``.
+
+
+def _serve(request: Mapping[str, Any]) -> None:
+    experiment = Experiment.model_validate(request["experiment"])
+    with RealCluster(experiment, Path(request["folder"]), request["name"], lambda *_: None, None) as cluster:
+        _say({"lanes": cluster.job.plan.lanes})
+        asked = 0
+        for line in sys.stdin:
+            command = json.loads(line)
+            move_tensor(cluster, command["turn"], command["elements"])
+            total = _asks(cluster.settle())
+            record = cluster.moved.records[-1]
+            _say({"ms": record.communication_ps / PS_PER_MS, "asks": total - asked})
+            asked = total
+
+
+def _asks(answers: Mapping[str, Counts]) -> int:
+    return sum(endpoint.asks for counts in answers.values() for endpoint in counts.endpoints.values())
+
+
+def _say(message: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+_ERRORS: Final = (*REFUSALS, *FAILURES)
+
+if __name__ == "__main__":
+    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP):
+        try:
+            _serve(json.loads(sys.stdin.readline()))
+        except _ERRORS as error:
+            _say({"error": str(error) or type(error).__name__})
+            sys.exit(1)

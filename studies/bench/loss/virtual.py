@@ -1,4 +1,4 @@
-"""What losses cost in virtual time, beside what they may."""
+"""The cost of losses in virtual time, beside the bars."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ def measure(
 
 
 def over_bound(plan: str, rate: str, mib: int, seed: int) -> dict[str, Any]:
-    """One all-reduce of so many MiB without loss, links of 1 us."""
+    """Measure one all-reduce of ``mib`` MiB without loss, links of 1 us."""
     found = measure(plan, rate, mib << 18, seed, FLAT, FaultOptions(), delay="1us")
     return {"plan": plan, "rate": rate, "mib": mib, "ratio": found.ratio}
 
@@ -266,7 +266,7 @@ def heavy_cells(settings: Any) -> list[HeavyCell]:
 
 
 def run_heavy(cell: HeavyCell) -> list[HeavyRow]:
-    """With faults, and without."""
+    """Run an all-reduce with faults, and without."""
     faults = FaultOptions(loss=cell.loss, reorder=cell.reorder)
     found, clean = (
         measure("steiner", cell.rate, cell.elements, cell.seed, cell.topology, one) for one in (faults, FaultOptions())
@@ -277,7 +277,7 @@ def run_heavy(cell: HeavyCell) -> list[HeavyRow]:
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Of losses; of questions and repetitions for trees alone."""
+    """Bars for losses; for questions and repetitions of trees only."""
     for topology, plan, rate, elements, limits in BARS:
         for loss, limit in limits.items():
             value = partial(

@@ -1,4 +1,4 @@
-"""What chunks that are zero at all workers cost: time of an all-reduce by the share of its chunks that are dense."""
+"""The cost of chunks that are zero at all workers: time of an all-reduce by the share of its dense chunks."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -14,7 +14,9 @@ from p4reduce.runs.virtual.cluster import Cluster
 ELEMENTS: Final = 1 << 20
 LANES: Final = 256
 TOPOLOGIES: Final = ("star8", "leaf-spine-8")
-RATES: Final = ("10G", "100G")
+WINDOWS: Final = (("10G", None), ("100G", None), ("100G", 512))
+"""Rate of links, and chunks in flight; None: as the plan chooses. At 100G frames without lanes wait for slots: a round
+trip has room for more of them than the window of full frames has."""
 BARS: Final = {0.0: 0.1, 0.01: 0.12}
 """share of dense chunks: the most that the time may be of the dense tensor's"""
 
@@ -27,9 +29,9 @@ def sparse(rank: int, share: float) -> NDArray[np.float32]:
     return array.reshape(-1)
 
 
-def time_ps(topology: str, rate: str, share: float) -> tuple[int, int]:
+def time_ps(topology: str, rate: str, window: int | None, share: float) -> tuple[int, int]:
     """Picoseconds of one all-reduce, and how many counters differ from the prediction. Raises where a sum is wrong."""
-    experiment = Experiment(topology=topology, rate=rate, lanes=LANES, elements=ELEMENTS, plan="steiner")
+    experiment = Experiment(topology=topology, rate=rate, window=window, lanes=LANES, elements=ELEMENTS, plan="steiner")
     with Cluster(experiment) as cluster:
 
         def work(comm: Communicator) -> NDArray[np.float32]:
@@ -46,11 +48,12 @@ def time_ps(topology: str, rate: str, share: float) -> tuple[int, int]:
     return network.communication_ps, len(network.prediction_differences)
 
 
-def rows(topology: str, rate: str) -> Iterator[dict[str, Any]]:
+def rows(topology: str, rate: str, window: int | None) -> Iterator[dict[str, Any]]:
     """A row for the dense tensor, and for each share of ``BARS``."""
     dense = 0
     for share in (1.0, *sorted(BARS, reverse=True)):
-        took, differences = time_ps(topology, rate, share)
+        took, differences = time_ps(topology, rate, window, share)
         dense = dense or took
-        row: dict[str, Any] = {"topology": topology, "rate": rate, "dense": share, "us": round(took / 1e6, 1)}
+        row: dict[str, Any] = {"topology": topology, "rate": rate, "window": window or "chosen", "dense": share}
+        row["us"] = round(took / 1e6, 1)
         yield {**row, "ratio": round(took / dense, 4), "bar": BARS.get(share), "differences": differences}

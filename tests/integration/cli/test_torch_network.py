@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from p4reduce.group.backend import Asked
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import RemoteBackend
 
@@ -75,7 +76,7 @@ def test_a_rank_that_ends_is_named_as_all_know_it_whichever_connection_ends_firs
         groups[1]._connection.close()  # of rank 2, which is number 1 of that group
         for one in (groups[0], ranks[0]):
             with pytest.raises(ClusterError, match="rank 2 ended without leaving the group"):
-                one.collective("all_reduce", np.ones(9, np.float32), 0, 0.0)
+                one.collective(Asked("all_reduce", np.ones(9, np.float32)))
         for one in ranks:
             one.close()
         groups[0].close()
@@ -90,7 +91,7 @@ def test_a_rank_of_another_start_is_refused_and_the_group_goes_on():
         arrays = [np.ones(9, np.float32) for _ in ranks]
         with ThreadPoolExecutor(2) as pool:
             groups = list(pool.map(lambda one: one.group((1, 0), 0), ranks))
-            list(pool.map(lambda one, array: one.collective("all_reduce", array, 0, 0.0), groups, arrays))
+            list(pool.map(lambda one, array: one.collective(Asked("all_reduce", array)), groups, arrays))
             assert all((array == 2).all() for array in arrays)
             list(pool.map(RemoteBackend.close, groups))
             list(pool.map(RemoteBackend.close, ranks))

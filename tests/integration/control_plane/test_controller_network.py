@@ -271,15 +271,15 @@ def test_another_controller_is_in_charge():
 def test_targets_must_match_the_switches(tmp_path):
     topology = leaf_spine(2, 1, 1)
     with pytest.raises(ControllerError, match="no target for switch leaf1, leaf2"):
-        Controller(topology, [Target("spine1", "x:1")], PROGRAM)
+        Controller(topology, [Target("spine1", "127.0.0.1:1")], PROGRAM)
     with pytest.raises(ControllerError, match="targets s9 are no switches"):
-        Controller(star(2), [Target("s1", "x:1"), Target("s9", "x:1")], PROGRAM)
+        Controller(star(2), [Target("s1", "127.0.0.1:1"), Target("s9", "127.0.0.1:1")], PROGRAM)
     with pytest.raises(ControllerError, match="two targets are named s1"):
-        Controller(star(2), [Target("s1", "x:1"), Target("s1", "x:2")], PROGRAM)
+        Controller(star(2), [Target("s1", "127.0.0.1:1"), Target("s1", "127.0.0.1:2")], PROGRAM)
     with pytest.raises(ControllerError, match="is not P4Info in text format"):
-        Controller(star(2), [Target("s1", "x:1")], replace(PROGRAM, p4info=b"tables { oops"))
+        Controller(star(2), [Target("s1", "127.0.0.1:1")], replace(PROGRAM, p4info=b"tables { oops"))
     with pytest.raises(ControllerError, match="no register 'slots'"):
-        Controller(star(2), [Target("s1", "x:1")], replace(PROGRAM, p4info=b""))
+        Controller(star(2), [Target("s1", "127.0.0.1:1")], replace(PROGRAM, p4info=b""))
     with pytest.raises(ControllerError, match=r": No such file or directory$"):
         P4Program.read(tmp_path / "absent.json", tmp_path / "absent.txt")
 

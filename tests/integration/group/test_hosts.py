@@ -272,8 +272,8 @@ def test_who_started_a_rank_says_which_it_is():
     assert [rank_of({name: "2"}) for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK")] == [2] * 4
     for environment, why in (
         ({}, "give it, or start with srun"),
-        ({"RANK": "-1"}, "is no rank"),
-        ({"RANK": ""}, "no rank"),
+        ({"RANK": "-1"}, "is not a rank"),
+        ({"RANK": ""}, "not a rank"),
     ):
         with pytest.raises(BadInput, match=why):
             rank_of(environment)

@@ -58,7 +58,7 @@ def test_a_failing_script_passes_its_exit_code_on(tmp_path):
     done = launch("-n", "2", "--topology", "star:hosts=2", script)
     assert done.returncode == 1
     assert "[1] no data" in done.stderr
-    assert "rank 1 ended with exit code 1; what it wrote stands above, marked [1]" in done.stderr
+    assert "rank 1 ended with exit code 1; its output is above, marked [1]" in done.stderr
     assert done.stderr.count("no data") == 1
     assert "Traceback" not in done.stderr
 

@@ -19,6 +19,7 @@ import pytest
 
 from p4reduce.base.records import to_file
 from p4reduce.group import remote, transport
+from p4reduce.group.backend import Asked
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.rendezvous import Rendezvous
@@ -64,7 +65,7 @@ def group(folder, ranks=2, at=("127.0.0.1",), **options):
 
 def take_part(backend, elements=999):
     array = np.full(elements, backend.rank + 1, np.float32)
-    backend.collective("all_reduce", array, 0, 0.0)
+    backend.collective(Asked("all_reduce", array))
     backend.close()
     return array
 
@@ -129,7 +130,7 @@ def test_a_machine_that_vanishes_is_named(tmp_path, monkeypatch):
         assert (rank, why) == (1, "does not answer: its machine or the network to it is down")
         assert time.monotonic() - begun < 3 * quick.named_s  # of a busy machine
         with pytest.raises(ClusterError, match="rank 1 lost the coordinator"):
-            backend.collective("all_reduce", np.ones(9, np.float32), 0, 0.0)
+            backend.collective(Asked("all_reduce", np.ones(9, np.float32)))
 
 
 def test_the_kernel_is_told_when_to_give_a_machine_up(tmp_path):
@@ -221,7 +222,7 @@ while left > 0:
         with subprocess.Popen([sys.executable, "-c", flood, host, str(port)]) as process, ThreadPoolExecutor(2) as pool:
             while process.poll() is None or sums == 0:
                 arrays = [np.full(999, rank + 1, np.float32) for rank in range(2)]
-                list(pool.map(lambda one, array: one.collective("all_reduce", array, 0, 0.0), backends, arrays))
+                list(pool.map(lambda one, array: one.collective(Asked("all_reduce", array)), backends, arrays))
                 assert all((array == 3).all() for array in arrays)
                 sums += 1
             assert process.returncode == 0

@@ -1,17 +1,29 @@
-"""No run beats the least time of its plan's busiest link, nor of its task, on random graphs with random rates."""
+"""No run beats the bound of its plan's busiest link, of its task or of the best plan, on random graphs and rates."""
 
 import random
 
 import pytest
 
+from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import plan_bound, task_bound_ps
+from p4reduce.control_plane.plans.bounds import best_plan_ps
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import tensor
-from p4reduce.runs.runner import result_of
-from p4reduce.runs.virtual.cluster import Cluster
+from p4reduce.runs.runner import result_of, run_experiment
+from p4reduce.runs.virtual.cluster import Cluster, build_topology, worker_hosts
 from tests.support.effort import examples
 
 PLANS = ("steiner", "spt", "mst", "ring", "ps")
+OF_ANY_KIND = (
+    "best",
+    "packing",
+    "striped",
+    "rina",
+    "hierarchical",
+    "halving-doubling",
+    "double-binary-tree",
+    *PLANS[:4],
+)
 RATES = (1, 2, 5, 10, 25, 40, 100)
 
 
@@ -64,3 +76,24 @@ def test_no_run_is_faster(seed, tmp_path):
         assert record.done_ps - record.start_ps >= max(of_plan.time_ps, of_task)
         if not late:
             assert record.communication_ps >= max(of_plan.time_ps, of_task)
+
+
+@pytest.mark.parametrize("seed", range(50_000, 50_000 + examples(8, 1000)))
+def test_no_plan_is_faster_than_the_bound_of_the_best(seed, tmp_path):
+    """Of a random graph with a random set of capable switches: two plans of eleven, as far as they are possible."""
+    rng = random.Random(seed)
+    path = tmp_path / "random.yaml"
+    path.write_text(random_topology(rng))
+    elements = rng.choice((1, 64, 1000, 5000, 20_000))
+    given = {"topology": str(path), "lanes": 64, "elements": elements, "seed": seed}
+    network = build_topology(Experiment(**given))
+    bound_ps = best_plan_ps(network, worker_hosts(network, None), elements, 64)
+    assert bound_ps is not None
+    for plan in ("ring", *rng.sample(OF_ANY_KIND, 2)):
+        try:
+            result = run_experiment(Experiment(**given, plan=plan)).network
+        except PlanError:
+            assert plan != "ring"
+            continue
+        assert result.communication_ps >= bound_ps
+        assert result.prediction_differences == []

@@ -10,7 +10,7 @@ MUTANTS = [
         F,
         'return [*made, entry("job", key, "root", **params)]',
         'return [entry("job", key, "root", **params), *made]',
-        ("before that was there", "Group first, entry last"),
+        ("before the group existed", "Write the group first"),
         "entries",
     ),
     Mutant("bits above the fan-in", F, "bit_=1 << bit,", "bit_=1 << port,", ("which full does not have",), "entries"),

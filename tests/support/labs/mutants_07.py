@@ -137,7 +137,7 @@ MUTANTS = [
         F,
         '"generation": fresh("generation", 1)',
         '"generation": 0',
-        ("marks slots that nobody has used",),
+        ("marks unused slots",),
         "jobs",
     ),
     Mutant(

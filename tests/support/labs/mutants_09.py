@@ -119,7 +119,7 @@ MUTANTS = [
         F,
         "self.network.wait(self.network.start(every)).max() / self.levels or 1.0",
         "every.max() / self.levels or 1.0",
-        ("nobody told the others a largest value", "Take the largest of all ranks"),
+        ("no rank told the others its largest value", "Take the largest of all ranks"),
         "int8",
     ),
     Mutant(
@@ -225,7 +225,7 @@ MUTANTS = [
         F,
         "return self.network.start(gradient)",
         "return self.network.start(np.ones(500_000, np.float32))",
-        ("numbers are more than anybody needs",),
+        ("numbers are more than any hook needs",),
         "mean",
     ),
     Mutant(

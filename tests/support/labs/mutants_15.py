@@ -10,7 +10,7 @@ MUTANTS = [
         F,
         " || !way.apply().hit",
         "",
-        ("for nobody",),
+        ("for an unknown address",),
         "frame",
         also=(
             (

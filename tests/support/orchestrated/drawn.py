@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from p4reduce.control_plane.scheduling import Selection, policy_named
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import Serving, Wanted
 from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import leaf_spine
 from tests.support.orchestrated.instant import PS_PER_US
@@ -54,6 +54,14 @@ SELECTIONS = (
 )
 
 
+def serving(fields):
+    """A task that infers, of the fields of one that trains: its workers are clients."""
+    out = {
+        name: value for name, value in fields.items() if name not in ("select", "exchange", "max_restarts", "wanted")
+    }
+    return out | {"on_failure": "abort", "serving": Serving(1000.0), "elements": min(fields["elements"], 4000)}
+
+
 @st.composite
 def tasks(draw):
     """Fields of a task; most of them can run."""
@@ -69,6 +77,7 @@ def tasks(draw):
         "priority": draw(st.sampled_from([None, None, 3, 7])),
         "select": draw(st.sampled_from([None, None, *SELECTIONS])),
         "on_failure": draw(st.sampled_from(["abort", "raise", "shrink", "shrink"])),
+        "exchange": draw(st.sampled_from([None, None, None, "rar", "a2a"])),
     }
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
     if draw(st.booleans()):
@@ -81,6 +90,8 @@ def tasks(draw):
         fields["server"] = "nobody"
     elif poison and fields["workers"]:
         fields["workers"] = (*fields["workers"], "nobody" if poison == "worker" else "leaf1")
+    if fields["workers"] and draw(st.integers(0, 5)) == 0:
+        fields = serving(fields) | {"server": draw(st.sampled_from(["", fields["server"]]))}
     return fields, late
 
 

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from p4reduce.base.errors import ControllerError
 from p4reduce.base.records import from_json
 from p4reduce.control_plane.orchestrator import Options, Orchestrator, Phase, StoreError, TaskState
+from p4reduce.control_plane.orchestrator.executor import is_read
 from p4reduce.control_plane.orchestrator.installer import Inventory
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED
 from p4reduce.control_plane.plans import Plan
@@ -273,7 +274,7 @@ class Histories(RuleBasedStateMachine):
         at_work = {row.name for row in self.user.tasks(AT_WORK)}
         for row in self.user.plans((Phase.INSTALLED, Phase.ACTIVE)):
             task = self.user.task(row.task)
-            if not task.fault:
+            if not task.fault and not is_read(row.role) and task.task.serving is None:
                 known = [host for host in json.loads(row.plan)["workers"] if host != task.task.server]
                 waits = task.state in AT_WORK and row.phase is Phase.INSTALLED
                 shrinks = task.task.on_failure == "shrink" and set(known) < set(task.task.workers)
@@ -326,6 +327,7 @@ class Histories(RuleBasedStateMachine):
                 assert rounds == whole or (row.attempt and self.networks and rounds[-1:] == whole[-1:]), row
                 self._check_members(row)
             STATISTICS[f"tasks {row.state}"] += 1
+            STATISTICS[f"{row.task.kind} {row.state}"] += 1
             for one in self.user.history.replans(row.name):
                 STATISTICS[f"changed: {one['what']}{'' if one['done_ps'] else ', not done'}"] += 1
         assert all(row.phase is Phase.REMOVED for row in self.user.plans(tuple(Phase)))

@@ -171,6 +171,11 @@ class InstantHosts:
             number = self.saved.get(name, 0) if order.attempt else 0
             self.runs[name] = self.busy[name] = run = _Run(order, dict(order.plans), 0, number)
             del self.members.setdefault(name, [])[number:]
+            if order.reads:
+                assert {(plan.server, *plan.workers) for plan in order.read_plans.values()} == {
+                    read[:2] for read in order.reads if order.schedule is not None
+                }
+                self._tell("restored", name, {"round": 0, "read_bytes": 0, "model_bytes": 0, "duration_ps": 0})
             self._begin(run)
         self.fuse("started", LostError)
 

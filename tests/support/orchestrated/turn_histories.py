@@ -1,5 +1,6 @@
 """The same histories over an optical cross-connect: schedules on their way, tasks that join, circuits that move."""
 
+import contextlib
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -7,17 +8,18 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.records import from_json
-from p4reduce.control_plane.orchestrator.executor import circuits_of
+from p4reduce.control_plane.orchestrator.executor import circuits_of, is_read
 from p4reduce.control_plane.orchestrator.history import SchedulePhase
-from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling import Selection, policy_named
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.topologies.optical import oxc
+from tests.support.orchestrated.drawn import serving
 from tests.support.orchestrated.histories import OPTIONS, STATISTICS, Histories
 from tests.support.orchestrated.instant import PS_PER_US
 
-PODS = oxc(3, 2, 2, rate="10G")
+PODS = oxc(3, 2, 4, rate="10G")
 HOSTS = tuple(host.name for host in PODS.hosts)
 RATE = PODS.link_at("h1", 1).rate_bps
 LINKS = (("h1", "tor1"), ("h4", "tor2"), ("tor1", "oxc1"), ("tor3", "oxc1"))
@@ -36,9 +38,12 @@ def turn_tasks(draw):
         "training_ps": draw(st.sampled_from([0, 20 * PS_PER_US, 50 * PS_PER_US])),
         "demand_bps": draw(st.sampled_from([*[0] * 6, RATE // 10, 2 * RATE])),
         "on_failure": draw(st.sampled_from([*["abort"] * 8, *["raise"] * 4, "shrink"])),
+        "exchange": draw(st.sampled_from([None, None, None, "rar", "a2a"])),
     }
     if draw(st.booleans()):  # the scheduler places; sometimes more than there are, sometimes with a server of its own
-        fields |= {"wanted": Wanted(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40]))), "workers": ()}
+        shards = tuple(draw(st.lists(st.sampled_from([*HOSTS, *HOSTS, "nobody"]), max_size=3)))
+        wanted = Wanted(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40])), shards, draw(st.sampled_from([0, 1000])))
+        fields |= {"wanted": wanted, "workers": ()}
         fields["server"] = draw(st.sampled_from([*[""] * 8, hosts[0]]))
     elif draw(st.integers(0, 7)) == 0:
         fields["select"] = Selection("random", 0.6, seed=1)
@@ -47,6 +52,8 @@ def turn_tasks(draw):
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
     if draw(st.integers(0, 7)) == 0 and fields["workers"]:
         fields["workers"] = (*fields["workers"], "nobody")
+    if fields["workers"] and draw(st.integers(0, 3)) == 0:
+        fields = serving(fields) | {"server": draw(st.sampled_from(["", fields["server"]]))}
     return fields, late
 
 
@@ -54,7 +61,7 @@ class TurnHistories(Histories):
     """One database, one cross-connect; delta is longer than some rounds."""
 
     topology = PODS
-    options = replace(OPTIONS, schedule="tdm", delta_ps=5 * PS_PER_US)
+    options = replace(OPTIONS, schedule="tdm", delta_ps=5 * PS_PER_US, service_ports=2)
 
     @staticmethod
     def _policy(task, state, *, lanes=256):
@@ -126,12 +133,29 @@ class TurnHistories(Histories):
                 bonds = {link: link.rate_bps // RATE for link in window.circuits}
                 for switch in PODS.switches:
                     assert sum(width for link, width in bonds.items() if switch.name in (link.a, link.b)) <= 2
+        services = {
+            row.name for row in self.user.tasks((TaskState.SCHEDULED, *AT_WORK)) if row.task.serving is not None
+        }
+        standing = set()
+        for plan_row in self.user.plans((Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)):
+            if plan_row.task in services:
+                with contextlib.suppress(ValueError, KeyError, PlanError):  # somebody damaged it
+                    standing.update(circuits_of(from_json(Plan, plan_row.plan, "plan", topology=PODS)))
+        STATISTICS["circuits that stay looked at"] += len(standing)
+        ports = [end for link in standing for end in ((link.a, link.port_a), (link.b, link.port_b))]
+        assert len(ports) == len(set(ports)), "a port is that of two circuits that stay"
+        for row in rows:
+            for window in self.user.schedules.windows(row.number):
+                ends = {end for link in window.circuits for end in ((link.a, link.port_a), (link.b, link.port_b))}
+                assert not ends & set(ports), "a circuit that stays is in a schedule"
         active = self.user.schedules.active()
         if active is None:
             return
         windows = self.user.schedules.windows(active.number)
         for plan_row in self.user.plans((Phase.ACTIVE,)):
             task = at_work.get(plan_row.task)
+            if is_read(plan_row.role):
+                continue
             window = next((window for window in windows if plan_row.task in window.tasks), None)
             if task is None or window is None:
                 continue  # it waits for the next schedule
@@ -156,10 +180,11 @@ class TurnHistories(Histories):
         for row in schedules:
             assert row.phase not in (SchedulePhase.INSTALLING, SchedulePhase.SET), row
             STATISTICS[f"schedules {row.phase}"] += 1
+        STATISTICS["reads"] += sum(is_read(plan.role) for plan in self.user.plans(tuple(Phase)))
         STATISTICS["circuits moved"] += len(self.user.history.swaps())
         if not self.damaged:
             for row in self.user.tasks():
                 assert row.state in ENDED
-                if row.state == "finished":
+                if row.state == "finished" and row.task.serving is None:
                     named = [one for one in schedules if row.name in {plan.job for plan in one.schedule.jobs}]
                     assert named, "it finished without ever having had a turn"

@@ -30,6 +30,10 @@ for kind in (torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.in
     block = torch.zeros(3, dtype=kind)
     dist.reduce_scatter(block, [torch.full((3,), r + 1, dtype=kind) for r in range(size)])
     check(block, size * (rank + 1), f"reduce_scatter {kind}")
+    given = torch.full((300,), rank, dtype=kind)
+    dist.reduce(given, size - 1)
+    if rank == size - 1 or kind in (torch.float32, torch.bfloat16, torch.float16, torch.int32):  # gloo may use the rest
+        check(given, total if rank == size - 1 else rank, f"reduce {kind}")
 scattered = torch.arange(600).reshape(20, 30).float()[:, ::2]  # not contiguous
 dist.all_reduce(scattered)
 check(scattered, size * torch.arange(600).reshape(20, 30)[:, ::2], "all_reduce of a view")
@@ -37,6 +41,13 @@ for op, wanted in ((dist.ReduceOp.AVG, total / size), (dist.ReduceOp.MIN, 0), (d
     given = torch.full((4,), float(rank))
     dist.all_reduce(given, op=op)
     check(given, wanted, str(op))
+given = torch.arange(12).reshape(3, 4).float()[:, 1].fill_(rank)  # not contiguous
+dist.reduce(given, 0, op=dist.ReduceOp.AVG)
+check(given, rank or total / size, "reduce of a view")
+given = torch.full((4,), float(rank))
+dist.reduce(given, 0, op=dist.ReduceOp.MAX)
+if rank == 0:
+    check(given, size - 1, "reduce MAX")
 given = torch.full((4,), float(rank + 1))
 dist.all_reduce(given, op=dist.ReduceOp.PRODUCT)
 check(given, float(torch.arange(1, size + 1).prod()), "PRODUCT")

@@ -15,7 +15,7 @@ import time
 import unittest
 from pathlib import Path
 
-CLAIMED = re.compile(r"test_(all_reduce|broadcast|barrier|reduce_scatter|all_gather|ddp_|DistributedDataParallel)")
+CLAIMED = re.compile(r"test_(all_reduce|reduce|broadcast|barrier|all_gather|ddp_|DistributedDataParallel)")
 ELSEWHERE = re.compile(r"cuda|nccl|gpu|GPU|Cuda|cudagraph")
 SMALL, MANY = "small world size", 8
 """Why some skip, and the ranks that they want."""

@@ -90,4 +90,4 @@ def test_the_commands_that_read_it_name_it(kind):
 def test_an_unknown_one_is_one_line():
     result = CliRunner().invoke(app, ["example", "nonsense"])
     assert result.exit_code == 2
-    assert "there is no such example; choose of settings, topology" in result.stderr
+    assert "there is no such example; choose one of settings, topology" in result.stderr

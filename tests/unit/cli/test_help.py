@@ -47,7 +47,7 @@ def test_every_help_has_examples_that_parse(path):
         ("run x", "error: got unexpected extra argument"),
         ("run --seed x", "error: --seed: 'x' is no whole number; give one"),
         ("join --ticket x", "error: missing argument 'command'; see 'p4reduce join --help'"),
-        ("launch", "error: COMMAND: name a script to start, or --ticket FILE for ranks that others start"),
+        ("launch", "error: COMMAND: name a script to start, or --ticket FILE for ranks that other programs start"),
         ("lab grade", "error: missing argument 'folder'; see 'p4reduce lab grade --help'"),
         ("plan shwo", "Did you mean 'show'? See 'p4reduce plan --help'"),
         ("net exec h1", "error: missing argument"),

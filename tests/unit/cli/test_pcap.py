@@ -72,4 +72,4 @@ def test_what_is_no_capture(tmp_path, capture, content, message):
 def test_one_thing_at_a_time(arguments):
     done = call(*arguments)
     assert done.exit_code == 2
-    assert "one of them" in done.stderr
+    assert "give one of: pcap files" in done.stderr

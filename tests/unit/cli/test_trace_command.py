@@ -111,8 +111,8 @@ def test_p4info_must_belong_to_the_program():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-p", FRAME], "give a compiled program"),
-        ([PROGRAM, "--program", "64", "-p", FRAME], "one of them"),
+        (["-p", FRAME], "give one program"),
+        ([PROGRAM, "--program", "64", "-p", FRAME], "give one program"),
         (["--program", "65", "-p", FRAME], "'65' is none of 64, 256"),
         ([PROGRAM], "--packet: is missing"),
         ([PROGRAM, "-p", "xyz"], "neither a file nor"),

@@ -69,7 +69,7 @@ MISREAD = [
 ]  # fmt: skip
 SLOW = [
     misread("07", "controller.py", '"generation": fresh("generation", 1)', '"generation": 0',
-            says="marks slots that nobody has used", part="jobs"),
+            says="marks unused slots", part="jobs"),
     misread("09", F9, "return (total * scale / self.network.workers)", "return (total * scale)",
             says="the sum over all ranks. Divide", part="int8",
             never=["Take the largest", "added in the next step, once"]),

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from p4reduce.group.backend import Asked
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.rendezvous import Rendezvous
@@ -87,7 +88,7 @@ def test_nobody_has_its_array_back_before_the_network_lets_go_of_it(network, poo
 
     def participate(rank):
         try:
-            group.backend(rank).collective("all_reduce", np.ones(4, np.float32), 0, 0.0)
+            group.backend(rank).collective(Asked("all_reduce", np.ones(4, np.float32)))
         finally:
             held.append(network.let_go.is_set())
 

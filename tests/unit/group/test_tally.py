@@ -74,6 +74,8 @@ def test_types_that_a_caller_names_are_those_of_its_next_call_alone():
     assert tally.add("all_reduce", "float32", 4) == 1
     assert tally.add("all_reduce", "float32", 4) == 2
     assert tally.add("all_reduce", "float32", 4, "gloo") == 1
+    tally.call_next("float32", 4, "reduce")
+    assert tally.add("all_reduce", "float32", 4) == 1
     rows = tally.rows()
     assert Tallied("all_reduce", "bfloat16", "network", 1, 2) in rows
     assert rows == sorted(rows, key=lambda one: (one.collective, one.kind, one.by))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from p4reduce.control_plane.plans.routes import BaseRoutes
 from p4reduce.topologies import Topology, TopologyError, load, to_yaml
 from p4reduce.topologies.files import build
-from p4reduce.topologies.optical import Matrix, lay_circuits, oxc, uplinks, view
+from p4reduce.topologies.optical import Matrix, joined, lay_circuits, oxc, uplinks, view
 from tests.support.effort import examples
 
 
@@ -152,3 +152,20 @@ def test_three_pods_in_a_triangle_do_not_fit_two_planes() -> None:
     with pytest.raises(TopologyError, match="3 circuits cannot be halved among two planes"):
         lay_circuits(topology, [matrix(3, (0, 1), (1, 2), (0, 2))])
     assert len(lay_circuits(topology, [matrix(3, (0, 1), (1, 2))])[0]) == 2
+
+
+@settings(max_examples=examples(20, 1000), deadline=None)
+@given(pods=st.integers(2, 6), ports=st.sampled_from((1, 2, 4)), data=st.data())
+def test_every_pair_is_joined_in_one_configuration(pods: int, ports: int, data: st.DataObject) -> None:
+    topology = oxc(pods, 1, ports, planes=data.draw(st.sampled_from((1, 2))) if ports > 1 else 1)
+    known = [frozenset((f"tor{i + 1}", f"tor{j + 1}")) for i, j in combinations(range(pods), 2)]
+    size = {pair: data.draw(st.sampled_from((0, 1, 1000, 10**30))) for pair in known if data.draw(st.booleans())}
+    found = joined(topology, size)
+    assert set(found) == set(size)
+    for pair, circuits in found.items():
+        ends = [end for link in circuits for end in ((link.a, link.port_a), (link.b, link.port_b))]
+        assert len(set(ends)) == len(ends)
+        assert pair in {frozenset((link.a, link.b)) for link in circuits}
+        view(topology, circuits)
+    alone = joined(topology, {known[0]: 1})[known[0]]
+    assert [link.rate_bps for link in alone] == [ports * uplinks(topology)["tor1"][0].rate_bps], "no port is idle"

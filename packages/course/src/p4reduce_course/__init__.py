@@ -1,4 +1,4 @@
-"""Labs on in-network aggregation, and what grades them: a folder for each lab in ``labs/``, a grader beside it."""
+"""Labs on in-network aggregation and their graders: ``labs/`` has a folder for each lab, this folder a grader."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
-"""A bench for labs in P4: entries and frames in, frames and digests out, held to a reference in Python.
+"""A bench for labs in P4: runs a student's program on frames and compares frames and digests with a reference.
 
-A lab says what its README says: headers, a `Reference`, scenarios for each check, and mistakes. The bench plays the
-scenarios on the student's program and on the reference, finds the shortest frames that show a difference, and names its
-cause: the mistake with which the reference does what the student's program did.
+A lab gives what its README describes: headers, a `Reference`, scenarios for each check, and mistakes. The bench plays
+the scenarios on the student's program and on the reference, finds the shortest frames that show a difference, and
+names the cause: the mistake with which the reference behaves as the student's program does.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from p4reduce_course.p4 import compiled, minimal
 from p4reduce_course.sandbox.program import Answer, StudentProgram
 
 Fields = Mapping[str, int | str]
-"""a frame as people read it: ``{"ipv4.ttl": 63, "payload": "00ff"}``"""
+"""a frame's fields as people read them: ``{"ipv4.ttl": 63, "payload": "00ff"}``"""
 Numbers = Mapping[str, int]
-"""what follows from a student's name; ``{{name}}`` in README and skeleton, one that ends in ``_type`` in hexadecimal"""
+"""numbers of a student; ``{{name}}`` in README and skeleton, in hexadecimal if the name ends in ``_type``"""
 Row = Mapping[str, Any]
-"""an entry as a file of ``p4reduce trace`` has it: table, match, action, params"""
+"""an entry as in a file of ``p4reduce trace``: table, match, action, params"""
 
 
 class Header:
-    """A header's fields, in the order of the wire."""
+    """The fields of a header, in the order of the wire."""
 
     def __init__(self, name: str, **bits: int) -> None:
-        """A name and the bits of each field; together a multiple of 8."""
+        """Makes a header from a name and the bits of each field, in total a multiple of 8."""
         self.name = name
         self.bits = bits
         self.bytes = sum(bits.values()) // 8
 
     def pack(self, **values: int) -> bytes:
-        """Its bytes; a field that is not named is 0. Raises KeyError for a field that it lacks."""
+        """Returns the header's bytes; unnamed fields are 0. Raises KeyError for an unknown field."""
         if strange := values.keys() - self.bits.keys():
             raise KeyError(f"{self.name} has no field {', '.join(sorted(strange))}")
         number = 0
@@ -49,7 +49,7 @@ class Header:
         return number.to_bytes(self.bytes, "big")
 
     def unpack(self, data: bytes) -> dict[str, int]:
-        """The fields at the beginning of some bytes."""
+        """Returns the fields at the beginning of some bytes."""
         number, found = int.from_bytes(data[: self.bytes], "big"), {}
         for name, width in reversed(self.bits.items()):
             found[name] = number & (1 << width) - 1
@@ -76,17 +76,17 @@ IPV4: Final = Header(
 
 
 def mac(value: int) -> str:
-    """As entries files have it."""
+    """Returns a MAC address in the notation of entries files."""
     return ":".join(f"{byte:02x}" for byte in value.to_bytes(6, "big"))
 
 
 def ip(value: int) -> str:
-    """As entries files have it."""
+    """Returns an IPv4 address in the notation of entries files."""
     return ".".join(str(byte) for byte in value.to_bytes(4, "big"))
 
 
 def fields_of(data: bytes, *headers: Header) -> dict[str, int | str]:
-    """A frame that begins with these headers, as people read it; what is cut short is payload."""
+    """Returns the fields of a frame that begins with these headers; a header that is cut short is payload."""
     found: dict[str, int | str] = {}
     for header in headers:
         if len(data) < header.bytes:
@@ -98,12 +98,12 @@ def fields_of(data: bytes, *headers: Header) -> dict[str, int | str]:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame in.
+    """A frame that enters the switch.
 
     Attributes:
-        what: of it, as a sentence names it: "a RESULT for 10.0.1.2".
-        kind: by which checks choose the frames that they look at.
-        at_us: time, microseconds.
+        what: its name in sentences: "a RESULT for 10.0.1.2".
+        kind: checks choose by it the frames that they look at.
+        at_us: time of arrival, microseconds.
     """
 
     port: int
@@ -115,31 +115,31 @@ class Frame:
 
 @dataclass(frozen=True)
 class Out:
-    """What came of a frame: (port, frame) of all that left, in the order of ports, and digests."""
+    """The result of one frame: (port, frame) of all that left, in the order of ports, and digests."""
 
     sent: tuple[tuple[int, bytes], ...] = ()
     digests: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of(cls, answer: Answer) -> Out:
-        """What a switch did, without what only traces show."""
+        """Returns the result in a switch's answer, without the parts that only traces show."""
         return cls(tuple(sorted(answer.sent)), answer.digests)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Entries and multicast groups (ports by number) that a controller has put in."""
+    """Entries, and multicast groups (ports by number), that a controller has installed."""
 
     rows: tuple[Row, ...] = ()
     groups: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     def learned(self, rows: Iterable[Row]) -> Setup:
-        """With further entries, which take the places of those with the same match."""
+        """Returns the setup with further entries, which replace those with the same match."""
         found = {(row["table"], repr(row.get("match"))): row for row in (*self.rows, *rows)}
         return replace(self, rows=tuple(found.values()))
 
     def text(self) -> str:
-        """As a file for ``p4reduce trace --entries``."""
+        """Returns the setup as a file for ``p4reduce trace --entries``."""
 
         def items(name: str, rows: Iterable[object]) -> list[str]:
             flow = [yaml.safe_dump(one, default_flow_style=True, sort_keys=False, width=1 << 20) for one in rows]
@@ -154,37 +154,37 @@ class Setup:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Frames to a switch that a controller has set up."""
+    """Frames for a switch with a setup."""
 
     setup: Setup
     frames: tuple[Frame, ...]
 
 
 class Reference(Protocol):
-    """What the README says, in Python, without a line of P4.
+    """The behaviour that the README describes, in Python, without a line of P4.
 
-    It is made from the student's numbers and a setup; named arguments switch single mistakes on.
+    It is made from the student's numbers and a setup; each named argument switches a mistake on.
     """
 
     def frame(self, frame: Frame) -> Out:
-        """What a switch does with the next frame."""
+        """Returns the result of the next frame."""
 
 
 class Learner(Reference, Protocol):
     """A reference whose controller answers digests."""
 
     def learned(self, digest: tuple[int, ...]) -> Sequence[Row]:
-        """The entries that the controller puts in; called for the student's digests, too."""
+        """Returns the entries that the controller installs for a digest; also called for the student's digests."""
 
 
 @dataclass(frozen=True)
 class Property:
-    """A check: what holds for some frames.
+    """A check: a property that some frames must have.
 
     Attributes:
-        scenarios: from the student's numbers and draws that nobody can work out; checks may share one function.
-        kinds: of the frames that are looked at; none: all.
-        about: ``ports``, ``frames``, ``digests``, or names of fields and headers, which then alone are looked at.
+        scenarios: makes them from the student's numbers and secret draws; checks may share one function.
+        kinds: kinds of the frames that are looked at; none: all.
+        about: ``ports``, ``frames``, ``digests``, or names of fields and headers; only these are compared.
     """
 
     part: str
@@ -196,7 +196,7 @@ class Property:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A cause: with ``wrong`` the reference does what a program with this mistake does."""
+    """A cause: with the arguments ``wrong`` the reference behaves as a program with this mistake does."""
 
     says: str
     wrong: Mapping[str, Any]
@@ -204,18 +204,18 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Bench:
-    """A lab's program and what it is held to.
+    """The program of a lab, and the checks that it must pass.
 
     Attributes:
-        file: what students hand in.
-        reference: makes a `Reference` of numbers, a setup, and switches of mistakes.
-        read: a frame as people read it.
-        properties: checks, in the order in which a student would repair them.
-        mistakes: the likeliest first.
-        example: for the files ``entries.yaml`` and ``packets.txt`` of a copy.
-        numbers: of a student.
-        smaller: simpler frames that may show the same.
-        fewer: tables of which entries may be left out.
+        file: name of the file that students hand in.
+        reference: makes a `Reference` from numbers, a setup, and switches of mistakes.
+        read: returns the fields of a frame.
+        properties: the checks, in the order in which a student would repair them.
+        mistakes: the known mistakes, the likeliest first.
+        example: makes the files ``entries.yaml`` and ``packets.txt`` of a lab's copy.
+        numbers: returns the numbers of a student.
+        smaller: yields simpler frames that may show the same mistake.
+        fewer: tables whose entries may be left out when frames are shortened.
     """
 
     file: str
@@ -238,7 +238,7 @@ class Bench:
         praise: str,
         home: Path | None = None,
     ) -> Lab:
-        """The lab, for ``LAB`` of a module; ``home``: the folder of one that is not in this package."""
+        """Returns the lab, for ``LAB`` of a module; ``home``: its folder, if that is not in this package."""
 
         def parameters(draws: Draws) -> Mapping[str, str]:
             found = self.numbers(draws)
@@ -256,23 +256,23 @@ class Bench:
 
 
 def packets_text(frames: Sequence[Frame]) -> str:
-    """Frames as a file for ``p4reduce trace --packet``."""
+    """Returns frames as a file for ``p4reduce trace --packet``."""
     lines = [f"{one.port}@{one.at_us} {one.data.hex()} # {one.what}" for one in frames]
     return "\n".join(["# Port and microsecond, frame, remark.", *lines]) + "\n"
 
 
-# Differences, in words.
+# Differences as texts.
 
 
 _MOST_FIELDS: Final = 3
 _SHOWN: Final = 4
-"""frames that are told by name"""
+"""most frames that a sentence names"""
 _LONG: Final = 40
-"""characters of a field"""
+"""most characters of a field"""
 
 
 def difference(wanted: Out, got: Out, about: Sequence[str], read: Callable[[bytes], Fields]) -> str:
-    """What is wrong with what came of a frame, as the end of a sentence; empty: nothing of what is asked for."""
+    """Returns the difference between two results as the end of a sentence; empty if ``about`` has none."""
     ports, expected = [port for port, _ in got.sent], [port for port, _ in wanted.sent]
     if ports != expected if "ports" in about else len(ports) != len(expected) and about != ("digests",):
         went = f"left by {_named(ports)}" if ports else "was dropped"
@@ -310,24 +310,24 @@ def _named(ports: Sequence[int]) -> str:
     return f"port{'s' if len(ports) > 1 else ''} {', '.join(map(str, ports))}"
 
 
-# Playing, judging, shrinking.
+# Playing scenarios, judging the results, and shortening scenarios.
 
 
 _MOST_FRAMES: Final = 1200
-"""that are sent in search of fewer"""
+"""most frames that are sent in search of fewer"""
 _BEFORE: Final = 0.3
-"""how suspicious a line is that the frames before the one that fails have run"""
+"""suspicion of a line that only frames before the failing one have run"""
 
 
 @dataclass(frozen=True)
 class _Played:
-    """A scenario with what the student's program did and what it had to do."""
+    """A scenario with the results of the student's program and of the reference."""
 
     scenario: Scenario
     got: tuple[Out, ...]
     wanted: tuple[Out, ...]
     lines: tuple[Sequence[int], ...]
-    """of the program, that each frame ran"""
+    """for each frame, the lines of the program that it ran"""
 
 
 class _Grader:
@@ -346,7 +346,7 @@ class _Grader:
         self.lines: Sequence[int] = ()
 
     def anew(self, program: StudentProgram) -> _Grader:
-        """The same for another program of the student's, which is only asked whether it passes."""
+        """Returns a grader of another program of the student's; its failures have no explanation."""
         found = _Grader(self.bench, self.task, program, self.number, self.first)
         found.tables, found._only_asked = self.tables, True
         return found
@@ -366,7 +366,7 @@ class _Grader:
             self._loaded(setup)
 
     def _loaded(self, setup: Setup) -> int:
-        """A switch with entries. Raises Wrong where the program cannot take them."""
+        """Returns a switch with the setup's entries. Raises Wrong if the program cannot take them."""
         switch = self.program.switch()
         if problem := self.program.load(switch, self._taken(setup).text()):
             said = f"the program does not take the controller's entries: {problem.splitlines()[0]}"
@@ -377,7 +377,7 @@ class _Grader:
         return switch
 
     def _taken(self, setup: Setup) -> Setup:
-        """Without entries of tables that the program does not apply, which are then no part of it."""
+        """Returns the setup without entries of tables that the program does not apply."""
         return replace(setup, rows=tuple(row for row in setup.rows if row["table"] in self.tables))
 
     def _play(self, scenario: Scenario) -> _Played:
@@ -402,7 +402,7 @@ class _Grader:
         return self.bench.reference(self.numbers, scenario.setup, **(wrong or {}))
 
     def _outs(self, scenario: Scenario, wrong: Mapping[str, Any]) -> tuple[Out, ...]:
-        """What the reference does, with the controller that answers its digests."""
+        """Returns the results of the reference, whose controller answers its own digests."""
         reference, found = self._reference(scenario, wrong), []
         for one in scenario.frames:
             out: Out = reference.frame(one)
@@ -429,7 +429,7 @@ class _Grader:
                     raise self._shortest(one, played, place)
 
     def _shortest(self, one: Property, played: _Played, place: int) -> Wrong:
-        """What is said of the first frame that fails."""
+        """Returns the explanation of a failed frame, with the shortest frames that show it."""
         if self._only_asked:
             raise Wrong("it fails")
 
@@ -457,22 +457,22 @@ class _Grader:
         return self._told[said]
 
     def _same(self, played: _Played) -> str:
-        """The mistake with which the reference does the same, to the last frame."""
+        """Returns the mistake with which the reference gives the same results for all frames, or an empty text."""
         outs = ((mistake.says, self._outs(played.scenario, mistake.wrong)) for mistake in self.bench.mistakes)
         return next((says for says, out in outs if out == played.got), "")
 
     def _like(self, one: Property, played: _Played) -> str:
-        """The mistake with which the reference does the same in what a check is about."""
+        """Returns the mistake with which the reference agrees in all that the check compares, or an empty text."""
         for mistake in self.bench.mistakes:
             if self._alike(one, played, self._outs(played.scenario, mistake.wrong)):
                 return mistake.says
         return ""
 
     def _culprit(self, one: Property, played: _Played, small: _Played) -> str:
-        """The place in the program on which it hangs."""
+        """Returns the place in the program where one change makes all checks pass; empty if there is none."""
         judged = zip(played.scenario.frames, played.wanted, played.got, played.lines, strict=True)
         suspicious = suspects([(ran, bool(self._differs(one, frame, due, got))) for frame, due, got, ran in judged])
-        for line in {line for lines in small.lines for line in lines}:  # of a frame before, which left something behind
+        for line in {line for lines in small.lines for line in lines}:  # an earlier frame may have left a wrong state
             suspicious[line] = max(_BEFORE, suspicious.get(line, 0.0))
         text, given = self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)
         with StudentProgram(self.path) as program:
@@ -490,7 +490,7 @@ class _Grader:
 
             try:
                 return culprit(self.path, islice(p4_edits(text, given, suspicious, self.lines), MOST), mends)
-            except Wrong:  # the process has used up what it may use
+            except Wrong:  # the process has reached a limit
                 return ""
 
     def _alike(self, one: Property, played: _Played, outs: tuple[Out, ...]) -> bool:
@@ -498,7 +498,7 @@ class _Grader:
         return not any(self._differs(one, frame, out, got) for frame, out, got in judged)
 
     def _look(self, name: str, played: _Played) -> tuple[str, Files]:
-        """The command that shows the last frame, and its files; what the controller learned on the way is an entry."""
+        """Returns the command that shows the last frame, and its files; entries that were learned are included."""
         scenario = played.scenario
         setup, reference = scenario.setup, self._reference(scenario)
         for out in played.got[:-1]:
@@ -511,7 +511,7 @@ class _Grader:
 
 
 def _answered(reference: Any, digest: tuple[int, ...]) -> tuple[Row, ...]:
-    """What a controller puts in for a student's digest; nothing for one of which it cannot make an entry."""
+    """Returns the controller's entries for a student's digest; none if the digest makes no sense."""
     try:
         return tuple(reference.learned(digest))
     except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -522,7 +522,7 @@ _MOST_QUOTED: Final = 3
 
 
 def asked(number: str, one: Property) -> str:
-    """What a README asks for where a check fails without a known cause; empty for labs without a table of that."""
+    """Returns what the README asks for, for a failure without a known cause; empty without ``requirements.yaml``."""
     path = Path(__file__).with_name("labs") / "requirements.yaml"
     demands = yaml.safe_load(path.read_text("utf-8")).get(number, {"asks": {}})["asks"].values()
     for name in (f"{one.part}: {one.title}", one.part):
@@ -537,13 +537,13 @@ def shrunk(
     smaller: Callable[[Frame], Iterable[Frame]],
     fewer: Sequence[str],
 ) -> Scenario:
-    """Fewer frames, fewer entries and simpler frames, the last of which still fails; it sends about 1,200 frames.
+    """Returns fewer, simpler frames and fewer entries whose last frame still fails; sends about 1,200 frames.
 
     Args:
-        scenario: its last frame fails.
-        fails: whether the last frame of another one does.
-        smaller: simpler forms of a frame, the simplest first.
-        fewer: tables of which entries may be left out.
+        scenario: a scenario whose last frame fails.
+        fails: returns whether the last frame of a scenario fails.
+        smaller: yields simpler forms of a frame, the simplest first.
+        fewer: tables whose entries may be left out.
     """
     found, sent = scenario, 0
 

@@ -1,4 +1,4 @@
-"""Which labs there are, and where their files are."""
+"""The labs of this package, and the folders of their files."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ NAMES: Final = {
 
 
 def find(name: str) -> Lab:
-    """A lab by number or name, or the folder of a lab of one's own, which holds ``lab.py``. Raises LabError.
+    """Returns a lab by number or name, or from a folder of your own that holds ``lab.py``. Raises LabError.
 
-    A folder's ``lab.py`` is run: name only folders that you trust.
+    The ``lab.py`` of a folder is executed: name only folders that you trust.
     """
     for number, known in NAMES.items():
         if name in (number, known):
@@ -47,12 +47,12 @@ def find(name: str) -> Lab:
 
 
 def home(lab: Lab) -> Path:
-    """The folder with a lab's README and skeleton."""
+    """Returns the folder with a lab's README and skeleton."""
     return package() / "labs" / lab.name if lab.home is None else lab.home
 
 
 def package() -> Path:
-    """The folder of this package."""
+    """Returns the folder of this package."""
     return Path(str(importlib.resources.files("p4reduce_course")))
 
 

@@ -8,18 +8,18 @@ from p4reduce.base.flags import Flag, command
 from p4reduce.cli.flags import Json
 
 LAB: Final = "p4reduce_course.lab"
-"""what does them"""
-GROUPS: Final = {"lab": "Copy labs, work on them, and have them graded."}
-Only = Annotated[Sequence[str], Flag("Part of the lab that is graded alone.", many=True, default="all parts")]
+"""module that carries out the commands"""
+GROUPS: Final = {"lab": "List, copy, grade and write labs."}
+Only = Annotated[Sequence[str], Flag("Part of the lab to grade, instead of all.", many=True, default="all parts")]
 Lab = Annotated[str | None, Flag("Lab, as 01, or a folder with a lab.py of yours, which is run.",
         default="as lab.yaml in the folder says")]  # fmt: skip
-SeedFile = Annotated[Path | None, Flag("File with a secret, by which other inputs are tried than students can try.",
+SeedFile = Annotated[Path | None, Flag("File with a secret, from which inputs follow that students cannot try.",
         reads=True, default="none")]  # fmt: skip
 
 
 @command("lab list", "p4reduce lab list", within=LAB)
 class LabList:
-    """List the labs, with how long they take and what parts they have."""
+    """List the labs, with their durations and parts."""
 
     as_json: Json = False
 
@@ -32,10 +32,10 @@ class LabList:
     within=LAB,
 )
 class LabGrade:
-    """Grade a lab, and show exactly what is missing. The exit code is 0 for a pass, and 1 otherwise.
+    """Grade a lab, and show what is wrong and why. The exit code is 0 for a pass, and 1 otherwise.
 
-    Entries are data, and P4 runs on the embedded switch. Your Python runs in a process of its own, without a network
-    and with little time and memory (docs/security.md).
+    Entries are data, and P4 runs on the embedded switch. Your Python runs in a separate process, without a network
+    and with limited time and memory (docs/security.md).
     """
 
     folder: Annotated[Path, Flag("Folder of the lab, or the one with your files.", argument=True)]
@@ -45,7 +45,7 @@ class LabGrade:
     ] = "text"
     only: Only = ()
     lab: Lab = None
-    student: Annotated[str | None, Flag("Student whose parameters hold.",
+    student: Annotated[str | None, Flag("Student whose numbers apply.",
             default="as lab.yaml in the folder says")] = None  # fmt: skip
     seed_file: SeedFile = None
 
@@ -58,23 +58,23 @@ class LabGrade:
     within=LAB,
 )
 class LabGradeAll:
-    """Grade a whole class, and show a row for each student and which submissions are the same.
+    """Grade a whole class, and show a row for each student and which submissions are equal.
 
     The exit code is 0 when all could be graded, whatever their grades.
     """
 
-    folder: Annotated[Path, Flag("Folder with a folder for each student, named as the student, or as Moodle, Canvas, "
-            "Gradescope or GitHub Classroom write it.", argument=True)]  # fmt: skip
-    roster: Annotated[Path | None, Flag("CSV file of the class: a column 'student', and further ones with other names "
-            "of the same, such as an e-mail address.", reads=True, default="none")] = None  # fmt: skip
-    several: Annotated[
-        Literal["last", "best", "first"], Flag("Which submission counts where a student has several.")
-    ] = "last"
-    student: Annotated[Sequence[str], Flag("Student who is graded alone.", many=True, default="all students")] = ()
+    folder: Annotated[Path, Flag("Folder with a folder for each student, named as the student, or the unpacked export "
+            "of Moodle, Canvas, Gradescope or GitHub Classroom.", argument=True)]  # fmt: skip
+    roster: Annotated[Path | None, Flag("CSV file of the class: a column 'student', and columns with other names of "
+            "the same person, such as an e-mail address.", reads=True, default="none")] = None  # fmt: skip
+    several: Annotated[Literal["last", "best", "first"], Flag("Submission that counts if a student has several.")] = (
+        "last"
+    )
+    student: Annotated[Sequence[str], Flag("Student to grade, instead of all.", many=True, default="all students")] = ()
     feedback: Annotated[Path | None, Flag("Folder for a feedback file for each student.", default="none")] = None
-    log: Annotated[Path | None, Flag("File to which grades that are new or have changed are added, a line each.",
+    log: Annotated[Path | None, Flag("File to which a line is appended for each new or changed grade.",
             default="none")] = None  # fmt: skip
-    because: Annotated[str, Flag("Reason that the log names for changed grades.", default="none")] = ""
+    because: Annotated[str, Flag("Reason for changed grades, for the log.", default="none")] = ""
     csv: Annotated[Path | None, Flag("File for the table of grades.", default="none")] = None
     lab: Lab = None
     only: Only = ()
@@ -90,12 +90,12 @@ class LabGradeAll:
     within=LAB,
 )
 class LabCopy:
-    """Copy a lab out of the installed package, to work on it."""
+    """Copy a lab from the installed package, to work on it."""
 
     name: Annotated[str, Flag("Lab, as 01-sum-in-a-switch or 01, or a folder with a lab.py.", argument=True)]
     folder: Annotated[Path | None, Flag("Folder for the copy, which must not exist.", argument=True,
             default="the lab's name")] = None  # fmt: skip
-    student: Annotated[str, Flag("Your name as your teacher has it, from which some numbers follow.",
+    student: Annotated[str, Flag("Your name in your teacher's list; some numbers of the lab follow from it.",
             default="an example")] = ""  # fmt: skip
 
 
@@ -107,9 +107,9 @@ class LabCopy:
     within=LAB,
 )
 class LabNew:
-    """Begin a lab of your own, with README, skeleton, grader, solution and a test of them."""
+    """Create a lab of your own, with README, skeleton, grader, solution and a test of them."""
 
     folder: Annotated[Path, Flag("Folder for it, which must not exist.", argument=True)]
     p4: Annotated[
-        bool, Flag("Begin one in which students write P4, with a reference in Python (docs/teaching.md).")
+        bool, Flag("Create one in which students write P4, with a reference in Python (docs/teaching.md).")
     ] = False

@@ -1,12 +1,12 @@
-"""The place in a student's file on which a failure hangs: where one small change makes all checks pass.
+"""Finds the place in a student's file where one small change makes all checks pass.
 
-Graders name causes that their authors thought of. For all others the student's own text is searched: an operator, a
-number, a name, a condition or a statement is changed, in one place at a time, and what failed is tried again. Where it
-comes right and no check fails any more, students are told the place, not the change.
+Graders name causes that their authors thought of. For all other failures the student's own text is searched: an
+operator, a number, a name, a condition or a statement is changed, one place at a time, and the failed check is run
+again. If it passes and no other check fails, students are told the place, not the change.
 
-Known as repair by mutation: V. Debroy and W. E. Wong, "Using Mutation to Automatically Suggest Fixes for Faulty
-Programs", 2010. Lines that run in what fails and seldom elsewhere come first, by the measure of Ochiai: R. Abreu,
-P. Zoeteweij and A. J. C. van Gemund, "An Evaluation of Similarity Coefficients for Software Fault Localization", 2006.
+The method is repair by mutation: V. Debroy and W. E. Wong, "Using Mutation to Automatically Suggest Fixes for Faulty
+Programs", 2010. Lines that run in failures and seldom elsewhere come first, by Ochiai's measure: R. Abreu, P.
+Zoeteweij and A. J. C. van Gemund, "An Evaluation of Similarity Coefficients for Software Fault Localization", 2006.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from p4reduce_course.sandbox.confine import Limits
 from p4reduce_course.sandbox.process import StudentCode
 
 MOST: Final = 240
-"""changes of P4 that are tried; each takes some 15 ms"""
+"""most changes of P4 that are tried; each takes some 15 ms"""
 _MOST_PYTHON: Final = 120
 _FIRST: Final = 8
-"""lines of which all changes are tried before those of other lines"""
+"""lines whose changes are all tried before those of the next lines"""
 _SHOWN: Final = 70
-"""characters of a line"""
+"""most characters of a line in the message"""
 _LIMITS: Final = Limits(cpu_s=2)
-"""of Python that is searched"""
+"""limits of Python that is searched"""
 _KINDS: Final = 4
-"""of changes of Python"""
+"""kinds of changes of Python"""
 _ENDED: Final = 2
-"""processes of it that end before the search does"""
+"""processes that may end before the search does"""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A text with one change: in which line (from 1), and what stood there."""
+    """A text with one change: the changed line (from 1), and the text that stood there."""
 
     line: int
     was: str
@@ -53,7 +53,7 @@ class Edit:
 
 
 def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool]) -> str:
-    """What is told of the place, as a sentence; empty where no change mends it all. ``mends``: whether a text does."""
+    """Returns a sentence about the place; empty if no change helps. ``mends``: whether a text passes all checks."""
     for edit in edits:
         if mends(edit.text):
             line = path.read_text("utf-8").splitlines()[edit.line - 1]
@@ -63,7 +63,7 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool]) -> 
 
 
 def passes(steps: Iterable[Step]) -> bool:
-    """Whether all checks do."""
+    """Returns whether all checks pass."""
     try:
         for step in steps:
             step.run()
@@ -73,7 +73,7 @@ def passes(steps: Iterable[Step]) -> bool:
 
 
 def suspects(ran: Sequence[tuple[Iterable[int], bool]]) -> dict[int, float]:
-    """How suspicious each line is, from 0 to 1, by Ochiai. ``ran``: the lines of each frame, and whether it failed."""
+    """Returns each line's suspicion from 0 to 1, by Ochiai. ``ran``: the lines of each frame, and whether it failed."""
     bad, good = Counter[int](), Counter[int]()
     for lines, failed in ran:
         (bad if failed else good).update(set(lines))
@@ -82,13 +82,13 @@ def suspects(ran: Sequence[tuple[Iterable[int], bool]]) -> dict[int, float]:
 
 
 def placed(file: Path, given: str, steps: Sequence[Step], anew: Callable[[StudentCode], Sequence[Step]]) -> list[Step]:
-    """Checks of Python, the first of which that fails tells the place, too.
+    """Returns checks of Python, of which the first that fails also tells the place of the mistake.
 
     Args:
-        file: what was handed in.
-        given: what the student began with; its lines are left as they are.
+        file: the student's file.
+        given: text of the skeleton, whose lines are not changed.
         steps: the checks.
-        anew: all of them with another process.
+        anew: returns all checks for another process.
     """
     told: list[Step] = []
 
@@ -114,7 +114,7 @@ def _in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode],
 
     def mends(text: str) -> bool:
         nonlocal code, ended
-        if code.ended:  # one of the changes before made a loop without an end
+        if code.ended:  # a changed loop did not end
             ended += 1
             code.close()
             code = StudentCode(file, _LIMITS)
@@ -138,7 +138,7 @@ def _in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode],
 
 
 def unused(text: str) -> str:
-    """Of a P4 program: registers that are read and never written, or written and never read; empty: none are."""
+    """Returns a text about registers of a P4 program that are only read or only written; empty if there are none."""
     text, found = without_comments(text), []
     for name in _Names.of(text).registers:
         read, written = (re.search(rf"\b{name}\s*\.\s*{how}\b", text) is not None for how in ("read", "write"))
@@ -147,7 +147,7 @@ def unused(text: str) -> str:
     return "; ".join(found)
 
 
-# Python: the syntax tree with one node changed.
+# Changes of Python: the syntax tree with one node changed.
 
 _COMPARED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _ADDED: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)
@@ -160,7 +160,7 @@ _FUNCTIONS: Final = (
 
 
 def python_edits(text: str, given: str = "") -> Iterator[Edit]:
-    """Changes of one place outside of what was given, the likelier kinds first; last in loops, which may get no end."""
+    """Yields changes outside the skeleton, likely kinds first; changes in loops, which may not end, come last."""
     left = {line.strip() for line in given.splitlines()}
     tree, lines = ast.parse(text), text.splitlines()
     looped = {id(inner) for loop in ast.walk(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
@@ -173,7 +173,7 @@ def python_edits(text: str, given: str = "") -> Iterator[Edit]:
         mine: Any = next(islice(ast.walk(other), places[id(node)], None))
         if name:
             setattr(mine, name, value)
-        else:  # it becomes another node
+        else:  # the node is replaced by another one
             mine.__class__, mine.__dict__ = type(value), dict(vars(value))
         line = getattr(node, "lineno", 1)
         was = ast.get_source_segment(text, node) or lines[line - 1].strip()
@@ -181,7 +181,7 @@ def python_edits(text: str, given: str = "") -> Iterator[Edit]:
 
 
 def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
-    """Kind, node, and which of its fields gets which value; no field: what the node becomes."""
+    """Yields kind, node, and the field with its new value; without a field, the value replaces the node."""
     for node in ast.walk(tree):
         match node:
             case ast.BinOp() | ast.AugAssign():
@@ -218,7 +218,7 @@ def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
                 yield from ((3, one, "id", new) for new in dict.fromkeys(own) if new != one.id)
 
 
-# P4: the text with one token, condition or statement changed.
+# Changes of P4: the text with one token, condition or statement changed.
 
 _TOKEN: Final = re.compile(
     r"\|\+\||\|-\||<<|>>|[=!<>]=|&&|\|\||\d+[ws]\w+|0[xb][0-9a-fA-F]+|\d+|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\w+\])*|\S"
@@ -241,7 +241,7 @@ _NUMBER: Final = re.compile(r"(?:(\d+)([ws]))?(0[xb][0-9a-fA-F]+|\d+)")
 
 @dataclass
 class _Names:
-    """What a program declares: fields, variables and constants by bits; headers; registers; states; constants."""
+    """The names of a program: fields, variables and constants by bits; headers; registers; states; constants."""
 
     values: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
     bits: dict[str, int] = field(default_factory=dict)
@@ -278,7 +278,7 @@ class _Names:
                 self.values[bits].append(name)
 
     def others(self, name: str, *, cast: bool) -> list[str]:
-        """What could stand there instead, and compile."""
+        """Returns the names that would compile in place of this one."""
         if name in self.bits:
             among = [*self.bits] if cast else self.values[self.bits[name]]
         else:
@@ -287,17 +287,17 @@ class _Names:
 
 
 def _akin(one: str, other: str) -> bool:
-    """Whether names differ in a digit, or stand in one header."""
+    """Returns whether two names differ in digits only, or are fields of one header."""
     return re.sub(r"\d", "", one) == re.sub(r"\d", "", other) or (
         "." in one and one.rpartition(".")[0] == other.rpartition(".")[0]
     )
 
 
 def p4_edits(text: str, given: str, suspicious: Mapping[int, float], runs: Iterable[int]) -> Iterator[Edit]:
-    """Changes of one place: of the student's own lines first, of these the most suspicious, the likelier kinds first.
+    """Yields changes of one place: the student's own lines first, then by suspicion, then by kind.
 
-    Lines of ``runs`` can run; a statement in one that is not suspicious did not, and is only put elsewhere. Of all
-    other lines nothing is known: they are the parser's, keys of tables, or go on with a line before.
+    ``runs`` are the lines that can run. A statement on one that is not suspicious did not run and is only moved.
+    Nothing is known of other lines: those of the parser, keys of tables, and continued lines.
     """
     names, bare = _Names.of(without_comments(text)), without_comments(text).splitlines()
     known, able = Counter(" ".join(line.split()) for line in without_comments(given).splitlines()), set(runs)
@@ -330,7 +330,7 @@ def p4_edits(text: str, given: str, suspicious: Mapping[int, float], runs: Itera
 
 
 def _tokens(text: str) -> list[tuple[int, str, int]]:
-    """Place, token and line (from 1) of all that is no comment and no text."""
+    """Returns place, token and line (from 1) of all tokens outside comments and strings."""
     hidden = re.sub(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"|#[^\n]*', lambda at: re.sub(r"[^\n]", " ", at[0]), text, flags=re.S)
     found, line, last = [], 1, 0
     for at in _TOKEN.finditer(hidden):
@@ -371,7 +371,7 @@ _LIST: Final = re.compile(r"\{([^{};]*,[^{};]*)\}")
 
 
 def _terms(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> Iterator[Edit]:
-    """What is assigned with the variable itself in it, or with one operand; a list with one more field of a header."""
+    """Yields assignments that also use the variable itself, or one operand only; lists with one more header field."""
     (begin, target, line), end = found[0], text.find("\n", found[0][0])
     end = end if end >= 0 else len(text)
     if (at := _ASSIGNED.search(text, begin, end)) is not None and target in names.bits:
@@ -394,7 +394,7 @@ def _terms(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> I
 
 
 def _conditions(text: str, found: Sequence[tuple[int, str, int]]) -> Iterator[Edit]:
-    """An ``if`` turned round, always or never true, or without one of what it joins."""
+    """Yields an ``if`` negated, always or never true, or without one of its parts."""
     for place, word, line in found:
         if word != "if" or (open_ := text.find("(", place)) < 0:
             continue
@@ -420,7 +420,7 @@ def _conditions(text: str, found: Sequence[tuple[int, str, int]]) -> Iterator[Ed
 
 
 def _statements(text: str, line: int) -> Iterator[Edit]:
-    """A statement left out, or at the place of the next ones."""
+    """Yields a statement left out, or moved by up to four lines."""
     lines = text.splitlines(keepends=True)
     mine = lines[line - 1]
     code = mine.partition("//")[0].strip()
@@ -436,7 +436,7 @@ def _statements(text: str, line: int) -> Iterator[Edit]:
 
 
 def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, akin: bool) -> Iterator[Edit]:
-    """A name in the place of another one: one that is akin to it, or any other that fits; and lists and arguments."""
+    """Yields another name in place of one: a similar name (``akin``) or any other that fits; lists, arguments."""
     for index, (place, token, line) in enumerate(found):
         name, _, method = token.rpartition(".")
         if method in ("setValid", "setInvalid", "isValid", "read", "write", "apply", "extract", "emit", "next"):
@@ -457,4 +457,4 @@ def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, a
         if method in ("read", "write") and (at := _SWAPPED.match(text, place + len(token))) is not None:
             yield Edit(line, token, f"{text[: at.start()]}({at[2]}, {at[1]}){text[at.end() :]}")
         if index + 1 < len(found) and found[index + 1][1] == "," and index and found[index - 1][1] in ("{", ","):
-            yield Edit(line, token, text[:place] + text[found[index + 1][0] + 1 :])  # out of a list
+            yield Edit(line, token, text[:place] + text[found[index + 1][0] + 1 :])  # removed from a list

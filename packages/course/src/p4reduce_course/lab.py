@@ -1,4 +1,4 @@
-"""What ``p4reduce lab`` does."""
+"""The commands of ``p4reduce lab``."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ from p4switch.base.files import read_bytes
 
 
 def list_(flags: LabList) -> None:
-    """Each with its time and parts."""
+    """Lists the labs with their times and parts."""
     output = Output(as_json=flags.as_json)
     labs = [find(number) for number in NAMES]
     output.data(
@@ -52,7 +52,7 @@ def list_(flags: LabList) -> None:
 
 
 def grade(flags: LabGrade) -> None:
-    """Grade one; exits with 1 where it does not pass."""
+    """Grades one folder; exits with 1 if it does not pass."""
     form = "json" if flags.as_json else flags.format
     output = Output(as_json=form != "text")
     report = grade_one(
@@ -71,7 +71,7 @@ def grade(flags: LabGrade) -> None:
 
 
 def grade_all(flags: LabGradeAll) -> None:
-    """Grade a class."""
+    """Grades a class."""
     output = Output(as_json=flags.as_json)
     terms = Terms(
         flags.lab,
@@ -109,7 +109,7 @@ def grade_all(flags: LabGradeAll) -> None:
 
 
 def copy(flags: LabCopy) -> None:
-    """Copy one out of the package."""
+    """Copies a lab out of the package."""
     lab = find(flags.name)
     target = flags.folder or Path(lab.name)
     copy_lab(lab, flags.student or EXAMPLE, target)
@@ -121,7 +121,7 @@ def copy(flags: LabCopy) -> None:
 
 
 def new(flags: LabNew) -> None:
-    """Begin one."""
+    """Begins a new lab."""
     new_lab(flags.folder, "p4" if flags.p4 else "python")
     Output().line(
         f"{flags.folder}: change lab.py, README.md, skeleton and solution; then: pytest {flags.folder}/test_lab.py"
@@ -163,7 +163,7 @@ def _print(output: Output, report: Report) -> None:
 
 
 def _print_check(output: Output, check: Check, told: dict[Finding, str]) -> None:
-    """A check; what was said of an earlier one (``told``: of which) is not said again."""
+    """Prints a check; a finding that was printed before is only referred to (``told``: the check that had it)."""
     mark, style = {True: ("pass", "green"), False: ("FAIL", "bold red"), None: ("-", "dim")}[check.passed]
     output.line(Text.assemble("  ", (f"{mark:<5}", style), check.title))
     if check.finding is None:
@@ -176,5 +176,5 @@ def _print_check(output: Output, check: Check, told: dict[Finding, str]) -> None
     for label, text in (("", said), ("where: ", check.finding.where)):
         if text:
             output.line(f"        {label}{text}")
-    if check.finding.look:  # one line, however long, so that it can be copied
+    if check.finding.look:  # on one line, however long, so that it can be copied
         output.people.print(Text(f"        look:  {check.finding.look}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Lab 02: a header of one's own, from its fields to its bytes."""
+"""Lab 02: a header of the student's own, from its fields to its bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.p4 import Bench, compiled, look
 from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
-# The frames of lab 02, by a reference of their own that knows nothing of P4: numbers packed into bytes.
+# The frames of lab 02, made by a reference that knows nothing of P4: numbers packed into bytes.
 
 
 WIDTHS: Final = {"kind": 4, "flags": 4, "hops": 8, "worker": 16, "seq": 32}
@@ -25,11 +25,11 @@ VALUE_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """A student's header.
+    """The header of a student.
 
     Attributes:
-        fields: (name, bits) in their order.
-        other_port, hop_port: by which frames without and with a hop leave.
+        fields: (name, bits) in order.
+        other_port, hop_port: ports by which frames without and with a hop must leave.
     """
 
     ether_type: int
@@ -39,7 +39,7 @@ class Layout:
 
     @classmethod
     def of(cls, draws: Draws) -> Layout:
-        """The layout that follows from a student's name."""
+        """Returns the layout that follows from a student's name."""
         pairs = draws.shuffled("pairs", [["kind", "flags"], ["hops"], ["worker"], ["seq"]])
         names = [name for pair in pairs for name in draws.shuffled(f"order {pair[0]}", pair)]
         ports = draws.shuffled("ports", range(2, 9))
@@ -47,7 +47,7 @@ class Layout:
         return cls(0x8900 + draws.integer("ether_type", 1, 0xF0), fields, ports[0], ports[1])
 
     def frame(self, hop: Mapping[str, int] | None, total: int | None, payload: bytes, ether_type: int = 0) -> bytes:
-        """A frame; ``hop`` None: of another EtherType."""
+        """Returns a frame; ``hop`` None: a frame of another EtherType."""
         data = ETHERNET + (self.ether_type if hop is not None else ether_type).to_bytes(2, "big")
         if hop is not None:
             data += self.packed(hop)
@@ -56,14 +56,14 @@ class Layout:
         return data + payload
 
     def packed(self, hop: Mapping[str, int]) -> bytes:
-        """The header's bytes."""
+        """Returns the header's bytes."""
         number = 0
         for name, width in self.fields:
             number = number << width | hop[name]
         return number.to_bytes(HOP_BYTES, "big")
 
     def unpacked(self, data: bytes) -> dict[str, int]:
-        """Its fields."""
+        """Returns the header's fields."""
         number, found = int.from_bytes(data[:HOP_BYTES], "big"), {}
         for name, width in reversed(self.fields):
             found[name] = number & (1 << width) - 1
@@ -73,7 +73,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Case:
-    """One frame and what must become of it.
+    """A frame and the expected result.
 
     Attributes:
         kind: ``other``, ``value``, ``bare`` or ``cut``.
@@ -88,7 +88,7 @@ class Case:
 
 
 def cases(layout: Layout, draws: Draws) -> list[Case]:
-    """Twenty frames: the first three with small numbers, the last two at both ends of a field.
+    """Returns twenty frames: the first three with small numbers, the last two at both ends of a field.
 
     Eight have a value, five have none, four are of other types, three are cut short.
     """
@@ -117,7 +117,7 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
         hop["flags"] = hop["flags"] & 0b1110 | (kind != "bare")
         grown = {**hop, "hops": hop["hops"] + 1 & 0xFF, "flags": hop["flags"] | 1}
         if kind == "cut":
-            whole = layout.frame(hop, None if len(found) == 5 else total, b"")  # the first one in the hop itself
+            whole = layout.frame(hop, None if len(found) == 5 else total, b"")  # the first one is cut within the hop
             data = whole[: len(whole) - 1 - number(3)]
             found.append(Case(kind, data, None, hop, total))
         elif kind == "value":
@@ -130,7 +130,7 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
     return found
 
 
-# Grading lab 02: fields, states, rules, bytes.
+# Grading of lab 02: fields, states, rules, bytes.
 
 
 FILE: Final = "header.p4"
@@ -138,7 +138,7 @@ _BYTES: Final = {"ethernet": 14, "hop": HOP_BYTES, "value": VALUE_BYTES}
 
 
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 02."""
+    """Yields all checks of lab 02."""
     with StudentProgram(task.answers / FILE, seen=task.seen) as program:
         yield from run_steps(task, _Grader(task, program).steps())
 
@@ -185,7 +185,7 @@ class _Grader:
                 )
 
     def _written(self, wrong: Wrong) -> None:
-        """Raises Wrong where fields are the reason that a program does not compile: a header of odd bits."""
+        """Raises Wrong if the header's fields are the reason why a program does not compile: odd numbers of bits."""
         try:
             text = without_comments(self.path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError):
@@ -205,7 +205,7 @@ class _Grader:
         self._compare(self.parts.headers["hop"])
 
     def _compare(self, found: list[tuple[str, int]]) -> None:
-        """Raises Wrong where these are not the fields of the student's hop."""
+        """Raises Wrong if the fields are not those of the student's hop."""
         wanted = list(self.layout.fields)
         for number, ((name, bits), have) in enumerate(zip(wanted, found + [("", 0)] * 5, strict=False), start=1):
             if have == (name, bits):
@@ -281,7 +281,7 @@ class _Grader:
                 raise Wrong(said, str(self.path), show)
 
     def _left(self, answer: Answer, show: str) -> bytes:
-        """The frame that left, by the right port."""
+        """Returns the frame that left by the right port. Raises Wrong if there is none."""
         if not answer.sent:
             raise Wrong("a frame with a hop was dropped", str(self.path), show)
         port, data = answer.sent[0]
@@ -291,7 +291,7 @@ class _Grader:
         return data
 
     def _emitted(self, name: str, answer: Answer, show: str) -> bytes:
-        """A header as it left, wherever it stands; whether and where it is emitted are checks of their own."""
+        """Returns a header as it left, wherever it stands; other checks are about whether and where it is emitted."""
         data = self._left(answer, show)
         if name not in answer.emitted:
             self._never(name, show)
@@ -384,7 +384,7 @@ class _Grader:
                 raise Wrong(f"{said}{wanted:#06b}: {why}", str(self.path), show)
 
     def _reads_what_is_not_there(self) -> bool:
-        """Whether something is written to a value that is not valid yet, or a total is made of what total was."""
+        """Returns whether the program writes to an invalid value, or computes a total from an earlier total."""
         text = without_comments(self.path.read_text("utf-8"))
         written = re.findall(r"hdr\.value\.(setValid\(\)|total\s*=[^;=]*)", text)
         fresh = False

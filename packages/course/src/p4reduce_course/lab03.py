@@ -1,4 +1,4 @@
-"""Lab 03: a slot: registers that are read, changed and written back."""
+"""Lab 03: a slot, made of registers that are read, changed and written back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from p4reduce_course.p4 import (
 )
 from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
-# Grading lab 03: frames, sums and registers against a model that knows no P4.
+# Grading of lab 03: frames, sums and registers are compared with a model that knows no P4.
 
 
 FILE: Final = "slot.p4"
@@ -49,14 +49,14 @@ _HOW_MANY: Final = (
 
 @dataclass(frozen=True)
 class Numbers:
-    """What follows from a student's name."""
+    """The numbers of a student."""
 
     ether_type: int
     slots: int
 
     @classmethod
     def of(cls, draws: Draws) -> Numbers:
-        """The student's numbers."""
+        """Returns the student's numbers."""
         return cls(0x8A00 + draws.integer("ether_type", 1, 0xF0), draws.choice("slots", (4, 8, 16, 32)))
 
 
@@ -65,7 +65,7 @@ Outcome = Literal["repetition", "partial", "complete"]
 
 @dataclass
 class Model:
-    """What a switch has to remember: who is in, and the sum so far, of each slot."""
+    """The state of a correct switch: bitmap and sum so far of each slot."""
 
     slots: int
     workers: int
@@ -73,7 +73,7 @@ class Model:
     sums: dict[int, Lanes] = field(default_factory=dict)
 
     def push(self, push: Push) -> Outcome:
-        """One frame."""
+        """Takes one frame; returns its outcome."""
         slot, bit = push.seq % self.slots, push.bit
         before = self.bitmaps.get(slot, 0)
         if before & bit:
@@ -84,9 +84,9 @@ class Model:
         return "complete" if complete else "partial"
 
     def possible(self, pushes: Sequence[Push]) -> bool:
-        """Whether workers send such frames to an empty switch.
+        """Returns whether workers send such frames to an empty switch.
 
-        None goes on to a slot before its chunk there is complete, and none sends a chunk again that is.
+        No worker goes on to a slot before its chunk there is complete, or sends a chunk again that is complete.
         """
         open_, over = dict[int, tuple[int, int]](), set[int]()
         for push in pushes:
@@ -102,20 +102,20 @@ class Model:
 
 
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 03."""
+    """Yields all checks of lab 03."""
     with StudentProgram(task.answers / FILE, seen=task.seen) as program:
         yield from run_steps(task, _Grader(task, program).steps())
 
 
 @dataclass(frozen=True)
 class _Played:
-    """A frame with what the switch did and what it had to do.
+    """A frame with the results of the switch and of the model.
 
     Attributes:
-        before, after: registers of the slot: bitmap and sums.
-        expected: bitmap and sums that the model has.
-        left: sum that the chunk before left in the slot; None: no chunk was before.
-        elsewhere: register and cell of what changed and is not the slot's, where that was looked at.
+        before, after: bitmap and sums in the slot's registers.
+        expected: bitmap and sums of the model.
+        left: sums that the chunk before left in the slot; None if there was none.
+        elsewhere: registers and cells outside the slot that changed, if they were looked at.
     """
 
     push: Push
@@ -137,7 +137,7 @@ class _Played:
 
     @property
     def right_sums(self) -> bool:
-        """When a chunk is complete, nothing needs what is in the sums."""
+        """Whether the sums are right; they do not matter any more when a chunk is complete."""
         return self.outcome == "complete" or self.after[1] == self.expected[1]
 
     def right_ports(self, workers: int) -> bool:
@@ -145,7 +145,7 @@ class _Played:
         return ports == (list(range(1, workers + 1)) if self.outcome == "complete" else [])
 
     def taken_for_other(self, workers: int) -> bool:
-        """Whether the chunk was taken for complete and is not, or the other way round."""
+        """Whether a complete chunk was taken for an incomplete one, or the reverse."""
         if self.outcome == "complete":
             return self.after[0] == full(workers) and not self.answer.sent
         return self.answer.group == GROUP
@@ -157,7 +157,7 @@ class _Played:
 
     @property
     def result(self) -> Lanes | None:
-        """The lanes that left; None where nothing did."""
+        """The lanes of the frame that left; None if nothing left."""
         header = read(self.answer.sent[0][1]) if self.answer.sent else None
         return None if header is None else header.lanes
 
@@ -210,11 +210,11 @@ class _Grader:
     # --- frames
 
     def _pushes(self, workers: int, repeated: bool) -> Iterator[Push]:
-        """Two rounds over all slots, workers in another order for each chunk; with repetitions, some come twice."""
+        """Yields two rounds over all slots, workers in a new order for each chunk; if ``repeated``, some come twice."""
         random = self.draws.generator(f"pushes {workers} {repeated}")
         for seq in range(2 * self.numbers.slots if workers in (2, 3) else self.numbers.slots + 2):
             come = [int(number) + 1 for number in random.permutation(workers)]
-            if repeated:  # each but the last one twice, somewhere before the last one
+            if repeated:  # each worker but the last comes twice, some time before the last
                 for worker in list(come[:-1]):
                     come.insert(int(random.integers(come.index(worker) + 1, len(come))), worker)
             lanes = {w: tuple(int(v) for v in random.integers(1 << 20, 1 << 32, LANES)) for w in range(1, workers + 1)}
@@ -228,7 +228,7 @@ class _Grader:
         return self._played[workers, repeated]
 
     def _play(self, workers: int, pushes: Sequence[Push], everywhere: bool = False) -> list[_Played]:
-        """Frames sent to an empty switch; ``everywhere``: whether cells that are not the slot's are looked at, too."""
+        """Plays frames on an empty switch; ``everywhere``: whether cells outside the slot are looked at, too."""
         found: list[_Played] = []
         model = Model(self.numbers.slots, workers)
         lefts: dict[int, Lanes] = {}
@@ -255,7 +255,7 @@ class _Grader:
     def _judge(
         self, name: str, wrong: Callable[[_Played, int], bool], counts: Sequence[int], repeated: bool = False
     ) -> None:
-        """Raises Wrong where a frame of the plays is wrong: with the shortest frames that show it."""
+        """Raises Wrong if a frame is wrong, with the shortest frames that show it."""
         for workers in counts:
             for place, one in enumerate(self.played(workers, repeated)):
                 if wrong(one, workers):
@@ -285,13 +285,13 @@ class _Grader:
         if place < len(played) - 1:
             said += f". It shows when {played[-1].name} comes: {self._shows(played[-1], workers)}"
         frames = [(one.push.worker, one.push.frame(self.numbers.ether_type), one.name) for one in played]
-        if (workers, said) not in self._told:  # one mistake, one name of the frames that show it
+        if (workers, said) not in self._told:  # the same mistake keeps the name of its files
             look = shown(self.path, self.task.folder, name, workers, frames)
             self._told[workers, said] = Wrong(said, str(self.path), *look)
         return self._told[workers, said]
 
     def _shows(self, one: _Played, workers: int) -> str:
-        """What is wrong with a frame, in short, where an earlier one is the cause."""
+        """Returns briefly what is wrong with a frame whose cause is an earlier frame."""
         if not one.right_ports(workers):
             ports = ", ".join(str(port) for port, _ in one.answer.sent)
             return f"it left by port {ports}" if ports else "nothing left"
@@ -302,7 +302,7 @@ class _Grader:
         return f"bitmap {one.after[0]:#b} and sums {one.after[1]}, expected {one.expected[0]:#b} and {one.expected[1]}"
 
     def _cause(self, one: _Played, workers: int) -> str:
-        """What is wrong with a frame, the cause before what follows from it; empty: nothing."""
+        """Returns what is wrong with a frame, causes before effects; empty if nothing is wrong."""
         slot = one.push.seq % self.numbers.slots
         if one.elsewhere:
             register, cell = one.elsewhere[0]
@@ -365,14 +365,14 @@ class _Grader:
         ports = sorted(port for port, _ in one.answer.sent)
         if one.answer.group not in (0, GROUP):
             said = f"{one.name} completed the chunk and was sent to multicast group {one.answer.group}"
-            return f"{said}, which does not exist: the controller made group {GROUP}. It went to nobody"
+            return f"{said}, which does not exist: the controller made group {GROUP}. No worker got the RESULT"
         if not ports:
             return self._silent(one, workers)
         said = f"{one.name} completed the chunk; it left by ports {ports}, not once by each of 1 to {workers}"
         return f"{said}: std.mcast_grp = {GROUP} sends a copy to each worker"
 
     def _silent(self, one: _Played, workers: int) -> str:
-        """A chunk that is complete, and nothing left."""
+        """Returns why nothing left though the chunk is complete."""
         said = f"{one.name} was the last of {workers}, and nothing left"
         if one.after[0] == 0 and one.before[0]:
             said += f", though the slot was cleared: std.mcast_grp = {GROUP} sends to all, and a mark_to_drop behind it"
@@ -395,7 +395,7 @@ class _Grader:
         self._judge("sums-repeated", wrong, (2, 5), repeated=True)
 
     def _lanes(self, one: _Played) -> str:
-        """Lanes of a RESULT that are not the sum, though the sums so far were kept right."""
+        """Returns which lanes of a RESULT are not the sum, if the registers held the right sums."""
         found, wanted, mine, before = one.result, one.expected[1], one.push.lanes, one.before[1]
         assert found is not None  # noqa: S101  (it was asked before)
         lane = next(n for n in range(LANES) if found[n] != wanted[n])
@@ -412,7 +412,7 @@ class _Grader:
 
     @staticmethod
     def _crossed(lane: int, got: int, one: _Played, others: Sequence[int]) -> str:
-        """Which other lane or register is in a sum; empty: none is known."""
+        """Returns which other lane or register is in a sum; empty if none is found."""
         mine, before = one.push.lanes, one.before[1]
         for other in others:
             if got == (before[lane] + mine[other]) % WRAP:
@@ -435,7 +435,7 @@ class _Grader:
         said = f"after {one.name} the slot's bitmap is {got:#b}, expected {wanted:#b}"
         if one.after == one.before and before and not one.answer.sent:
             said += f": nothing changed, so it was taken for a repetition. Its own bit, meta.bit_ {bit:#b}, was not in"
-            return f"{said}: only that makes a repetition, whoever else is in"
+            return f"{said}: only that makes a repetition, whatever other bits are in"
         if one.outcome == "complete":
             if got not in (0, before, full(workers)) and got in (bit, before + 1, workers):
                 return f"{said}, and {full(workers):#b} before that: {self._instead(got, before, bit)}"
@@ -450,7 +450,7 @@ class _Grader:
 
     @staticmethod
     def _instead(got: int, before: int, bit: int) -> str:
-        """What was written in the place of all bits: the last one, a number, or either."""
+        """Returns a guess at the value that was written: the last bit alone, a number, or either."""
         if got != bit:
             return _HOW_MANY
         return _GONE if got != before + 1 else f"{_GONE}. Or was it counted? {_HOW_MANY}"
@@ -459,7 +459,7 @@ class _Grader:
         self._judge("kept", lambda one, _: one.outcome == "partial" and not one.right_sums, (3,))
 
     def _sums(self, one: _Played) -> str:
-        """Why a sum is not in its register."""
+        """Returns why a sum is not in its register."""
         lane = next(n for n in range(LANES) if one.after[1][n] != one.expected[1][n])
         got, wanted = one.after[1][lane], one.expected[1][lane]
         said = f"after {one.name} sums{lane} of the slot is {got}, expected {wanted}"
@@ -490,7 +490,7 @@ class _Grader:
 
     @staticmethod
     def _repetition(one: _Played) -> str:
-        """What is wrong with a frame that came again; empty: nothing."""
+        """Returns what is wrong with a repeated frame; empty if nothing is wrong."""
         if one.after == one.before:
             if not one.answer.sent:
                 return ""
@@ -499,7 +499,7 @@ class _Grader:
             return f"{said}, mark_to_drop(std)"
         if one.after[0] == one.before[0] and not one.answer.sent:
             said = f"{one.name} came again. It was dropped, but its lanes were added: ask for the sender's bit"
-            said += " first, whoever else is in, and put the rest into an else"
+            said += " first, whatever other bits are in, and put the rest into an else"
             return f"{said}: mark_to_drop does not end the control"
         said = f"{one.name} came again and was taken for another one: bitmap {one.before[0]:#b} -> {one.after[0]:#b}, "
         said += f"sums0 {one.before[1][0]} -> {one.after[1][0]}. Who is in must be remembered, not how many: ask for "

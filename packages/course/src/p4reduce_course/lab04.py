@@ -18,34 +18,34 @@ from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.confine import Limits
 from p4reduce_course.sandbox.process import StudentCode
 
-# Grading lab 04: exact sums by fractions, held against what the student's integers stand for.
+# Grading of lab 04: exact sums, as fractions, are compared with the values of the student's integers.
 
 
 FILE: Final = "quantize.py"
 CHUNKS: Final = 1000
 LANES: Final = 16
 _SHOWN: Final = 4
-"""values of a call that is shown"""
+"""most values of a call that is shown"""
 _FAR: Final = 1 << 12
-"""exponents beyond this are nobody's: float64 ends at 2^1024"""
+"""exponents beyond this are wrong: float64 ends at 2^1024"""
 _LIMITS: Final = Limits(cpu_s=30)
-"""right ones may try exponents one by one, in fractions: 6 s of a quiet processor"""
+"""a correct solution may try exponents one by one, in fractions: 6 s of a quiet processor"""
 
 Floats = NDArray[np.float64]
 
 
 def bits_of(draws: Draws) -> int:
-    """Bits of a student's lanes."""
+    """Returns the bits of a student's lanes."""
     return draws.choice("bits", (16, 18, 20, 22, 24, 26, 28, 30))
 
 
 def limit_of(draws: Draws) -> int:
-    """The largest number in a lane."""
+    """Returns the largest number in a lane."""
     return (1 << bits_of(draws) - 1) - 1
 
 
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 04."""
+    """Yields all checks of lab 04."""
     with StudentCode(task.answers / FILE, _LIMITS, task.seen) as code:
         given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
         steps = placed(task.answers / FILE, given, own, lambda other: _Grader(task, other).steps())
@@ -53,7 +53,7 @@ def grade(task: Task) -> Iterator[Check]:
 
 
 def exponent(largest: float, workers: int, limit: int) -> int:
-    """The largest e with workers * rint(largest * 2^e) <= limit, in exact arithmetic; largest > 0."""
+    """Returns the largest e with workers * rint(largest * 2^e) <= limit, in exact arithmetic; largest > 0."""
     value = Fraction(largest)
     e = math.frexp(limit / workers)[1] - math.frexp(largest)[1] + 2
     while workers * round(value * Fraction(2) ** e) > limit:
@@ -82,7 +82,7 @@ class _Grader:
             Step("bound", "1,000 chunks of 2 to 64 workers within n/2 units", self.bound),
         ]
 
-    # --- what shows it
+    # --- calls of the student's functions, as shown in findings
 
     def _asked(self, name: str, *arguments: Any) -> Any:
         try:
@@ -91,13 +91,13 @@ class _Grader:
             raise self._wrong(wrong.finding.said, wrong.finding.where) from None
 
     def _wrong(self, said: str, where: str = "") -> Wrong:
-        """What is wrong, with the last call of the student's that was made, or a smaller one."""
+        """Returns a finding, with the last call of the student's code, or a smaller one."""
         code = f"import numpy as np, quantize; print(quantize.{self._call})"
         return Wrong(
             said, where or self.path, f"cd {Path(self.path).parent} && python3 -c '{code}'" if self._call else ""
         )
 
-    # --- the student's functions, with what they return looked at
+    # --- the student's functions, whose results are checked
 
     def _quantize(self, values: Floats, e: int) -> NDArray[np.int64]:
         shown = values if values.size <= _SHOWN else values[: _SHOWN - 1]
@@ -173,7 +173,7 @@ class _Grader:
         return [float(v) for v in np.abs(random.normal(0, 1, workers)) * scale + scale / 100], workers
 
     def _edges(self) -> Iterator[tuple[float, int]]:
-        """The largest of workers, where n * rint(x) is the limit or just beyond it, or rint(n * x) would be."""
+        """Yields (largest, workers) where n * rint(x) is the limit or just beyond it, or where rint(n * x) would be."""
         for workers in range(2, 65):
             most, rest = divmod(self.limit, workers)
             if rest == 0:
@@ -205,7 +205,7 @@ class _Grader:
             if e > wanted:
                 said = f"worker {place} has {largest[place]:.6g}, the others at most a thousandth; the exponent is {e}"
                 raise self._wrong(
-                    f"{said}, which suits somebody else: {wanted} is the most. Take the largest of all workers, "
+                    f"{said}, which suits another worker: {wanted} is the most. Take the largest of all workers, "
                     "not of one",
                 )
 
@@ -238,7 +238,7 @@ class _Grader:
                     continue
                 raise self._wrong(f"{wrong.finding.said}. Raise ValueError for {value}", wrong.finding.where) from None
             shown = found[1] if isinstance(found, np.ndarray) else found
-            said = f"quantize took {value} and sent {shown}: no integer stands for it, and nobody would notice"
+            said = f"quantize took {value} and sent {shown}: no integer stands for it, and the error would go unnoticed"
             raise self._wrong(f"{said}. Raise ValueError unless numpy.isfinite(values).all()")
 
     def extremes(self) -> None:

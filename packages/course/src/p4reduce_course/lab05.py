@@ -33,7 +33,7 @@ from p4reduce_course.p4 import (
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
 
-# Grading lab 05: the switch by scripts, the worker by ticks, both together under loss.
+# Grading of lab 05: the switch by scripts, the worker by ticks, then both together under loss.
 
 
 P4_FILE: Final = "loss.p4"
@@ -42,14 +42,14 @@ WORKERS: Final = 4
 TIMEOUT: Final = 12
 T = TypeVar("T")
 _DELAY: Final = 2
-"""ticks of a link"""
+"""ticks that a frame takes on a link"""
 _MOST_TICKS: Final = 3000
 _SENDS: Final = {0.0: 1.0, 0.01: 1.4, 0.1: 3.0}
-"""frames that workers may send, for each one that they had to, by loss"""
+"""by loss, the frames that workers may send for each frame that is needed"""
 
 
 def numbers_of(draws: Draws) -> tuple[int, int]:
-    """EtherType and slots of a student."""
+    """Returns EtherType and number of slots of a student."""
     return 0x8B00 + draws.integer("ether_type", 1, 0xF0), draws.choice("slots", (4, 8))
 
 
@@ -60,7 +60,7 @@ _REGISTERS: Final = ("bitmaps", *(f"sums{lane}" for lane in range(LANES)), "done
 
 @dataclass
 class Model:
-    """What a switch with two cells for each slot has to remember, of each cell."""
+    """The state of a correct switch with two cells for each slot."""
 
     slots: int
     workers: int
@@ -69,7 +69,7 @@ class Model:
     done: dict[int, int] = field(default_factory=dict)
 
     def push(self, push: Push) -> Outcome:
-        """One frame."""
+        """Takes one frame; returns its outcome."""
         cell = push.seq % (2 * self.slots)
         before = self.bitmaps.get(cell, 0)
         if before & push.bit:
@@ -82,15 +82,15 @@ class Model:
         return "complete" if self.done[cell] else "first"
 
     def possible(self, pushes: Sequence[Push]) -> bool:
-        """Whether workers send such frames: with any of them lost before the switch, and RESULTs behind it."""
+        """Returns whether workers send such frames, if frames to the switch and RESULTs from it may be lost."""
         there: dict[int, set[int]] = {}
         newest: dict[int, int] = {}
         for push in pushes:
             mine = newest.get(push.worker, -1)
             if push.seq >= self.slots and len(there.get(push.seq - self.slots, ())) < self.workers:
-                return False  # a worker goes on when it has the RESULT of the other cell
+                return False  # it goes on only when it has the RESULT of the other cell
             if push.seq <= mine - self.slots:
-                return False  # it has that one, too
+                return False  # it has the RESULT of this chunk already
             there.setdefault(push.seq, set()).add(push.worker)
             newest[push.worker] = max(mine, push.seq)
         return True
@@ -98,13 +98,13 @@ class Model:
 
 @dataclass(frozen=True)
 class _Played:
-    """A frame with what the switch did and what it had to do.
+    """A frame with the results of the switch and of the model.
 
     Attributes:
-        sent: port, kind, chunk and lanes of what left; the last three are None where it is too short.
-        expected: lanes of the RESULT, where one has to leave.
-        before, after, wanted: bitmap, sums and done of the cell, and bitmap of the other one, where the program has
-            the registers of the skeleton; ``wanted``: those of the model.
+        sent: port, kind, chunk and lanes of each frame that left; the last three are None for a short frame.
+        expected: lanes of the RESULT, if one must leave.
+        before, after, wanted: bitmap, sums and done of the cell, and the other cell's bitmap, if the program has the
+            skeleton's registers; ``wanted``: those of the model.
     """
 
     push: Push
@@ -116,20 +116,20 @@ class _Played:
     wanted: tuple[int, ...] = ()
 
     def right(self, workers: int) -> bool:
-        """Whether what left is what has to leave."""
+        """Returns whether the right frames left."""
         if sorted(port for port, _ in self.sent) != self.ports(workers):
             return False
         return all(header == (RESULT, self.push.seq, self.expected) for _, header in self.sent)
 
     def ports(self, workers: int) -> list[int]:
-        """By which it has to leave."""
+        """Returns the ports by which a frame must leave."""
         if self.outcome == "complete":
             return list(range(1, workers + 1))
         return [self.push.worker] if self.outcome == "late" else []
 
 
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 05."""
+    """Yields all checks of lab 05."""
     with (
         StudentCode(task.answers / WORKER_FILE, seen=task.seen) as code,
         StudentProgram(task.answers / P4_FILE, seen=task.seen) as program,
@@ -152,7 +152,7 @@ class _Grader:
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[Step]:
-        # The worker before the gate: it needs no P4.
+        # The worker comes before the gate, because it needs no P4.
         given = skeleton_of(self.task, WORKER_FILE)
         worker = placed(
             Path(self.file), given, self.worker(), lambda code: _Grader(self.task, code, self.program).worker()
@@ -164,14 +164,14 @@ class _Grader:
             Step("switch", "sums, cell by cell, twice around", self.sums),
             Step("switch", "a repetition before the end is dropped", self.early),
             Step("switch", "a repetition after it gets the RESULT, alone", self.late),
-            Step("switch", "the RESULT stays until everybody has it", self.stays),
+            Step("switch", "the RESULT stays until every worker has it", self.stays),
             Step("network", "nothing lost", lambda: self.network(0.0)),
             Step("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
             Step("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
         ]
 
     def worker(self) -> list[Step]:
-        """The checks of the worker alone."""
+        """Returns the checks of the worker alone."""
         return [
             Step("worker", "a window of SLOTS chunks", self.window),
             Step("worker", "again after a time-out, and only what is missing", self.again),
@@ -205,7 +205,7 @@ class _Grader:
         return total
 
     def _pushes(self, come: Iterable[tuple[int, int]]) -> list[Push]:
-        """Frames by worker and chunk."""
+        """Returns frames from (worker, chunk) pairs."""
         return [Push(worker, seq, self._lanes(worker, seq)) for worker, seq in come]
 
     @property
@@ -216,7 +216,7 @@ class _Grader:
         return all(last.count(name) == 1 for name in _REGISTERS)
 
     def _play(self, pushes: Sequence[Push], workers: int = 3, inside: bool = False) -> list[_Played]:
-        """Frames sent to an empty switch; ``inside``: whether its registers are looked at, too."""
+        """Plays frames on an empty switch; ``inside``: whether its registers are looked at, too."""
         model, inside = Model(self.slots, workers), inside and self._known
         found = []
         with self._bench(workers) as bench:
@@ -243,7 +243,7 @@ class _Grader:
         return (*own, *bench.values(_REGISTERS[:1], (push.seq + self.slots) % (2 * self.slots)))
 
     def _judge(self, name: str, pushes: Sequence[Push], outcomes: Collection[Outcome]) -> None:
-        """Raises Wrong where a frame with one of these outcomes is answered wrong, with the shortest that show it."""
+        """Raises Wrong for a wrong answer to a frame of these outcomes, with the shortest frames that show it."""
         for place, one in enumerate(self._play(pushes)):
             if one.outcome in outcomes and not one.right(3):
                 wrong = self._shortest(name, pushes[: place + 1], 3)
@@ -251,7 +251,7 @@ class _Grader:
                 raise wrong
 
     def _shortest(self, name: str, pushes: Sequence[Push], workers: int) -> Wrong:
-        """What is wrong with the last of some frames, shown with as few of them as show it."""
+        """Returns what is wrong with the last of these frames, with as few frames as possible."""
 
         def fails(candidate: Sequence[Push]) -> bool:
             if not Model(self.slots, workers).possible(candidate):
@@ -276,7 +276,7 @@ class _Grader:
         return self._told[workers, said]
 
     def _said(self, one: _Played, workers: int) -> str:
-        """What a switch did with a frame, and what was right."""
+        """Returns a text about the result of a frame and the right result."""
         ports = sorted(port for port, _ in one.sent)
         what = {
             "first": f"{one.push} came, and the chunk is not complete",
@@ -297,7 +297,7 @@ class _Grader:
         return f"{what}; lane{lane} is {header[2][lane]}, expected {one.expected[lane]}"
 
     def _cause(self, one: _Played, workers: int) -> str:
-        """Why a frame is answered wrong, by the registers; empty where they say nothing."""
+        """Returns why a frame is answered wrong, by the registers; empty if they do not tell."""
         ports = sorted(port for port, _ in one.sent)
         if not one.after:
             return ""
@@ -320,7 +320,7 @@ class _Grader:
         if bitmap != right_bitmap:
             said = f"the bitmap of cell {cell} is {bitmap:#b}, expected {right_bitmap:#b}"
             if bitmap == 0 and one.outcome == "complete":
-                return f"{said}: the RESULT must stay until nobody can ask for it. Do not write 0 yourself"
+                return f"{said}: the RESULT must stay until no worker can ask for it. Do not write 0 yourself"
             return f"{said}: put the sender's bit in, bitmap | meta.bit_, and write it to its own cell"
         for lane in range(LANES):
             if sums[lane] != right_sums[lane]:
@@ -334,7 +334,7 @@ class _Grader:
             return ""
         if one.outcome == "late" and not ports:
             said = f"done of cell {cell} is {done}, the bitmap {bitmap:#b}. A repetition in a cell that is done is"
-            return f"{said} answered from its sums, whoever has gone on: std.egress_spec = std.ingress_port"
+            return f"{said} answered from its sums, even if others went on: std.egress_spec = std.ingress_port"
         if one.outcome == "late" and ports != [one.push.worker]:
             return "send the RESULT to this worker alone: std.egress_spec = std.ingress_port"
         if one.outcome == "complete" and ports != one.ports(workers):
@@ -356,7 +356,7 @@ class _Grader:
         )
 
     def _sums(self, one: _Played, lane: int, cell: int) -> str:
-        """Why a sum of a cell is not right."""
+        """Returns why a sum of a cell is not right."""
         got, wanted, before, mine = (
             one.after[1 + lane],
             one.wanted[1 + lane],
@@ -385,7 +385,7 @@ class _Grader:
 
     def early(self) -> None:
         come: list[tuple[int, int]] = []
-        for seq in range(2 * self.slots + 1):  # the last one in a cell that was done before
+        for seq in range(2 * self.slots + 1):  # the last one is in a cell that was done before
             workers = (1, 1, 2, 1, 2, 3) if seq in (0, 2 * self.slots) else (1, 2, 3)
             come += [(worker, seq) for worker in workers]
         self._judge("early", self._pushes(come), ("first", "early", "complete"))
@@ -395,7 +395,7 @@ class _Grader:
         self._judge("late", self._pushes(come), {"late"})
 
     def stays(self) -> None:
-        # Workers 1 and 2 have the RESULT of chunk 0 and go on; worker 3 has not. Then the cell is used again.
+        # Workers 1 and 2 have the RESULT of chunk 0 and go on; worker 3 lacks it. Then the cell is used again.
         here, other, again = 0, self.slots, 2 * self.slots
         come = [(1, here), (2, here), (3, here), (1, other), (2, other), (3, here), (3, other), (2, other)]
         come += [(1, again), (3, other), (2, again), (1, again), (3, again), (2, again)]
@@ -415,7 +415,7 @@ class _Grader:
         return found
 
     def _misstep(self, said: str) -> Wrong:
-        """What is wrong in the worker, with the ticks that show it."""
+        """Returns a finding about the worker, with the ticks that show it."""
         came = {now: results for now, results in self._ticks.items() if results}
         code = f"from worker import Worker; w = Worker({self._chunks}, {self.slots}, {TIMEOUT}); came = {came}; "
         code += f"[print(t, w.step(t, came.get(t, []))) for t in range({max(self._ticks) + 1})]"
@@ -463,7 +463,7 @@ class _Grader:
             raise self._misstep(said)
 
     def each(self) -> None:
-        """Chunks are missing that were sent at different times: the older ones' time-out is not the other's."""
+        """Checks a chunk whose time-out differs from that of older missing chunks, since it was sent later."""
         later, last = 5, 2 * TIMEOUT
         self._create(2, 2 * self.slots)
         for now in range(last):
@@ -493,9 +493,9 @@ class _Grader:
         down: deque[tuple[int, int, bytes]] = deque()
         there: dict[int, set[int]] = {rank: set() for rank in range(1, WORKERS + 1)}
         frames = 0
-        pushes: list[Push] = []  # what came to the switch
-        asked: dict[tuple[int, int], int] = {}  # when a worker last sent a chunk
-        beyond: list[str] = []  # what workers did that they should not
+        pushes: list[Push] = []  # frames that reached the switch
+        asked: dict[tuple[int, int], int] = {}  # tick at which a worker last sent a chunk
+        beyond: list[str] = []  # frames of workers that were not needed
         storm: list[str] = []
         for rank in there:
             self._create(10 + rank, chunks)
@@ -554,7 +554,7 @@ class _Grader:
             raise self._too_many(said, beyond + storm)
 
     def _too_many(self, said: str, workers: list[str]) -> Wrong:
-        """Frames beyond what loss explains; the switch has answered each as it must."""
+        """Returns a finding about too many frames, all of which the switch answered correctly."""
         if workers:
             said += f": send again only what is missing, and only after the time-out: {workers[0]}"
         return Wrong(said, self.file)

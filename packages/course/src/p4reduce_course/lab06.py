@@ -1,8 +1,8 @@
-"""Lab 06: a controller that makes a tree of switches add up."""
+"""Lab 06: a controller that makes a tree of switches aggregate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from pprint import pformat
 from typing import Any, Final
@@ -24,11 +24,11 @@ from p4reduce_course.sandbox.process import StudentCode
 KINDS: Final = ("one switch", "a chain", "a leaf-spine", "a tree", "a graph")
 Links = list[tuple[str, str]]
 Shape = tuple[int, int, Links]
-"""How many switches, how many of them (the first ones) have hosts, and the links between switches."""
+"""The number of switches, how many of them (the first ones) have hosts, and the links between switches."""
 
 
 def draw(draws: Draws, number: int) -> tuple[Topology, dict[str, Any]]:
-    """A network, and the job that is to be installed in it, as the student's code gets it."""
+    """Returns a network, and the job to be installed in it, in the form that the student's code gets."""
     random = draws.generator(f"network {number}")
     switches, housed, links = _SHAPES[number](random)
     hosts = 0
@@ -41,7 +41,7 @@ def draw(draws: Draws, number: int) -> tuple[Topology, dict[str, Any]]:
         links.append((f"h{hosts}", f"s{switch}"))
     topology = wired(KINDS[number].replace(" ", "-"), links, random)
     names = [host.name for host in topology.workers]
-    # The last two stand behind the first switch and another one: the tree is never a single one where there are more.
+    # The last two workers are behind different switches, so that the tree has several switches if it can.
     chosen = [name for name in names[:-2] if random.random() < 0.8] + names[-2:]
     job = {
         "job": int(random.integers(1, 1000)),
@@ -91,7 +91,7 @@ def _graph(random: np.random.Generator) -> Shape:
 _SHAPES: Final = (_one, _chain, _leaf_spine, _tree, _graph)
 
 
-# Grading lab 06: trees, the entries that a controller wrote, and the packets that follow from them.
+# Grading of lab 06: trees, the entries that a controller wrote, and the resulting packets.
 
 
 FILE: Final = "controller.py"
@@ -99,13 +99,8 @@ _ELEMENTS: Final = 64 * 40 - 7
 GIVEN: Final = ("generation", "base", "slots", "stats")
 
 
-def numbers_of(draws: Draws) -> tuple[int, int, int]:
-    """Of a student: the older controller's election id, the first multicast group and the first replication id."""
-    return draws.integer("election", 20, 900), draws.integer("group", 3, 9), draws.integer("rid", 10, 30)
-
-
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 06."""
+    """Yields all checks of lab 06."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         yield from run_steps(task, _Grader(task, code).steps())
 
@@ -116,7 +111,7 @@ class _Grader:
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
-        self.held = Held(*numbers_of(task.personal))
+        self.held = Held.of(task.personal)
         self._known: dict[int, tuple[Wrong | None, Wrong | None]] = {}
 
     def steps(self) -> list[Step]:
@@ -173,7 +168,7 @@ class _Grader:
                 raise wrong
 
     def _outcome(self, number: int) -> tuple[Wrong | None, Wrong | None]:
-        """What is wrong with the entries, and with the packets."""
+        """Returns what is wrong with the entries, and what is wrong with the packets."""
         if number not in self._known:
             topology, job = draw(self.draws, number)
             with Room(topology, self.held) as room:
@@ -212,11 +207,6 @@ class _Grader:
         return None
 
 
-def _parameters(draws: Draws) -> Mapping[str, str]:
-    election, group, rid = numbers_of(draws)
-    return {"election": str(election), "group": str(group), "rid": str(rid)}
-
-
 LAB: Final = Lab(
     number="06",
     name="06-a-tree-by-program",
@@ -230,5 +220,5 @@ LAB: Final = Lab(
     files=(FILE,),
     grade=grade,
     praise="any network, summed up by its switches",
-    parameters=_parameters,
+    parameters=lambda draws: Held.of(draws).parameters(),
 )

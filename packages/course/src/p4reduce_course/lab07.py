@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +23,26 @@ from p4reduce_course.controllers.diagnose import (
     check_order,
     check_untouched,
 )
-from p4reduce_course.controllers.room import Forgery, Held, Room, check_refused, drawn, packet, plan_of, told, wired
+from p4reduce_course.controllers.room import (
+    Forgery,
+    Held,
+    Room,
+    check_refused,
+    drawn,
+    epoch_of,
+    packet,
+    parameters_of,
+    plan_of,
+    told,
+    wired,
+)
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_US
 
-# The networks of lab 07: every leaf has four hosts, of which one has no part in any job and forges.
+# The networks of lab 07: every leaf has four hosts, one of which has no part in any job and forges packets.
 
 
 KINDS: Final = ("a leaf-spine", "a tree")
@@ -39,12 +51,12 @@ _HOSTS: Final = 4
 
 @dataclass(frozen=True)
 class Scene:
-    """A network with two jobs, and what becomes of the first.
+    """A network with two jobs, and a change of the first one.
 
     Attributes:
-        network: as the student's code gets it; its jobs are the first two.
-        changed: the first job after its change: a worker has left, and its root is another switch.
-        forgers: a host of each leaf that has no part in a job.
+        network: the network as the student's code gets it, with both jobs before the change.
+        changed: the first job after its change: a worker has left, and another switch is the root.
+        forgers: by leaf, a host that has no part in a job.
     """
 
     topology: Topology
@@ -54,13 +66,13 @@ class Scene:
 
 
 def draw(draws: Draws, number: int) -> Scene:
-    """One of the networks."""
+    """Returns one of the networks."""
     random = draws.generator(f"network {number}")
     if number == 0:
         leaves = int(random.integers(2, 4))
         links = [(f"s{leaf}", f"s{leaves + spine}") for leaf in range(1, leaves + 1) for spine in (1, 2)]
         roots = [f"s{leaves + 1}", f"s{leaves + 2}", f"s{leaves + 2}"]
-    else:  # leaves under two switches that are joined
+    else:  # leaves under two switches that are linked
         leaves = 4
         links = [("s1", "s5"), ("s2", "s5"), ("s3", "s6"), ("s4", "s6"), ("s5", "s6")]
         roots = ["s5", "s6", "s6"]
@@ -83,21 +95,21 @@ def draw(draws: Draws, number: int) -> Scene:
     return Scene(topology, {"jobs": jobs, **told(topology)}, changed, forgers)
 
 
-# One network of lab 07 from its entries to its late packets: each act is run once, and remembered.
+# One network of lab 07, from its entries to late packets; each act is run once, and its result is kept.
 
 
 ELEMENTS: Final = 64 * 40 - 11
 LONG: Final = 64 * 400
-"""of the job that goes on while the other one changes"""
+"""elements of the job that goes on while the other one changes"""
 _BEGUN_PS: Final = 20 * PS_PER_US
 Ask = Callable[..., Any]
 
 
 class Play:
-    """The acts of one network, in order. An act that failed ends the play: the others fail alike."""
+    """The acts of one network, in order. A failed act ends the play: the later acts fail in the same way."""
 
     def __init__(self, scene: Scene, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
-        """``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
+        """Makes a play. ``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
         self.scene, self.room, self._ask, self._first_epoch, self._where = scene, room, ask, first_epoch, where
         self._plans: list[Plan] = []
         self._jobs: list[Job] = []
@@ -105,7 +117,7 @@ class Play:
         self._random = np.random.default_rng(scene.network["jobs"][0]["job"])
 
     def acts(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Name and act."""
+        """Yields the name and the function of each act."""
         yield "install", self.install
         yield "entries", self.entries
         yield "sums", self.sums
@@ -114,12 +126,12 @@ class Play:
         yield "late", self.late
 
     def shown(self, wrong: Wrong, home: Path, label: str) -> Wrong:
-        """The same with entries and packets of the job that it is about, where there are plans yet."""
+        """Adds entries and packets of the job in question to a finding, if there are plans yet."""
         about = [plan for plan in self._plans if re.search(rf"\bjob {plan.job}\b", wrong.finding.said)]
         return self.room.shown(wrong, about[0], home, label) if about else wrong
 
     def install(self) -> None:
-        """The student's epochs, and the plans that follow."""
+        """Calls the student's ``install``, and makes the plans with the epochs that it returns."""
         found = self._ask("install", self.scene.network)
         check_open(self.room.sessions.highest, self.scene.topology, self._where)
         jobs = self.scene.network["jobs"]
@@ -137,13 +149,13 @@ class Play:
         return found
 
     def entries(self) -> None:
-        """Both jobs' entries, and that they keep apart."""
+        """Checks the entries of both jobs, and that the jobs share nothing."""
         check_apart(self.room.sessions.book, self._plans, self._where)
         for plan in self._plans:
             check_entries(self.room.sessions.book, plan, self._where)
 
     def sums(self) -> None:
-        """Both at once."""
+        """Checks the sums of both jobs at the same time."""
         self._jobs = [self.room.network.add(plan) for plan in self._plans]
         self._known = list(self._jobs)
         self._sum_all()
@@ -160,7 +172,7 @@ class Play:
     # --- the forger
 
     def forged(self) -> None:
-        """Packets of hosts that may not send them, and sums afterwards."""
+        """Sends packets of hosts that may not send them, then checks the sums."""
         for forgery in self._forgeries():
             check_refused(self.room, forgery, self._where)
         self._sum_all()
@@ -211,7 +223,7 @@ class Play:
         )
 
     def _strangers(self, plan: Plan) -> dict[str, list[str]]:
-        """Workers of the first job alone, by their switch."""
+        """Returns workers that belong to the first job only, by their switch."""
         found: dict[str, list[str]] = {}
         for worker in self._plans[0].workers:
             if worker not in plan.workers:
@@ -221,7 +233,7 @@ class Play:
     # --- another epoch
 
     def change(self) -> None:
-        """The first job loses a worker and gets another root, while the second one is in the middle of a sum."""
+        """Changes the first job, which loses a worker and gets another root, in the middle of a sum of the second."""
         room, (old, other) = self.room, self._jobs
         inputs, wanted = drawn(self._random, len(other.members), LONG)
         room.post(other, inputs)
@@ -254,7 +266,7 @@ class Play:
         room.check_links(self._known, self._where)
 
     def late(self) -> None:
-        """Packets of the epoch that is over."""
+        """Sends packets of the epoch that is over."""
         topology, job = self.scene.topology, self._known[0]
         old = job.plan
         gone = next(name for name in old.workers if name not in self.scene.changed["workers"])
@@ -269,11 +281,11 @@ class Play:
 
 
 def _next(job: Job) -> int:
-    """The chunk that a job's workers send next: one that a switch takes, if it takes the packet."""
+    """Returns the next chunk of a job's workers: the switch would take it if it took the packet."""
     return sum(-(-elements // job.plan.lanes) for _, elements, _ in job.carried)
 
 
-# Grading lab 07: two jobs in one network, packets of others, and a change of epoch.
+# Grading of lab 07: two jobs in one network, forged packets, and a change of epoch.
 
 
 FILE: Final = "controller.py"
@@ -286,14 +298,8 @@ _TITLES: Final = (
 )
 
 
-def numbers_of(draws: Draws) -> tuple[int, int, int, int]:
-    """Of a student: the older controller's election id, first multicast group, replication id and epoch."""
-    high, low = draws.integer("election", 20, 900), draws.integer("group", 3, 9)
-    return high, low, draws.integer("rid", 10, 30), draws.integer("epoch", 3, 90)
-
-
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 07."""
+    """Yields all checks of lab 07."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         yield from run_steps(task, _Grader(task, code).steps())
 
@@ -304,7 +310,7 @@ class _Grader:
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
-        self.numbers = numbers_of(task.personal)
+        self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._known: dict[int, dict[str, Wrong]] = {}
 
     def steps(self) -> list[Step]:
@@ -322,17 +328,16 @@ class _Grader:
             raise wrong
 
     def _played(self, number: int) -> dict[str, Wrong]:
-        """What is wrong, by act."""
+        """Returns the findings of a network, by act."""
         scene = draw(self.draws, number)
-        *held, first_epoch = self.numbers
-        with Room(scene.topology, Held(*held), edges=False) as room:
+        with Room(scene.topology, self.held, edges=False) as room:
 
             def ask(name: str, *arguments: Any) -> Any:
                 return self.code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             found: dict[str, Wrong] = {}
             over: Wrong | None = None
-            play = Play(scene, room, ask, first_epoch, self.path)
+            play = Play(scene, room, ask, self.first_epoch, self.path)
             for name, act in play.acts():
                 try:
                     if over is not None:
@@ -340,13 +345,9 @@ class _Grader:
                     act()
                 except Wrong as wrong:
                     found[name] = play.shown(wrong, self.home, f"network-{number + 1}-{name}")
-                    if name != "entries":  # what is wrong with them shows in what follows
+                    if name != "entries":  # wrong entries are shown by what follows
                         over = found[name]
             return found
-
-
-def _parameters(draws: Draws) -> Mapping[str, str]:
-    return dict(zip(("election", "group", "rid", "epoch"), map(str, numbers_of(draws)), strict=True))
 
 
 LAB: Final = Lab(
@@ -356,11 +357,11 @@ LAB: Final = Lab(
     minutes=60,
     parts=(
         Part("jobs", "two jobs in the same switches", 40),
-        Part("forger", "nobody speaks in another's name", 30),
+        Part("forger", "no host speaks in another's name", 30),
         Part("epochs", "a job changes, and what is late is refused", 30),
     ),
     files=(FILE,),
     grade=grade,
-    praise="two jobs that do not mix, whoever else sends",
-    parameters=_parameters,
+    praise="two jobs that do not mix, whatever other hosts send",
+    parameters=parameters_of,
 )

@@ -18,13 +18,13 @@ from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_S
 
-# Grading lab 08: predictions against runs of packets in virtual time, and what a wrong one has left out.
+# Grading of lab 08: predictions are compared with runs of packets in virtual time; findings name what is left out.
 
 
 FILE: Final = "predict.py"
 NEAR: Final = 0.02
 _AS_NEAR: Final = 0.005
-"""a run takes a little longer than its formula"""
+"""a run takes a little longer than its formula says"""
 _HEADERS: Final = 62
 _GAP: Final = 24
 _TREE: Final = "In a tree each chunk crosses the link of a worker once in each direction, both at the same time"
@@ -34,11 +34,11 @@ _SERVER: Final = "The server's link is the busiest: every chunk of each of the n
 
 @dataclass(frozen=True)
 class Case:
-    """One run.
+    """One run of packets.
 
     Attributes:
         rate_gbps, delay_us: of every link.
-        window: None: as many as there is room for.
+        window: chunks on their way; None: as many as there is room for.
     """
 
     plan: str
@@ -51,22 +51,22 @@ class Case:
 
     @property
     def rate(self) -> float:
-        """Bits a second."""
+        """Rate of a link, bit/s."""
         return self.rate_gbps * 1e9
 
     @property
     def delay(self) -> float:
-        """Seconds."""
+        """Delay of a link, seconds."""
         return self.delay_us * 1e-6
 
     @property
     def frame(self) -> float:
-        """Seconds of a full frame."""
+        """Time of a full frame on a link, seconds."""
         return (_GAP + _HEADERS + 4 * self.lanes) * 8 / self.rate
 
     @property
     def flags(self) -> str:
-        """The same by hand."""
+        """The run as flags of ``p4reduce run``."""
         said = f"-t star:hosts={self.workers}{',servers=1' if self.plan == 'ps' else ''} --plan {self.plan}"
         said += f" --elements {self.elements} --lanes {self.lanes} --rate {self.rate_gbps}G --delay {self.delay_us}us"
         return said + (f" --window {self.window}" if self.window else "")
@@ -74,7 +74,7 @@ class Case:
 
 @functools.lru_cache(maxsize=64)
 def seconds(case: Case) -> float:
-    """What a run takes: packets through the P4 program, in virtual time."""
+    """Returns the virtual time of a run, in seconds: packets through the P4 program."""
     servers = ",servers=1" if case.plan == "ps" else ""
     experiment = Experiment.model_validate(
         {
@@ -91,7 +91,7 @@ def seconds(case: Case) -> float:
 
 
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 08."""
+    """Yields all checks of lab 08."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
         steps = placed(task.answers / FILE, given, own, lambda other: _Grader(task, other).steps())
@@ -124,14 +124,14 @@ class _Grader:
 
         workers = draw("workers", 3, 4) if number else draw("workers", 7, 12)
         lanes = 256 if draw("lanes", 0, 1) else 64
-        # So many that what begins and ends a run, some round trips, is less than half of the 2 %.
+        # So many elements that the beginning and the end, some round trips, are less than half of the 2 %.
         chunks = draw("chunks", 14000, 16000) if plan != "ps" else draw("chunks", 5000, 6000)
         rate = (10, 25, 40)[draw("rate", 0, 2)]
         return Case(plan, workers, chunks * lanes - draw("rest", 1, lanes - 1), lanes, rate)
 
     @property
     def _look(self) -> str:
-        """The last call of the student's."""
+        """Returns a command for the last call of the student's code."""
         return f"cd {Path(self.path).parent} && python3 -c 'import predict; print(predict.{self._call})'"
 
     def _number(self, name: str, *arguments: float) -> float:
@@ -214,7 +214,7 @@ class _Grader:
             for ratio, why in known.items()
             if ratio > 0 and abs(found / actual / ratio - 1) < NEAR and abs(ratio - 1) > NEAR
         }
-        if near:  # the nearest, and what is about as near
+        if near:  # the nearest ratio, and those about as near
             best = min(near.values())
             whys = [why for why, off in sorted(near.items(), key=lambda one: one[1]) if off < best + _AS_NEAR]
             raise Wrong(f"{said}: {'; or '.join(whys)}", self.path, look)

@@ -1,4 +1,4 @@
-"""Lab 09: a data-parallel training through switches: buckets, their order, integers of 8 bits."""
+"""Lab 09: data-parallel training through switches: buckets, their order, integers of 8 bits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from p4reduce_course.sandbox.confine import Limits
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
 
-# Ranks of a training: a process of the student's code for each, joined by P4 switches in virtual time.
+# Ranks of a training: the student's code runs in one process per rank, and P4 switches in virtual time join them.
 
 
 Floats = NDArray[np.float32]
@@ -32,9 +31,9 @@ LANES: Final = 256
 HEADERS: Final = 62
 GAP: Final = 24
 _CALLS: Final = 8
-"""times as many calls as tensors are more than anybody needs"""
+"""a hook that makes so many times as many calls as there are tensors has a loop without an end"""
 _ELEMENTS: Final = 4
-"""times as many numbers as there are, too"""
+"""the same for numbers: so many times as many as the tensors have"""
 _LIMITS: Final = Limits(cpu_s=6, wall_s=60.0)
 
 
@@ -51,7 +50,7 @@ class Net:
     delay_us: int
 
     def experiment(self) -> Experiment:
-        """The same as a run."""
+        """Returns the network as an experiment."""
         return Experiment(
             topology=f"star:hosts={self.workers}",
             plan="steiner",
@@ -61,23 +60,23 @@ class Net:
         )
 
     def wire_seconds(self, elements: float) -> float:
-        """The least time of so many numbers on one direction of a link."""
+        """Returns the least time of so many numbers on one direction of a link, seconds."""
         return elements / LANES * (GAP + HEADERS + 4 * LANES) * 8 / (self.rate_gbps * 1e9)
 
     @property
     def trip_seconds(self) -> float:
-        """From the first bit of a full frame to the last of its sum, with an empty network."""
+        """Seconds from the first bit of a full frame to the last bit of its sum, in an empty network."""
         return 2 * (self.wire_seconds(LANES) + self.delay_us * 1e-6)
 
 
 def least_bytes(elements: int) -> int:
-    """Of full frames that hold so many numbers."""
+    """Returns the bytes of full frames that hold so many numbers."""
     return -(-elements // LANES) * (HEADERS + 4 * LANES)
 
 
 @dataclass(frozen=True)
 class Started:
-    """A call of a rank's: how many elements of which type, when, and the largest field of packed integers."""
+    """A call of a rank: number of elements, their type, time, and the largest field of packed integers."""
 
     elements: int
     integers: bool
@@ -86,7 +85,7 @@ class Started:
 
     @property
     def kind(self) -> str:
-        """As it is told."""
+        """Number and type of the elements, as text."""
         return f"{self.elements} {'int32' if self.integers else 'float32'}"
 
 
@@ -95,10 +94,10 @@ class Rank:
     """One rank while a job runs.
 
     Attributes:
-        most_calls, most_elements: that it may start.
-        calls: what it has started, in order.
-        began_s: when its backward pass began.
-        failed: what the network said to it.
+        most_calls, most_elements: bounds on what the rank may start.
+        calls: the calls that the rank has started, in order.
+        began_s: start of its backward pass, seconds of virtual time.
+        failed: the network's error, if there was one.
     """
 
     number: int
@@ -114,7 +113,7 @@ class Rank:
     _handles: dict[int, Handle[Any]] = field(default_factory=dict)
 
     def create(self, kind: str, sizes: Sequence[int]) -> None:
-        """A hook of the student's for tensors of these sizes."""
+        """Makes the student's hook for tensors of these sizes."""
         self._kind = kind
         network = Remote("network", rank=self.number, workers=self.net.workers)
         self._call("create", kind, network, list(sizes))
@@ -122,7 +121,7 @@ class Rank:
     def backward(
         self, gradients: Sequence[Floats], order: Sequence[int], seconds: Sequence[float] = ()
     ) -> list[Floats]:
-        """Hands gradients over in the order in which they become ready; what the hook gives for each of them."""
+        """Passes gradients to the hook in the order in which they become ready; returns the hook's means."""
         for index in order:
             if seconds:
                 self.comm.compute(seconds[index])
@@ -145,11 +144,11 @@ class Rank:
         try:
             return self.code.call(name, *arguments, services={"network": self._network})
         except Wrong as wrong:
-            if self.failed:  # the network's answer, which the student's code passed on as an exception
+            if self.failed:  # the network's error, which the student's code passed on as an exception
                 raise ClusterError(self.failed) from wrong
             raise
 
-    # --- what the student's code asks of the network
+    # --- calls of the network by the student's code
 
     def _network(self, method: str, *arguments: Any, **named: Any) -> Any:
         if method == "start":
@@ -167,7 +166,7 @@ class Rank:
         if len(self.calls) >= self.most_calls:
             raise Untold(f"network.start: {self.most_calls} calls were made already; is there a loop?")
         if sum(call.elements for call in self.calls) + array.size > self.most_elements:
-            raise Untold(f"network.start: {self.most_elements} numbers are more than anybody needs; is there a loop?")
+            raise Untold(f"network.start: {self.most_elements} numbers are more than any hook needs; is there a loop?")
         integers = array.dtype == np.int32
         largest = int(np.abs(fields(array)).max()) if integers else 0
         self.calls.append(Started(array.size, integers, self.comm.now, largest))
@@ -187,12 +186,12 @@ class Rank:
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a job.
+    """The result of a run of all ranks.
 
     Attributes:
-        calls: of each rank.
-        began_s: when rank 0's backward pass began.
-        busiest_bytes: on the direction of a link that carried most.
+        calls: the calls of each rank.
+        began_s: start of rank 0's backward pass, seconds of virtual time.
+        busiest_bytes: bytes on the busiest direction of a link.
     """
 
     calls: Sequence[Sequence[Started]]
@@ -201,7 +200,7 @@ class Ran:
 
 
 class Ranks:
-    """The student's file in a process for each rank. Use it as a context manager."""
+    """Runs the student's file in one process per rank. Use it as a context manager."""
 
     def __init__(self, file: Path, seen: dict[str, None]) -> None:
         self._file = file
@@ -212,14 +211,14 @@ class Ranks:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held.close()
 
     def run(self, net: Net, kind: str, sizes: Sequence[int], steps: int, body: Callable[[Rank], None]) -> Ran:
-        """``body`` for each rank, beside each other. Raises Wrong."""
+        """Runs ``body`` for all ranks at the same time. Raises Wrong."""
         while len(self._codes) < net.workers:
             self._codes.append(self._held.enter_context(StudentCode(self._file, _LIMITS, self._seen)))
-            self._codes[-1].start()  # here, since a process ends with the thread that started it
+            self._codes[-1].start()  # in this thread, because a process ends with the thread that started it
         ranks: dict[int, Rank] = {}
         elements = _ELEMENTS * (sum(sizes) + LANES) * steps
         guard = threading.Lock()
@@ -244,13 +243,13 @@ class Ranks:
 
 
 def fields(words: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Four integers of 8 bits with a sign in each word, as the skeleton's ``pack`` puts them there."""
+    """Returns the four signed 8-bit integers of each word, in the order of the skeleton's ``pack``."""
     octets = (words.astype(np.int64) + 0x80808080).astype(np.uint32).view(np.uint8)
     return octets.astype(np.int64) - 128
 
 
 def _disagreement(ranks: Mapping[int, Rank], error: str) -> str:
-    """The first call in which the ranks differ; the calls before it were the same at all of them."""
+    """Returns a text about the first call in which the ranks differ."""
     logs = {number: rank.calls for number, rank in sorted(ranks.items())}
     advice = (
         "Gradients become ready in another order on each rank, calls must not: "
@@ -276,14 +275,14 @@ def _disagreement(ranks: Mapping[int, Rank], error: str) -> str:
     return f"the network could not carry a call out: {error}"
 
 
-# What is trained: tensors of a large model for times and bytes, and a small one with data of its own for accuracy.
+# The models: tensors of a large model for times and bytes, and a small one with its own data for accuracy.
 
 
 BLOCKS: Final = 16
 SMALL: Final = 6
-"""small tensors of a block, beside one large one"""
+"""small tensors of a block, besides one large tensor"""
 STEPS: Final = 80
-"""of the small training"""
+"""steps of the small training"""
 _WORDS, _CLASSES, _HEAD, _LENGTH = 80, 6, 64, 3
 _TEXTS, _TESTS, _BATCH = 2000, 500, 64
 _RATE: Final = 3.0
@@ -294,9 +293,9 @@ class Backward:
     """One backward pass of a model of many tensors, at all ranks.
 
     Attributes:
-        sizes: of the tensors, by index.
-        orders: of each rank, the indices in the order in which gradients become ready.
-        seconds: that each takes to compute.
+        sizes: elements of the tensors, by index.
+        orders: for each rank, indices in the order in which gradients become ready.
+        seconds: time that each gradient takes to compute.
     """
 
     sizes: Sequence[int]
@@ -305,11 +304,11 @@ class Backward:
 
     @property
     def elements(self) -> int:
-        """Of all tensors."""
+        """Number of elements of all tensors."""
         return sum(self.sizes)
 
     def bound_seconds(self, net: Net) -> float:
-        """No hook is faster: what is ready at t or later takes its time on the wire after t, for every t."""
+        """Returns a lower bound: for every t, all that is ready at t or later needs its time on the wire after t."""
         ready = [0.0] * len(self.sizes)
         for order in self.orders:
             now = 0.0
@@ -324,7 +323,7 @@ class Backward:
 
 
 def backward_of(net: Net, draws: Draws) -> Backward:
-    """Blocks alike, as in a transformer: a large tensor and small ones; neighbours become ready in any order."""
+    """Returns equal blocks, as in a transformer: a large tensor and small ones; neighbours are ready in any order."""
     random = draws.generator("tensors")
     block = [int(random.integers(10, 14)) * 1000] + [int(size) for size in random.integers(16, 200, SMALL)]
     sizes = block * BLOCKS
@@ -340,10 +339,10 @@ def backward_of(net: Net, draws: Draws) -> Backward:
 
 
 class RanksTask:
-    """Short texts of a few words each, to be sorted into classes, beside a second head that guesses a loud figure.
+    """Sorting short texts of a few words into classes, beside a second head whose gradients are large noise.
 
-    A word stands in few texts of a batch, so its gradient is small beside that of the second head: whoever rounds all
-    of them with one scale and forgets what rounding took away learns no word.
+    A word is in few texts of a batch, so its gradient is small beside that of the second head: a hook that rounds all
+    gradients with one scale and forgets the rounding errors learns no word.
     """
 
     def __init__(self, workers: int, draws: Draws) -> None:
@@ -361,11 +360,11 @@ class RanksTask:
         self._seed = int(random.integers(1 << 31))
 
     def initial(self) -> list[Floats]:
-        """Weights at the start, by tensor."""
+        """Returns the initial weights, by tensor."""
         return [np.zeros(size, np.float32) for size in self.sizes]
 
     def gradients(self, weights: Sequence[Floats], rank: int, step: int) -> list[Floats]:
-        """Of a rank's batch, by tensor."""
+        """Returns the gradients of a rank's batch, by tensor."""
         random = np.random.default_rng((self._seed, step, rank))
         shard = self._train.shard(rank, self.workers)
         batch = shard.take(random.integers(0, len(shard), _BATCH))
@@ -375,15 +374,15 @@ class RanksTask:
         return [flat[: self.sizes[0]], flat[self.sizes[0] :], loud]
 
     def moved(self, weights: Sequence[Floats], means: Sequence[Floats]) -> list[Floats]:
-        """Weights after a step of SGD."""
+        """Returns the weights after a step of SGD."""
         return [old - np.float32(_RATE) * mean for old, mean in zip(weights, means, strict=True)]
 
     def accuracy(self, weights: Sequence[Floats]) -> float:
-        """Share of the test data that is recognized."""
+        """Returns the share of the test data that is recognized."""
         return self.model.accuracy(np.concatenate(weights[:2]), self._test.images, self._test.labels)
 
     def alone(self, steps: int) -> list[Floats]:
-        """The same training in one process."""
+        """Returns the weights after the same training in one process."""
         weights = self.initial()
         for step in range(steps):
             every = [self.gradients(weights, rank, step) for rank in range(self.workers)]
@@ -391,17 +390,17 @@ class RanksTask:
         return weights
 
 
-# Grading lab 09: hooks of all ranks beside each other, over switches in virtual time.
+# Grading of lab 09: the hooks of all ranks run at the same time, over switches in virtual time.
 
 
-# Why a mean is wrong, or a step slow.
+# Explanations of a wrong mean and of a slow step.
 
 
 _NEAR: Final = 1e-5
 
 
 def explained_mean(found: Floats, parts: NDArray[np.float64], rank: int) -> str:
-    """What is wrong with the mean of what the ranks gave, an array (ranks, elements); empty: nothing."""
+    """Returns what is wrong with the mean of an array (ranks, elements) of gradients; empty if nothing is wrong."""
     n = len(parts)
     mean = parts.mean(axis=0)
     room = _NEAR * float(np.abs(parts).max())
@@ -424,7 +423,7 @@ def explained_mean(found: Floats, parts: NDArray[np.float64], rank: int) -> str:
 
 
 def explained_time(back: Backward, ran: Ran, net: Net, took: float) -> str:
-    """Where the time of a step over its bound went."""
+    """Returns why a step took longer than its bound."""
     calls = ran.calls[0]
     trips = len(calls) * net.trip_seconds
     each = back.elements / len(calls)
@@ -441,35 +440,35 @@ def explained_time(back: Backward, ran: Ran, net: Net, took: float) -> str:
 
 FILE: Final = "hook.py"
 MOST_TIME: Final = 1.35
-"""of a step over its lower bound"""
+"""most time of a step, in multiples of its lower bound"""
 MOST_BYTES: Final = 1.09
-"""over full frames: each call has some frames more, in which ranks agree on a scale"""
+"""most bytes, in multiples of full frames: each call has some more frames, in which ranks agree on a scale"""
 MOST_INT8: Final = 0.3
-"""of the bytes of float32"""
+"""most bytes with int8, in multiples of those of float32"""
 MOST_LOST: Final = 0.04
-"""accuracy, against float32"""
+"""most accuracy that may be lost against float32"""
 _EQUAL: Final = 15
 """steps after which weights are compared"""
 _SUMS: Final = 127
-"""of a field of 8 bits"""
+"""largest value of an 8-bit field"""
 _OFF: Final = 0.2
-"""of the largest gradient, which error feedback hardly touches"""
+"""largest error, in multiples of the largest gradient, which error feedback hardly changes"""
 _FEW: Final = 20
-"""steps in which what rounding takes away must come"""
+"""steps within which rounding errors must be added"""
 _LARGE: Final = 40_000
-"""numbers of a tensor that mostly has a bucket for itself"""
+"""numbers of a tensor that mostly has a bucket of its own"""
 _FEWER: Final = 8
 """steps with such tensors"""
 
 
 def net_of(draws: Draws) -> Net:
-    """The network of a student."""
+    """Returns the network of a student."""
     workers, rate = draws.integer("workers", 3, 5), draws.choice("rate", (10, 25))
     return Net(workers, rate, draws.integer("delay", 2, 4) if rate == 10 else 1)
 
 
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 09."""
+    """Yields all checks of lab 09."""
     with Ranks(task.answers / FILE, task.seen) as ranks:
         yield from run_steps(task, _Grader(task, ranks).steps())
 
@@ -505,7 +504,7 @@ class _Grader:
         return self.ranks.run(self.net, kind, sizes, steps, all_steps)
 
     def _means(self, kind: str, every: Sequence[Sequence[Sequence[Floats]]]) -> tuple[list[list[list[Floats]]], Ran]:
-        """What the hook gives for gradients by step, rank and tensor: by step and rank."""
+        """Runs the hook on gradients by step, rank and tensor; returns its means by step and rank."""
         found: list[list[list[Floats]]] = [[[] for _ in range(self.net.workers)] for _ in every]
 
         def body(rank: Rank, step: int) -> None:
@@ -576,7 +575,7 @@ class _Grader:
     def order(self) -> None:
         back = backward_of(self.net, self.draws)
         workers = self.net.workers
-        # Element e of tensor i is i + 1 at rank e mod n, 0 at the others: a sum tells who gave which tensor.
+        # Element e of tensor i is i + 1 at rank e mod n and 0 at the others: a sum tells which rank gave which tensor.
         given = [
             [np.where(np.arange(size) % workers == rank, index + 1, 0).astype(np.float32) for rank in range(workers)]
             for index, size in enumerate(back.sizes)
@@ -602,18 +601,18 @@ class _Grader:
         try:
             self._run("mean", back.sizes, 1, body)
         except Wrong:
-            self.mean()  # where the mean is wrong in one order, too, that is to be mended first
+            self.mean()  # if the mean is wrong in one order, too, that is to be repaired first
             raise
 
     @property
     def _look(self) -> str:
-        """What a small call costs."""
+        """Returns a command that shows the cost of a small call."""
         net = self.net
         said = f"p4reduce run -t star:hosts={net.workers} --rate {net.rate_gbps}G --delay {net.delay_us}us"
         return f"{said} --elements 100 --repeat 10"
 
     def _backward(self, kind: str) -> tuple[Backward, Ran, float]:
-        """One step of the large model, and its time: the same whoever asks."""
+        """Returns one step of the large model and its time; it is run once for all checks."""
         if kind not in self.measured:
             self.measured[kind] = self._measure(kind)
         return self.measured[kind]
@@ -668,7 +667,7 @@ class _Grader:
         return f": that is the sum over all ranks. Divide by their number, {self.net.workers}, once"
 
     def _is_sum(self, found: Floats, mean: Floats | NDArray[np.float64]) -> bool:
-        """Whether a mean is about as many times too large as there are ranks."""
+        """Returns whether a mean is about as many times too large as there are ranks."""
         n = self.net.workers
         room = 2 * n * float(np.abs(mean).max()) / self._levels
         large = np.abs(found - mean).max() > room / n
@@ -707,7 +706,7 @@ class _Grader:
                 if self._is_sum(means[0], parts.mean(axis=0)):
                     raise Wrong(said + self._divide, self.path)
                 if all(call.integers for call in ran.calls[0]):
-                    said += ": nobody told the others a largest value. Fields can be added only if all have one scale"
+                    said += ": no rank told the others its largest value. Fields add up only if all have one scale"
                 raise Wrong(f"{said}. Take the largest of all ranks, negative ones by their absolute value", self.path)
         ones = [np.ones(5, np.float32)]
         said = "in one step all gradients of a bucket are 0, in the next one all are 1:"
@@ -718,7 +717,7 @@ class _Grader:
             raise Wrong(said, wrong.finding.where) from None
         for step in (0, 1):
             mean = after[step][0][0]
-            if not np.abs(mean - step).max() <= 1 / self._levels:  # NaN is not
+            if not np.abs(mean - step).max() <= 1 / self._levels:  # also true for NaN
                 raise Wrong(f"{said} the mean of {step} is {mean[0]:.3g}. Is something divided by 0?", self.path)
 
     def quarter(self) -> None:
@@ -745,7 +744,7 @@ class _Grader:
         self._comes_later([small, small[::-1] * np.float32(1 / 16)], _FEWER)
 
     def _comes_later(self, gradients: Sequence[Floats], steps: int) -> None:
-        """The same gradients in each step, at all ranks: in the end their means add up to them."""
+        """Gives all ranks the same gradients in each step: in the end the sum of the means must equal theirs."""
         found, _ = self._means("int8", [[gradients for _ in range(self.net.workers)]] * steps)
         for index, gradient in enumerate(gradients):
             unit = np.float32(np.abs(gradient).max() / self._levels)

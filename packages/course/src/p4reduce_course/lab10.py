@@ -1,9 +1,9 @@
-"""Lab 10: a controller that puts another tree in the place of a dead switch's."""
+"""Lab 10: a controller that replaces the tree of a dead switch."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,19 +14,19 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_apart, check_cleared, check_entries, check_gone, check_open
-from p4reduce_course.controllers.room import Held, Room, Words, drawn, plan_of, told, wired
+from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
-# The networks of lab 10: leaves with workers, and spines of which each one could be the root.
+# The networks of lab 10: leaves with workers, and spines, each of which could be the root.
 
 
 @dataclass(frozen=True)
 class Ground:
-    """A network with one job, as the student's code gets it."""
+    """A network with one job, in the form that the student's code gets."""
 
     topology: Topology
     network: dict[str, Any]
@@ -34,7 +34,7 @@ class Ground:
 
 
 def draw(draws: Draws, name: str) -> Ground:
-    """A leaf-spine of 2 or 3 leaves and 4 spines."""
+    """Returns a leaf-spine of 2 or 3 leaves and 4 spines."""
     random = draws.generator(f"network {name}")
     leaves, spines, hosts = int(random.integers(2, 4)), 4, 0
     order = [f"s{int(place) + 1}" for place in random.permutation(leaves + spines)]  # numbers do not tell who is what
@@ -48,12 +48,12 @@ def draw(draws: Draws, name: str) -> Ground:
     return Ground(topology, {**job, **told(topology)}, frozenset(order[leaves:]))
 
 
-# A controller at work in virtual time: sums under way, switches that die, and what the controller makes of it.
+# A controller at work in virtual time: running sums, dying switches, and the controller's changes.
 
 
 TICK_PS: Final = 200 * PS_PER_US
 PATIENCE_PS: Final = 12 * PS_PER_MS
-"""virtual time after which nobody waits for a sum any more; a right controller needs some 4 ms"""
+"""virtual time after which a sum counts as stuck; a correct controller needs some 4 ms"""
 ELEMENTS: Final = 64 * 400 - 5
 Ask = Callable[..., Any]
 
@@ -62,23 +62,23 @@ class Play:
     """One network with one job, and the student's controller.
 
     Attributes:
-        took_ps: the virtual time of the last sum.
+        took_ps: the virtual time of the last sum, picoseconds.
         changes: how often the controller has changed the tree.
-        changed: is called after each change.
+        changed: called after each change.
     """
 
     def __init__(self, ground: Ground, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
-        """``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
+        """Makes a play. ``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
         self.ground, self.room, self._ask, self._first_epoch, self._where = ground, room, ask, first_epoch, where
         self.took_ps = self.changes = 0
         self.changed: Callable[[], None] = lambda: None
         self._random = np.random.default_rng(ground.network["job"])
         self._about: Plan | None = None  # the plan that was looked at last
         self._epochs: list[int] = []
-        self._plans: list[Plan] = []  # that workers have used, the newest first
+        self._plans: list[Plan] = []  # plans that workers have used, the newest first
 
     def begin(self) -> None:
-        """The controller's first tree. Raises Wrong."""
+        """Lets the controller install its first tree. Raises Wrong."""
         answer = self._ask("start", self.ground.network)
         check_open(self.room.sessions.highest, self.ground.topology, self._where)
         self._plan = self._about = self._answered("start", answer)
@@ -89,17 +89,17 @@ class Play:
         self._epochs.append(self._plan.epoch)
 
     def shown(self, wrong: Wrong, home: Path, label: str) -> Wrong:
-        """The same with entries and packets of the tree that it is about, where there is one."""
+        """Adds entries and packets of the tree in question to a finding, if there is one."""
         return wrong if self._about is None else self.room.shown(wrong, self._about, home, label)
 
     @property
     def root(self) -> str:
-        """Of the tree that workers use."""
+        """Root of the tree that workers use."""
         return self._plan.root
 
     @property
     def switches(self) -> frozenset[str]:
-        """Of the tree that workers use."""
+        """Switches of the tree that workers use."""
         return frozenset(self._plan.by_switch)
 
     @property
@@ -108,7 +108,7 @@ class Play:
         return self.room.network.now
 
     def sum(self) -> None:
-        """One sum of all workers, with the controller called every now and then. Raises Wrong."""
+        """Runs one sum of all workers, and calls the controller at every tick. Raises Wrong."""
         inputs, _ = drawn(self._random, len(self.ground.network["workers"]), ELEMENTS)
         self._given = dict(zip(self.ground.network["workers"], inputs, strict=True))
         begin = self.now
@@ -124,18 +124,18 @@ class Play:
         self.room.check_sum(self.job, self._sums, wanted, self._where)
 
     def _post(self) -> None:
-        """Every member gives its numbers, from the first chunk on."""
+        """Lets every member give its numbers, from the first chunk on."""
         self._sums = [self._given[worker].copy() for worker in self.job.members]
         self.room.post(self.job, self._sums)
 
     def tick(self) -> None:
-        """The controller looks around, and may change the tree."""
+        """Calls the controller's ``tick``, which may change the tree. Raises Wrong."""
         answer = self._ask("tick", self.ground.network, self.now // PS_PER_US)
         if answer is not None:
             self._change(self._answered("tick", answer))
 
     def check_end(self, dead: Collection[str]) -> None:
-        """Raises Wrong where entries of an epoch that is over are left in a switch that lives."""
+        """Raises Wrong if a living switch still has entries of an epoch that is over."""
         check_gone(self.room.sessions.book, self._plan, self._where, dead)
 
     def _waits(self) -> Wrong:
@@ -162,7 +162,7 @@ class Play:
             check_cleared(self.room.sessions.book, earlier, plan, self._where)
         if plan.workers == old.workers:
             self.room.network.change_over(self.job, plan)
-        else:  # sums of some chunks have in them what the dead gave: all of it again, without
+        else:  # some sums contain numbers of dead workers: all is sent again without them
             self.room.network.give_up(self.job)
             self.room.network.retire(self.job)
             self.job = self.room.network.add(plan)
@@ -174,7 +174,7 @@ class Play:
         self.changed()
 
     def _answered(self, name: str, answer: Any) -> Plan:
-        """The plan that an answer of the student's stands for."""
+        """Returns the plan that an answer of the student's code describes. Raises Wrong."""
         if not isinstance(answer, dict) or set(answer) != {"epoch", "root"}:
             nothing = ", or None" if name == "tick" else ""
             said = f"{name} returned {answer!r:.60}; return {{'epoch': number, 'root': name of a switch}}{nothing}"
@@ -189,33 +189,27 @@ class Play:
         if root in dead and not self._written(root, epoch):
             said = f"{name} returned the root {root}, which is dead and has nothing of epoch {epoch}"
             raise Wrong(f"{said}: return the root of the tree that you installed", self._where)
-        # What dies while a tree is written is a part of it still: the next tick sees it.
+        # A switch that dies while a tree is written is still a part of it: the next tick sees it.
         gone = {leaf for leaf in dead if leaf not in self.ground.spines and not self._written(leaf, epoch)}
         staying = [worker for worker in network["workers"] if topology.neighbours(worker)[0] not in gone]
         job = {**network, "epoch": epoch, "root": root, "workers": staying}
         return plan_of(topology, job, frozenset(dead - {root}) & (gone | self.ground.spines))
 
     def _written(self, switch: str, epoch: int) -> bool:
-        """Whether the controller has put a switch into an epoch's tree."""
+        """Returns whether the controller has written a switch's entry for an epoch."""
         return (self.ground.network["job"], epoch) in self.room.sessions.book.jobs(switch)
 
 
-# Grading lab 10: switches die at moments that a controller cannot know, and sums stay exact.
+# Grading of lab 10: switches die at moments that a controller cannot know, and sums stay exact.
 
 
 FILE: Final = "controller.py"
 _MOMENTS: Final = 6
-"""parts of a sum, in each of which a root dies once"""
-
-
-def numbers_of(draws: Draws) -> tuple[int, int, int, int]:
-    """Of a student: the older controller's election id, first multicast group, replication id and epoch."""
-    high, low = draws.integer("election", 20, 900), draws.integer("group", 3, 9)
-    return high, low, draws.integer("rid", 10, 30), draws.integer("epoch", 3, 90)
+"""parts of a sum; a root dies once in each"""
 
 
 def grade(task: Task) -> Iterator[Check]:
-    """All checks of lab 10."""
+    """Yields all checks of lab 10."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         yield from run_steps(task, _Grader(task, code).steps())
 
@@ -226,8 +220,7 @@ class _Grader:
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
-        *held, self.first_epoch = numbers_of(task.personal)
-        self.held = Held(*held)
+        self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._before: frozenset[str] = frozenset()  # switches of the last tree
 
     def steps(self) -> list[Step]:
@@ -268,7 +261,7 @@ class _Grader:
             except Wrong as wrong:
                 raise play.shown(wrong, self.home, re.sub(r"\W+", "-", name)) from None
 
-    # --- what happens between a first sum and a last one
+    # --- events between a first and a last sum
 
     def quiet(self, play: Play) -> None:
         play.sum()
@@ -310,7 +303,7 @@ class _Grader:
 
     def idle(self, play: Play) -> None:
         others = sorted(play.ground.spines - {play.root})
-        # If it can be, one of the network before: a controller that has not forgotten that takes it for a part.
+        # If possible, a switch of the network before, which a controller that has not forgotten it takes for a part.
         dead = self.draws.choice("idle", [name for name in others if name in self._before] or others)
         play.room.deaths.append((play.now + play.took_ps // 3, dead))
         play.sum()
@@ -333,10 +326,6 @@ class _Grader:
         return self.draws.choice("which leaf", leaves)
 
 
-def _parameters(draws: Draws) -> Mapping[str, str]:
-    return dict(zip(("election", "group", "rid", "epoch"), map(str, numbers_of(draws)), strict=True))
-
-
 LAB: Final = Lab(
     number="10",
     name="10-failures",
@@ -351,5 +340,5 @@ LAB: Final = Lab(
     files=(FILE,),
     grade=grade,
     praise="sums are exact, whichever switch dies when",
-    parameters=_parameters,
+    parameters=parameters_of,
 )

@@ -1,4 +1,4 @@
-"""Lab 11: a way for RESULTs: longest prefixes, hop limits and checksums."""
+"""Lab 11: the route of RESULTs: longest prefixes, hop limits and checksums."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ UDP: Final = Header("udp", src=16, dst=16, length=16, checksum=16)
 RESULTS: Final = 9400
 """UDP port"""
 EXPEDITED: Final = 0xB8
-"""tos of what goes first (RFC 3246)"""
+"""tos of packets that go first (RFC 3246)"""
 OWN: Final = 0x020000000000
 _MINE: Final = (ETHERNET.bytes, ETHERNET.bytes + IPV4.bytes)
 
 
 def checksum(header: bytes) -> int:
-    """RFC 1071, of a header whose own checksum is 0; 0 of one whose checksum is right."""
+    """Returns the RFC 1071 checksum of a header whose checksum field is 0; 0 if the field holds the right checksum."""
     total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, len(header), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -43,12 +43,12 @@ def checksum(header: bytes) -> int:
 
 
 class Router:
-    """What the README says."""
+    """The reference: the router that the README describes."""
 
     def __init__(self, numbers: Numbers, setup: Setup, *, ttl: int = 1, least: int = 2, update: bool = True,
             verify: bool = True, options: bool = False, macs: str = "both", mark: str = "dst", cut: bool = True,
             miss: bool = True) -> None:  # fmt: skip
-        """With the routes of a setup."""
+        """Makes a router with the routes of a setup; named arguments are mistakes."""
         self.own = OWN + numbers["own"]
         self.ttl, self.least, self.update, self.verify, self.options = ttl, least, update, verify, options
         self.macs, self.mark, self.cut, self.miss = macs, mark, cut, miss
@@ -60,7 +60,7 @@ class Router:
         self.routes.sort(reverse=True)
 
     def frame(self, frame: Frame) -> Out:
-        """One frame."""
+        """Returns the result of one frame."""
         data = frame.data
         begin, rest = data[: _MINE[0]], data[_MINE[1] :]
         packed = data[_MINE[0] : _MINE[1]]
@@ -90,18 +90,18 @@ class Router:
 
 
 def numbers(draws: Draws) -> Numbers:
-    """The switch's own address."""
+    """Returns the switch's own address."""
     return {"own": draws.integer("own", 0x1000, 0xFFFF)}
 
 
 def read(data: bytes) -> dict[str, int | str]:
-    """A frame's fields."""
+    """Returns a frame's fields."""
     udp = data[12:14] == b"\x08\x00" and len(data) > 23 and data[23] == 17
     return fields_of(data, *((ETHERNET, IPV4, UDP) if udp else (ETHERNET, IPV4)))
 
 
 def route(to: int, prefix: int, port: int) -> dict[str, object]:
-    """An entry; the next node's address is made of the port."""
+    """Returns an entry of the route table; the next node's address is made from the port."""
     match = {"hdr.ipv4.dst": {"value": ip(to >> 32 - prefix << 32 - prefix if prefix else 0), "prefix": prefix}}
     return {
         "table": "route",
@@ -113,7 +113,7 @@ def route(to: int, prefix: int, port: int) -> dict[str, object]:
 
 def packet(to: int, what: str, kind: str, *, payload: bytes = b"sums", wrong: int = 0, ether_type: int = 0x0800,
         udp: tuple[int, int] | None = (5000, RESULTS), **fields: int) -> Frame:  # fmt: skip
-    """A frame with a checksum that is right but for ``wrong``."""
+    """Returns a frame whose checksum is right except for ``wrong``."""
     body = (UDP.pack(src=udp[0], dst=udp[1], length=8 + len(payload)) if udp else b"") + payload
     header = {"version": 4, "ihl": 5, "length": 20 + len(body), "ttl": 64, "protocol": 17 if udp else 6,
               "src": 0x0A000001, "dst": to, **fields}  # fmt: skip
@@ -126,7 +126,7 @@ _ROUTES: Final = ((0x0A000000, 8, 2), (0x0A010000, 16, 3), (0x0A010200, 24, 4), 
 
 
 def routed(_: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Prefixes in prefixes, in random order."""
+    """Returns scenarios with nested prefixes, in random order."""
     random = draws.generator("routes")
     found = []
     for place in range(4):
@@ -137,7 +137,7 @@ def routed(_: Numbers, draws: Draws) -> Sequence[Scenario]:
         ]
         for number in range(12 if place else 0):
             to = int(random.integers(1, 1 << 32))
-            if number % 3 == 2:  # inside the one before
+            if number % 3 == 2:  # within the prefix before
                 to = int(frames[-1].data[30:34].hex(), 16) & ~0xFF | int(random.integers(256))
             rows.append(route(to, (8, 16, 24, 12, 20, 28, 32, 31)[int(random.integers(8))], int(random.integers(2, 9))))
             near = to ^ int(random.integers(1 << int(random.integers(1, 24))))
@@ -158,7 +158,7 @@ def _inside(to: int, row: Row) -> bool:
 
 
 def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Frames that are wrong, old, marked, or of other kinds."""
+    """Returns scenarios with frames that are wrong, old, marked, or of other kinds."""
     random, to = draws.generator("headers"), 0x0A010209
     frames = [
         packet(to, "a frame of EtherType 0x86dd", "other", ether_type=0x86DD),
@@ -193,14 +193,14 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def example(_: Numbers) -> Scenario:
-    """For the copy."""
+    """Returns the example for the lab's copy."""
     frames = (packet(0x0A010203, "a RESULT for 10.1.2.3", ""), packet(0x0A010209, "a RESULT for 10.1.2.9", ""),
               packet(0x0A090909, "a frame with ttl 1", "", ttl=1))  # fmt: skip
     return Scenario(Setup(tuple(route(*one) for one in _ROUTES)), frames)
 
 
 def smaller(frame: Frame) -> Iterable[Frame]:
-    """The same without payload."""
+    """Yields the frame without its payload."""
     if len(frame.data) > 42:
         yield replace(frame, data=frame.data[:42])
 

@@ -1,4 +1,4 @@
-"""Lab 12: learning workers: a switch that learns addresses, and tells its controller who has joined, and where."""
+"""Lab 12: a switch that learns the addresses of workers, and tells its controller who has joined, and where."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _IP: Final = 0x0800
 
 
 class Learning:
-    """What the README says, switch and controller."""
+    """The reference: the switch and the controller that the README describes."""
 
     def __init__(self, numbers: Numbers, setup: Setup, *, back: bool = False, hairpin: bool = False,
             groups: bool = False, every: bool = False, moves: bool = True, hellos_go: bool = False,
             keeps: bool = True, renumbers: bool = True, floods: bool = True) -> None:  # fmt: skip
-        """With nobody known."""
+        """Makes a switch that knows no worker; named arguments are mistakes."""
         self.type, self.group = numbers["hello_type"], setup.groups[numbers["group"]]
         self.back, self.hairpin, self.groups, self.every, self.moves = back, hairpin, groups, every, moves
         self.hellos_go, self.keeps, self.renumbers, self.floods = hellos_go, keeps, renumbers, floods
         self.known: dict[int, tuple[int, int]] = {}
 
     def frame(self, frame: Frame) -> Out:
-        """One frame."""
+        """Returns the result of one frame."""
         data, port = frame.data, frame.port
         if len(data) < ETHERNET.bytes:
             return Out()
@@ -62,7 +62,7 @@ class Learning:
         return Out(tuple((one, data) for one in ports), digests)
 
     def learned(self, digest: tuple[int, ...]) -> Sequence[Row]:
-        """The controller's answer to a digest."""
+        """Returns the controller's entries for a digest."""
         if len(digest) != 3:
             return ()
         address, port, worker = digest
@@ -75,31 +75,31 @@ class Learning:
 
 
 def numbers(draws: Draws) -> Numbers:
-    """EtherType of a HELLO, and the group of all ports."""
+    """Returns the EtherType of a HELLO, and the group of all ports."""
     return {"hello_type": 0x8B00 + draws.integer("hello_type", 1, 0xF0), "group": draws.integer("group", 2, 200)}
 
 
 def address(worker: int) -> int:
-    """Of a worker."""
+    """Returns the address of a worker."""
     return 0x020000000000 + worker
 
 
 def data(worker: int, to: int, port: int, kind: str, *, source: int = 0) -> Frame:
-    """A frame of a worker."""
+    """Returns a frame of a worker."""
     frame = ETHERNET.pack(dst=to, src=source or address(worker), type=_IP) + b"data"
     whom = "all" if to >> 40 & 1 else f"worker {to & 0xFF}"
     return Frame(port, frame, f"a frame of worker {worker} at port {port} to {whom}", kind)
 
 
 def hello(own: Numbers, worker: int, port: int, kind: str, number: int = 0) -> Frame:
-    """A worker joins."""
+    """Returns the HELLO with which a worker joins."""
     frame = ETHERNET.pack(dst=0xFFFFFFFFFFFF, src=address(worker), type=own["hello_type"])
     what = f"a HELLO of worker {worker} at port {port}" + (f" with number {number}" if number else "")
     return Frame(port, frame + HELLO.pack(job=1, worker=number or worker), what, kind)
 
 
 def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Workers join, talk, move and are given other numbers."""
+    """Returns scenarios in which workers join, talk, move and get other numbers."""
     everywhere = Setup((), {own["group"]: [*_PORTS]})
     first = (
         hello(own, 1, 1, "hello"), hello(own, 1, 1, "again"), data(2, address(1), 2, "new"),
@@ -143,12 +143,12 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def first_bytes(own: Numbers) -> bytes:
-    """Of a HELLO."""
+    """Returns the first bytes of a HELLO."""
     return ETHERNET.pack(dst=0xFFFFFFFFFFFF, src=address(7), type=own["hello_type"]) + b"\0\1"
 
 
 def example(own: Numbers) -> Scenario:
-    """For the copy: worker 1 is known."""
+    """Returns the example for the lab's copy: worker 1 is known."""
     learning = Learning(own, Setup((), {own["group"]: [*_PORTS]}))
     setup = Setup((), {own["group"]: [*_PORTS]}).learned(learning.learned((address(1), 1, 1)))
     return Scenario(setup, (hello(own, 2, 2, ""), data(2, address(1), 2, ""), data(1, address(3), 1, "")))
@@ -174,7 +174,7 @@ BENCH: Final = Bench(
     mistakes=(
         Mistake("a flooded frame must not go back by the port it came from: compare both ports in egress", {"back": True}),
         Mistake("sender and receiver are behind the same port: drop the frame, the receiver has it", {"hairpin": True}),
-        Mistake("a source with the group bit (bit 40) is nobody's address: drop the frame, learn nothing", {"groups": True}),
+        Mistake("a source with the group bit (bit 40) is no worker's address: drop the frame, learn nothing", {"groups": True}),
         Mistake("a digest for every frame floods the controller: ask known first", {"every": True}),
         Mistake("known holds the port, too: where it is another one, the worker has moved", {"moves": False}),
         Mistake("a HELLO is for the controller alone: drop it", {"hellos_go": True}),

@@ -1,4 +1,4 @@
-"""Lab 13: spreading jobs: ECMP by flowlets for data, by the job alone for what is added up."""
+"""Lab 13: spreading jobs over uplinks: ECMP by flowlets for data, by the job alone for packets that are aggregated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLOWS: Final = 64
 
 
 def crc16(data: bytes) -> int:
-    """CRC-16/ARC: HashAlgorithm.crc16 of v1model."""
+    """Returns CRC-16/ARC, which is HashAlgorithm.crc16 of v1model."""
     found = 0
     for byte in data:
         found ^= byte
@@ -39,12 +39,12 @@ def crc16(data: bytes) -> int:
 
 
 class Spreader:
-    """What the README says."""
+    """The reference: the switch that the README describes."""
 
     def __init__(self, numbers: Numbers, setup: Setup, *, whole: bool = True, again: str = "gap", edge: bool = False,
             latest: bool = True, numbered: bool = True, both: bool = True, slots: int = FLOWS,
             results: bool = True) -> None:  # fmt: skip
-        """With the uplinks of a setup."""
+        """Makes a switch with the uplinks of a setup; named arguments are mistakes."""
         self.type, self.gap = numbers["job_type"], numbers["gap"] + (0 if not edge else -1)
         self.whole, self.again, self.latest, self.numbered, self.both = whole, again, latest, numbered, both
         self.results = results
@@ -55,7 +55,7 @@ class Spreader:
         self.flowlets: dict[int, int] = {}
 
     def frame(self, frame: Frame) -> Out:
-        """One frame."""
+        """Returns the result of one frame."""
         data = frame.data
         if len(data) < ETHERNET.bytes + JOB.bytes or ETHERNET.unpack(data)["type"] != self.type:
             return Out()
@@ -79,12 +79,12 @@ class Spreader:
 
 
 def numbers(draws: Draws) -> Numbers:
-    """EtherType, and the pause that begins a flowlet, in microseconds."""
+    """Returns the EtherType, and the pause in microseconds that begins a flowlet."""
     return {"job_type": 0x8C00 + draws.integer("job_type", 1, 0xF0), "gap": 10 * draws.integer("gap", 10, 90)}
 
 
 def ways(count: int) -> Setup:
-    """Uplinks at ports 10, 11, ..."""
+    """Returns a setup with uplinks at ports 10, 11, ..."""
     spread = {"table": "spread", "default": True, "action": "ways", "params": {"count": count}}
     uplinks = [
         {"table": "uplink", "match": {"meta.way": n}, "action": "to", "params": {"port": 10 + n}} for n in range(count)
@@ -96,14 +96,14 @@ _NAMES: Final = {DATA: "data", PUSH: "a PUSH", RESULT: "a RESULT"}
 
 
 def packet(own: Numbers, kind: int, job: int, src: int, dst: int, at: int, tag: str, ether_type: int = 0) -> Frame:
-    """A frame of a job from one host to another."""
+    """Returns a frame of a job from one host to another."""
     data = ETHERNET.pack(type=ether_type or own["job_type"]) + JOB.pack(kind=kind, job=job, src=src, dst=dst) + b"load"
     what = f"{_NAMES.get(kind, f'a frame of kind {kind}')} of job {job} from {src} to {dst} at {at:,} us"
     return Frame(1, data, what, tag, at)
 
 
 def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """PUSHes and RESULTs of many jobs by several workers, over 1 to 8 uplinks."""
+    """Returns scenarios with PUSHes and RESULTs of many jobs by several workers, over 1 to 8 uplinks."""
     random, found = draws.generator("jobs"), []
     for count in (4, 1, 3, 8):
         frames, at = [], 10_000
@@ -118,7 +118,7 @@ def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Data in bursts, with pauses about as long as the one that counts."""
+    """Returns scenarios with data in bursts, with pauses about as long as the one that begins a flowlet."""
     random, found, gap = draws.generator("flows"), [], own["gap"]
     for count in (8, 5, 2):
         at, frames, ends, newest = 10_000, [], [], dict[int, int]()
@@ -139,7 +139,7 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Pairs of flows whose cells are 16 or 32 apart, or the same: each goes on just before the other's pause is over."""
+    """Returns pairs of flows in cells 16 or 32 apart or equal: one goes on after its pause, 1 us after the other."""
     random, gap, frames, at = draws.generator("shared"), own["gap"], [], 10_000
     for apart in (FLOWS // 2, FLOWS // 4, 0, FLOWS // 2, FLOWS // 4, 0):
         while True:
@@ -156,14 +156,14 @@ def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
-    """What is not of a job."""
+    """Returns scenarios with frames that belong to no job."""
     frames = (packet(own, 3, 1, 1, 2, 10_000, ""), packet(own, DATA, 1, 1, 2, 10_001, "", own["job_type"] ^ 1))
     cut = Frame(1, frames[0].data[:16], "a frame that is cut short", "", 10_002)
     return [Scenario(ways(4), (*frames, cut))]
 
 
 def example(own: Numbers) -> Scenario:
-    """For the copy."""
+    """Returns the example for the lab's copy."""
     times = (10_000, 10_001, 10_002 + own["gap"])
     return Scenario(
         ways(4), (*(packet(own, DATA, 1, 7, 9, at, "") for at in times), packet(own, PUSH, 1, 7, 9, times[2], ""))

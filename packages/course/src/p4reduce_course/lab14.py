@@ -1,4 +1,4 @@
-"""Lab 14: heavy jobs: a count-min sketch that finds who sends most."""
+"""Lab 14: heavy jobs: a count-min sketch that finds the jobs that send most."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ UP: Final = 9
 
 
 class Sketch:
-    """What the README says."""
+    """The reference: the switch that the README describes."""
 
     def __init__(self, numbers: Numbers, setup: Setup, *, pick: str = "min",
             saturates: bool = True, once: bool = True, equal: bool = True, asks: bool = False, stale: bool = False,
             packets: bool = False, early: bool = False, back: bool = True) -> None:  # fmt: skip
-        """With empty rows."""
+        """Makes a switch with empty rows; named arguments are mistakes."""
         del setup
         self.own = numbers
         self.pick, self.saturates, self.once, self.equal = pick, saturates, once, equal
@@ -45,7 +45,7 @@ class Sketch:
         self.counts = [[0] * size for size in self.sizes]
 
     def frame(self, frame: Frame) -> Out:
-        """One frame."""
+        """Returns the result of one frame."""
         data = frame.data
         if len(data) < ETHERNET.bytes + LOAD.bytes or ETHERNET.unpack(data)["type"] != self.own["load_type"]:
             return Out()
@@ -73,12 +73,12 @@ class Sketch:
         return {"min": min(found), "max": max(found), "first": found[0]}[self.pick]
 
     def learned(self, _: tuple[int, ...]) -> Sequence[dict[str, object]]:
-        """Nothing: the controller only listens."""
+        """Returns no entries: the controller only listens."""
         return ()
 
 
 def numbers(draws: Draws) -> Numbers:
-    """EtherType, cells of each row, and from when on a job is heavy."""
+    """Returns the EtherType, the cells of each row, and the amount from which on a job is heavy."""
     return {
         "load_type": 0x8D00 + draws.integer("load_type", 1, 0xF0),
         **{
@@ -89,7 +89,7 @@ def numbers(draws: Draws) -> Numbers:
 
 
 def packet(own: Numbers, kind: int, job: int, amount: int, tag: str, *, heavy: int = 0, ether_type: int = 0) -> Frame:
-    """A frame of a job."""
+    """Returns a frame of a job."""
     load = LOAD.pack(kind=kind, heavy=heavy, job=job, amount=amount, estimate=7)
     names = {PUSH: f"a PUSH of {amount:,} by job {job}", ASK: f"an ASK for job {job}"}
     what = names.get(kind, f"a frame of kind {kind}") + (", marked heavy by its sender," if heavy else "")
@@ -97,7 +97,7 @@ def packet(own: Numbers, kind: int, job: int, amount: int, tag: str, *, heavy: i
 
 
 def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Few jobs and exact counts; many jobs in few cells; questions in between; amounts near the limit."""
+    """Returns scenarios: few jobs, exact counts; many jobs, few cells; questions in between; amounts near the limit."""
     random, found, limit = draws.generator("loads"), [], own["limit"]
     few = (
         packet(own, PUSH, 1, 500, "light"), packet(own, PUSH, 2, limit - 1, "light"), packet(own, ASK, 1, 0, "ask"),
@@ -121,7 +121,7 @@ def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def full(own: Numbers, _: Draws) -> Sequence[Scenario]:
-    """Counts at the largest number."""
+    """Returns scenarios with counts at the largest number."""
     frames = (
         packet(own, PUSH, 5, _MOST - 5, ""),
         packet(own, PUSH, 5, 5, ""),
@@ -132,7 +132,7 @@ def full(own: Numbers, _: Draws) -> Sequence[Scenario]:
 
 
 def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
-    """What is neither PUSH nor ASK."""
+    """Returns scenarios with frames that are neither PUSH nor ASK."""
     frames = (
         packet(own, 0, 1, 1, ""),
         packet(own, 3, 1, 1, ""),
@@ -142,7 +142,7 @@ def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
 
 
 def example(own: Numbers) -> Scenario:
-    """For the copy."""
+    """Returns the example for the lab's copy."""
     return Scenario(
         Setup(), (packet(own, PUSH, 1, 500, ""), packet(own, PUSH, 2, own["limit"], ""), packet(own, ASK, 1, 0, ""))
     )
@@ -161,7 +161,7 @@ BENCH: Final = Bench(
         Property("count", "counts end at the largest number", full, ("full",), ("load.estimate",)),
         Property("ask", "an ASK is answered, and counts nothing", loads, ("ask",), ("ports", "load.estimate")),
         Property("heavy", "who has sent LIMIT is marked", loads, ("crosses", "heavy", "ask"), _MARK),
-        Property("heavy", "and nobody else", loads, ("light",), _MARK),
+        Property("heavy", "and no other job", loads, ("light",), _MARK),
         Property("heavy", "the controller hears of it once", loads, (), ("digests",)),
         Property("heavy", "all else of a frame stays as it is", loads),
     ),

@@ -1,4 +1,4 @@
-"""Lab 15: the slow link: in-band telemetry, by which packets say where they waited."""
+"""Lab 15: the slow link: in-band telemetry, with which packets report where they waited."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ ROOM: Final = 4
 _WORD: Final = (1 << 32) - 1
 _INC: Final = 0x88B5
 _TYPES: Final = 0x8E00
-"""EtherTypes of telemetry begin here"""
+"""first EtherType of telemetry"""
 
 
 class Telling:
-    """What the README says."""
+    """The reference: the switch that the README describes."""
 
     def __init__(self, numbers: Numbers, setup: Setup, *, oldest: bool = False, latest: bool = False,
             first: bool = False, before: bool = False, bounded: bool = True, restores: bool = True,
             strips: bool = True, again: bool = False, own_last: bool = True, told: bool = True,
             pushes: bool = True) -> None:  # fmt: skip
-        """With the ports and roles of a setup."""
+        """Makes a switch with the ports and roles of a setup; named arguments are mistakes."""
         self.own, self.oldest, self.latest, self.first, self.before = numbers, oldest, latest, first, before
         self.bounded, self.restores, self.strips, self.again = bounded, restores, strips, again
         self.own_last, self.told, self.pushes = own_last, told, pushes
@@ -49,7 +49,7 @@ class Telling:
         }
 
     def frame(self, frame: Frame) -> Out:
-        """One frame."""
+        """Returns the result of one frame."""
         data, kind = frame.data, self.own["tel_type"]
         if len(data) < ETHERNET.bytes:
             return Out()
@@ -94,17 +94,17 @@ class Telling:
         return Out(((port, ETHERNET.pack(**ethernet) + TEL.pack(**tel) + records + rest),), told)
 
     def learned(self, _: tuple[int, ...]) -> Sequence[dict[str, object]]:
-        """Nothing: the controller only listens."""
+        """Returns no entries: the controller only listens."""
         return ()
 
 
 def numbers(draws: Draws) -> Numbers:
-    """EtherType, and the switch's own number."""
+    """Returns the EtherType, and the switch's own number."""
     return {"tel_type": _TYPES + draws.integer("tel_type", 1, 0xF0), "me": draws.integer("me", 100, 60_000)}
 
 
 def read(data: bytes) -> Fields:
-    """A frame's fields; records are called hop1, hop2, ..., the newest first."""
+    """Returns a frame's fields; records are called hop1, hop2, ..., the newest first."""
     if data[12:13] != bytes([_TYPES >> 8]):
         return fields_of(data, ETHERNET)
     count = fields_of(data, ETHERNET, TEL).get("tel.count", 0)
@@ -124,25 +124,25 @@ _SETUP: Final = Setup((
 
 
 def plain(port: int, to: int, at: int, tag: str) -> Frame:
-    """A frame without telemetry."""
-    where = "a worker here" if to == NEAR else "a worker far away" if to == FAR else "nobody"
+    """Returns a frame without telemetry."""
+    where = "a worker here" if to == NEAR else "a worker far away" if to == FAR else "an unknown address"
     frame = ETHERNET.pack(dst=to, src=0x02CC00000001, type=_INC) + b"sums"
     return Frame(port, frame, f"a plain frame by port {port} for {where}", tag, at)
 
 
 def telling(own: Numbers, port: int, to: int, at: int, tag: str, hops: Sequence[tuple[int, int]], worst: tuple[int, int] = (0, 0),
         count: int = -1) -> Frame:  # fmt: skip
-    """A frame with records, the newest first."""
+    """Returns a frame with records, the newest first."""
     tel = TEL.pack(type=_INC, count=len(hops) if count < 0 else count, worst_us=worst[0], worst_by=worst[1])
     frame = ETHERNET.pack(dst=to, src=0x02CC00000001, type=own["tel_type"]) + tel
     frame += b"".join(HOP.pack(switch=switch, time_us=time & _WORD) for switch, time in hops) + b"sums"
-    where = "a worker here" if to == NEAR else "a worker far away" if to == FAR else "nobody"
+    where = "a worker here" if to == NEAR else "a worker far away" if to == FAR else "an unknown address"
     passed = f"{len(hops)} record{'' if len(hops) == 1 else 's'}"
     return Frame(port, frame, f"a frame with {passed} by port {port} for {where} at {at:,} us", tag, at)
 
 
 def travels(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Frames of sources, frames under way, frames that arrive."""
+    """Returns scenarios with frames of sources, frames on their way, and frames that arrive."""
     random = draws.generator("travels")
     frames = [
         plain(4, FAR, 50, "plain"), plain(1, FAR, 1000, "source"), plain(1, NEAR, 1000, "sink"),
@@ -170,7 +170,7 @@ def travels(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
-    """What cannot be read, and what has no way."""
+    """Returns scenarios with frames that cannot be read, or that have no way."""
     whole = telling(own, 4, FAR, 2_000, "", [(9, 1_990), (8, 1_980)], (30, 8))
     frames = [
         Frame(4, whole.data[:length], f"a frame with two records, cut short after {length} bytes", "cut", 2_000)
@@ -191,7 +191,7 @@ def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
 
 
 def example(own: Numbers) -> Scenario:
-    """For the copy."""
+    """Returns the example for the lab's copy."""
     return Scenario(_SETUP, (plain(1, FAR, 1000, ""), telling(own, 4, FAR, 2_000, "", [(7, 1_900)], (30, 8)),
                              telling(own, 4, NEAR, 2_000, "", [(9, 1_500)], (30, 8))))  # fmt: skip
 

@@ -26,17 +26,17 @@ DOWN: Final = 8
 UP: Final = 9
 SUM: Final = Header("sum", kind=8, detour=8, port=16, seq=32)
 WATCH: Final = 510
-"""the port of what watches the links"""
+"""port of the watcher of the links"""
 PORTS: Final = 16
 
 
 class Survivor:
-    """What the README says."""
+    """The reference: the switch that the README describes."""
 
     def __init__(self, numbers: Numbers, setup: Setup, *, forged: bool = False, marks: bool = True,
             circles: bool = False, blind: bool = False, back: bool = False, rises: bool = True, again: bool = False,
             reroutes: bool = True, told: bool = True) -> None:  # fmt: skip
-        """With the ways of a setup, and all links up."""
+        """Makes a switch with the ways of a setup, and all links up; named arguments are mistakes."""
         self.type, self.forged, self.marks, self.circles = numbers["sum_type"], forged, marks, circles
         self.blind, self.back, self.rises, self.again, self.reroutes = blind, back, rises, again, reroutes
         self.told = told
@@ -46,7 +46,7 @@ class Survivor:
         self.down: set[int] = set()
 
     def frame(self, frame: Frame) -> Out:
-        """One frame."""
+        """Returns the result of one frame."""
         data = frame.data
         if len(data) < ETHERNET.bytes + SUM.bytes:
             return Out()
@@ -81,29 +81,29 @@ class Survivor:
         return Out((), ((port, int(head["kind"] == DOWN)),) if told else ())
 
     def learned(self, _: tuple[int, ...]) -> Sequence[dict[str, object]]:
-        """Nothing: the controller works out new trees later (lab 10)."""
+        """Returns no entries: the controller works out new trees later (lab 10)."""
         return ()
 
 
 def numbers(draws: Draws) -> Numbers:
-    """The EtherType."""
+    """Returns the EtherType."""
     return {"sum_type": 0x8F00 + draws.integer("sum_type", 1, 0xF0)}
 
 
 def node(number: int) -> int:
-    """Of a parent or a worker."""
+    """Returns the address of a parent or a worker."""
     return 0x02AA00000000 + number
 
 
 def link(own: Numbers, port: int, kind: int, tag: str, by: int = WATCH) -> Frame:
-    """News of a link."""
+    """Returns a frame with news of a link."""
     data = ETHERNET.pack(dst=node(1), type=own["sum_type"]) + SUM.pack(kind=kind, port=port)
     what = f"{'DOWN' if kind == DOWN else 'UP'} of port {port}" + ("" if by == WATCH else f" by port {by}")
     return Frame(by, data, what, tag)
 
 
 def push(own: Numbers, to: int, port: int, tag: str, detour: int = 0) -> Frame:
-    """A PUSH."""
+    """Returns a PUSH."""
     data = ETHERNET.pack(dst=node(to), type=own["sum_type"]) + SUM.pack(kind=PUSH, detour=detour, seq=7) + b"lanes"
     return Frame(
         port, data, f"a PUSH by port {port} for node {to}" + (", which took a detour before," if detour else ""), tag
@@ -111,7 +111,7 @@ def push(own: Numbers, to: int, port: int, tag: str, detour: int = 0) -> Frame:
 
 
 def ways(*rows: tuple[int, int, int]) -> Setup:
-    """Node, first and second port of each."""
+    """Returns a setup from (node, first port, second port) rows."""
     return Setup(tuple(
         {"table": "way", "match": {"hdr.ethernet.dst": mac(node(to))}, "action": "ways",
          "params": {"first": first, "second": second}}
@@ -123,7 +123,7 @@ _WAYS: Final = ((1, 3, 4), (2, 4, 3), (3, 5, 3))
 
 
 def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
-    """Links that fail and come back while PUSHes go on."""
+    """Returns scenarios in which links fail and come back while PUSHes go on."""
     first = (
         push(own, 1, 1, "up"), push(own, 1, 3, "back"), push(own, 1, 3, "twice", 1), link(own, 3, DOWN, "news"),
         push(own, 1, 1, "down"), push(own, 2, 1, "up"), push(own, 1, 1, "twice", 1), push(own, 2, 1, "up", 1),
@@ -161,7 +161,7 @@ def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
 
 
 def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
-    """What is not for this switch."""
+    """Returns scenarios with frames that are not for this switch."""
     whole = push(own, 1, 1, "")
     strange = Frame(
         1, ETHERNET.pack(dst=node(1), type=own["sum_type"] ^ 1) + whole.data[14:], "a frame of another EtherType"
@@ -172,7 +172,7 @@ def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
 
 
 def example(own: Numbers) -> Scenario:
-    """For the copy."""
+    """Returns the example for the lab's copy."""
     return Scenario(
         ways(*_WAYS), (push(own, 1, 1, ""), link(own, 3, DOWN, ""), push(own, 1, 1, ""), push(own, 1, 1, "", 1))
     )
@@ -188,7 +188,7 @@ BENCH: Final = Bench(
         Property("ways", "what has no way is dropped", others),
         Property("ways", "the first way while it is up", failures, ("up",)),
         Property("news", "DOWN and UP from the watcher, and no further", failures, ("news", "known"), ("ports",)),
-        Property("news", "nobody else says that a link is down", failures, ("forged", "trusted")),
+        Property("news", "no other port says that a link is down", failures, ("forged", "trusted")),
         Property("news", "the controller hears of each change once", failures, ("news", "known"), ("digests",)),
         Property("detour", "the second way while the first is down", failures, ("down",), ("ports",)),
         Property("detour", "nothing goes back where it came from", failures, ("back",), ("ports",)),

@@ -1,4 +1,4 @@
-"""A student's P4 program in one switch, and what it did with each frame."""
+"""A student's P4 program in one switch, and its results for each frame."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sum:
-    """A frame's header."""
+    """The header of a frame."""
 
     kind: int
     seq: int
     lanes: Lanes
 
     def frame(self, ether_type: int) -> bytes:
-        """The frame."""
+        """Returns the frame."""
         return _ETHERNET + ether_type.to_bytes(2, "big") + _HEADER.pack(self.kind, self.seq, *self.lanes)
 
 
 def read(data: bytes) -> Sum | None:
-    """What a frame says; None where it is too short."""
+    """Returns the header of a frame; None if it is too short."""
     if len(data) < _START + _HEADER.size:
         return None
     kind, seq, *lanes = _HEADER.unpack_from(data, _START)
@@ -54,13 +54,13 @@ def read(data: bytes) -> Sum | None:
 
 
 def added(one: Lanes, other: Lanes) -> Lanes:
-    """Lane by lane, modulo 2^32."""
+    """Returns the sums lane by lane, modulo 2^32."""
     return tuple((a + b) % WRAP for a, b in zip(one, other, strict=True))
 
 
 @dataclass(frozen=True)
 class Push:
-    """A worker's frame; workers count from 1 and sit at the port of their number."""
+    """A worker's frame; workers count from 1, and worker n sits at port n."""
 
     worker: int
     seq: int
@@ -68,29 +68,29 @@ class Push:
 
     @property
     def bit(self) -> int:
-        """Of the worker, in a bitmap."""
+        """The worker's bit in a bitmap."""
         return 1 << self.worker - 1
 
     def frame(self, ether_type: int) -> bytes:
-        """The frame."""
+        """Returns the frame."""
         return Sum(PUSH, self.seq, self.lanes).frame(ether_type)
 
     def __str__(self) -> str:
-        """As it is told."""
+        """Returns the frame's name in messages."""
         return f"worker {self.worker}'s PUSH of chunk {self.seq}"
 
 
-# The shortest frames that show a mistake.
+# Shortening the frames that show a mistake.
 
 
 _MOST: Final = 1500
-"""frames that are sent in search of fewer"""
+"""most frames that are sent in search of fewer"""
 _HALF: Final = WRAP >> 1
 """two of these wrap around"""
 
 
 def minimal(items: Sequence[T], fails: Callable[[list[T]], bool]) -> None:
-    """Leaves out parts, large ones first, as long as what is kept fails; ``fails`` keeps the best of them.
+    """Leaves out parts, large ones first, as long as the rest fails; ``fails`` keeps the best rest.
 
     Delta debugging: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002.
     """
@@ -108,15 +108,15 @@ def minimal(items: Sequence[T], fails: Callable[[list[T]], bool]) -> None:
 
 
 def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]], bool]) -> list[Push]:
-    """Fewer frames with smaller numbers whose last one still fails.
+    """Returns fewer frames with smaller numbers, the last of which still fails.
 
-    Parts are left out (`minimal`), then lanes are made small. The search sends 1,500 frames or a little more, so the
-    result is short, though not always the shortest.
+    Parts are left out (`minimal`), then lanes are made small. The search sends about 1,500 frames, so the result is
+    short, though not always the shortest.
 
     Args:
-        pushes: frames, of which the last one fails.
-        slots: of the switch; chunks that are so far apart share one.
-        fails: whether the last of some frames fails, and the frames are such as workers send.
+        pushes: frames, the last of which fails.
+        slots: slots of the switch; chunks that are so far apart share one.
+        fails: returns whether the last frame fails, and workers would send such frames.
     """
     found, sent = list(pushes), 0
 
@@ -139,7 +139,7 @@ def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]],
 
 
 def _small(pushes: Sequence[Push]) -> list[Push]:
-    """The same frames with lanes that tell worker and chunk: worker 2 gives 2, 20, 200, 2000 to the first chunk."""
+    """Returns the frames with lanes that tell worker and chunk: worker 2 has 2, 20, 200, 2000 in its first chunk."""
     chunks = {seq: place for place, seq in enumerate(dict.fromkeys(push.seq for push in pushes))}
     return [
         Push(push.worker, push.seq, tuple((10 * chunks[push.seq] + push.worker) * 10**lane for lane in range(LANES)))
@@ -150,13 +150,13 @@ def _small(pushes: Sequence[Push]) -> list[Push]:
 def shown(
     file: Path, home: Path, name: str, workers: int, frames: Sequence[tuple[int, bytes, str]]
 ) -> tuple[str, Files]:
-    """The command that shows the last of some frames, and the entries and packets that it reads.
+    """Returns the command that shows the last of some frames, with the entries and packets that it reads.
 
     Args:
         file: the student's program.
-        home: of the lab's copy.
-        name: of the files.
-        workers: that hang on the switch, at ports 1, 2, ...
+        home: folder of the lab's copy.
+        name: name of the files.
+        workers: number of workers, at ports 1, 2, ...
         frames: port, frame and remark of each.
     """
     entries, packets = f"{workers}-workers.yaml", f"{name}.txt"
@@ -172,7 +172,7 @@ class Strangers:
     """Frames that are not for the slots of labs 03 and 05: the skeletons drop them.
 
     Attributes:
-        home: of the lab's copy.
+        home: folder of the lab's copy.
     """
 
     path: Path
@@ -181,7 +181,7 @@ class Strangers:
     registers: Sequence[str]
 
     def check(self, program: StudentProgram, parts: Parts) -> None:
-        """Raises Wrong where one is sent on, or changes a register."""
+        """Raises Wrong if such a frame is sent on, or changes a register."""
         lanes, there = (1, 2, 3, 4), {name.rpartition(".")[2] for name in parts.registers}
         push, kind = Sum(PUSH, 0, lanes), "its kind is not PUSH"
         for port, data, what, why in (
@@ -202,7 +202,7 @@ class Strangers:
 
 
 def entries_text(workers: int) -> str:
-    """Workers at ports 1, 2, ..., and group 1 of all of them, as a file for ``p4reduce trace``."""
+    """Returns a file for ``p4reduce trace``: workers at ports 1, 2, ..., and group 1 of all of them."""
     ports = range(1, workers + 1)
     lines = [f"# {counted(workers, 'worker').capitalize()}, at ports 1 to {workers}.", "tables:"]
     for port in ports:
@@ -213,18 +213,18 @@ def entries_text(workers: int) -> str:
 
 
 def full(workers: int) -> int:
-    """The bits of all workers."""
+    """Returns the bitmap of all workers."""
     return (1 << workers) - 1
 
 
 _LIMIT: Final = 1 << 16
 """bytes of a student's program"""
 _SHOWN: Final = 5
-"""errors of the compiler that are told at once"""
+"""most errors of the compiler that are told at once"""
 
 
 def compiled(task: Task, name: str, program: StudentProgram) -> Parts:
-    """What a student's program is made of. Raises Wrong with what the compiler says, and where it is the skeleton."""
+    """Returns the parts of a program. Raises Wrong with the compiler's errors, or if it is the skeleton."""
     path = program.file
     try:
         if path.stat().st_size > _LIMIT:
@@ -252,42 +252,42 @@ def compiled(task: Task, name: str, program: StudentProgram) -> Parts:
 
 
 class Bench:
-    """A switch with the program, with empty registers and tables; it stands in the program's process."""
+    """A new switch with the program; it runs in the program's process."""
 
     def __init__(self, program: StudentProgram, parts: Parts) -> None:
-        """A new switch with the program."""
+        """Makes a switch with empty registers and tables."""
         self._program = program
         self._parts = parts
         self._switch = program.switch()
 
     def close(self) -> None:
-        """Give back its memory."""
+        """Frees the switch's memory."""
         self._program.forget(self._switch)
 
     def send(self, port: int, frame: bytes) -> Answer:
-        """One frame in by a port."""
+        """Sends one frame in by a port; returns the result."""
         return self._program.send(self._switch, port, frame)
 
     def group(self, number: int, ports: Sequence[int]) -> None:
-        """A multicast group of these ports."""
+        """Makes a multicast group of these ports."""
         self._program.group(self._switch, number, ports)
 
     def insert(self, table: str, match: Sequence[int], action: str, arguments: Sequence[int]) -> None:
-        """An entry of an exact table; both names by their last part. Raises Wrong where the program lacks them."""
+        """Inserts an entry into an exact table; names are last parts. Raises Wrong if the program lacks them."""
         name = _named(self._parts.tables, table, "table")
         self._program.insert(self._switch, name, match, _named(self._parts.actions, action, "action"), arguments)
 
     def cells(self, register: str) -> list[int]:
-        """All values of a register, named by its last part. Raises Wrong where the program lacks it."""
+        """Returns all values of a register, named by its last part. Raises Wrong if the program lacks it."""
         return self._program.cells(self._switch, _named(self._parts.registers, register, "register"))
 
     def values(self, registers: Sequence[str], index: int) -> list[int]:
-        """One cell of several registers, which are named by their last parts. Raises Wrong where one is missing."""
+        """Returns one cell of several registers, named by their last parts. Raises Wrong if one is missing."""
         names = [_named(self._parts.registers, register, "register") for register in registers]
         return self._program.values(self._switch, names, index)
 
     def changed(self, before: dict[str, list[int]]) -> list[tuple[str, int]]:
-        """Register and cell of all that is not as before."""
+        """Returns the registers and cells that differ from ``before``."""
         after = self.dump(tuple(before))
         return [
             (name, cell)
@@ -297,11 +297,11 @@ class Bench:
         ]
 
     def dump(self, registers: Sequence[str]) -> dict[str, list[int]]:
-        """All values of several registers, by the names that were asked for."""
+        """Returns all values of several registers, by the given names."""
         return {name: self.cells(name) for name in registers}
 
     def size(self, register: str) -> int:
-        """The number of cells of a register. Raises Wrong where the program lacks it."""
+        """Returns the number of cells of a register. Raises Wrong if the program lacks it."""
         return self._parts.registers[_named(self._parts.registers, register, "register")]
 
 
@@ -313,13 +313,13 @@ def _named(there: Iterable[str], wanted: str, what: str) -> str:
 
 
 def look(path: Path, port: int, frame: bytes) -> str:
-    """The command that shows one frame, where tables do not matter."""
+    """Returns the command that shows one frame, if tables do not matter."""
     return f"p4reduce trace {path} --port {port} --packet {frame.hex()} --brief"
 
 
 @contextmanager
 def new_bench(program: StudentProgram, parts: Parts, workers: int) -> Iterator[Bench]:
-    """A switch with workers at ports 1, 2, ... and group 1 of all of them, for labs 03 and 05."""
+    """Yields a switch with workers at ports 1, 2, ... and group 1 of all of them, for labs 03 and 05."""
     bench = Bench(program, parts)
     try:
         for worker in range(1, workers + 1):

@@ -1,30 +1,30 @@
-"""The calling convention between a compiled P4 program and whoever drives it.
+"""The calling convention between a compiled P4 program and its driver.
 
-Two C functions for a program, and a pointer to the state of a device:
+A program consists of two C functions, which take a pointer to the state of a device:
 
 ``int64 ingress(void *state, const uint8 *frame, int64 length, int64 *io, uint8 *phv)``
-    Parses ``frame``, verifies checksums, runs ingress. Reads the ``IN_*`` cells of ``io`` and writes the
+    Parses ``frame``, verifies checksums and runs ingress. Reads the ``IN_*`` cells of ``io`` and writes the
     ``OUT_*`` cells. Leaves in ``phv`` all that egress needs (headers, metadata, payload, lengths). Returns the
-    number of bytes used in ``phv`` (from its start): 0 where ``OUT_*`` say that nothing leaves, -1 for a frame longer
-    than ``MAX_FRAME_BYTES``, which changes nothing. ``phv`` holds ``Device.phv_bytes``; it may lie anywhere and be
-    copied, but a cache line's alignment is fastest.
+    number of bytes used at the start of ``phv``: 0 if ``OUT_*`` say that nothing leaves, -1 for a frame longer than
+    ``MAX_FRAME_BYTES``, which changes nothing. ``phv`` holds ``Device.phv_bytes``; it may lie anywhere and may be
+    copied, but access is fastest if it is aligned to a cache line.
 
 ``int64 egress(void *state, const uint8 *phv, int64 *io, uint8 *out)``
-    Runs egress, updates checksums and deparses one copy into ``out``. Reads the ``EG_*`` cells; all else it needs
-    is in ``phv``. Never writes to ``phv`` (copies of a multicast share it) nor to ``io``. ``out`` holds
-    ``Device.out_bytes``. Returns the frame's length, or -1 when egress dropped it.
+    Runs egress, updates checksums and deparses one copy into ``out``. Reads the ``EG_*`` cells; all else that it
+    needs is in ``phv``. Never writes to ``phv`` (the copies of a multicast share it) nor to ``io``. ``out`` holds
+    ``Device.out_bytes``. Returns the frame's length, or -1 if egress dropped it.
 
-What happens between the two is decided from ``OUT_*`` exactly as simple_switch does after ingress
+Between the two calls, the driver decides from ``OUT_*`` exactly as simple_switch does after ingress
 (behavioral-model, targets/simple_switch/simple_switch.cpp): multicast if ``OUT_MCAST_GRP`` is not 0, else
 drop if ``OUT_EGRESS_SPEC`` is ``DROP_PORT``, else unicast.
 
-Programs that clone, resubmit, recirculate, truncate or send digests (``Program.leaves_path``) ask more of whoever
-drives them. ``traffic.py`` does it all, and so does the fabric:
+Programs that clone, resubmit, recirculate, truncate or send digests (``Program.leaves_path``) ask more of their
+driver. ``traffic.py`` does all of it, and so does the fabric:
 
-- Before every call, ``KEPT_ADDRESS`` holds the address of ``CompiledProgram.kept_bytes``, where ingress and egress
-  leave the fields of field lists and digests, and where ingress finds those of ``IN_FIELD_LIST``. Before egress,
-  ``CLONE_ADDRESS`` holds the address of ``Device.phv_bytes`` for the packet that egress clones. Egress then writes the
-  ``EG_OUT_*`` cells.
+- Before every call, ``KEPT_ADDRESS`` holds the address of a buffer of ``CompiledProgram.kept_bytes``. Ingress and
+  egress leave the fields of field lists and digests there, and ingress finds those of ``IN_FIELD_LIST`` there. Before
+  egress, ``CLONE_ADDRESS`` holds the address of a buffer of ``Device.phv_bytes`` for the packet that egress clones.
+  Egress then writes the ``EG_OUT_*`` cells.
 - After ingress, in this order: if ``OUT_CLONE`` is not 0, the frame is given to ingress again with ``IN_INSTANCE`` 1
   and ``IN_FIELD_LIST`` = ``OUT_CLONE_LIST``; only the parser runs, and the ``phv`` goes to the session's ports with
   ``EG_INSTANCE`` 1. If ``OUT_DIGEST`` is not 0, that learn list is sent. If ``OUT_RESUBMIT`` is not 0, nothing
@@ -65,8 +65,8 @@ EG_DEQ_QDEPTH: Final = 14
 EG_TIME_US: Final = 15
 """egress_global_timestamp, microseconds"""
 EG_LENGTH: Final = 16
-"""written by ingress, for whoever drives the device: packet_length as egress will see it. As in BMv2: the frame's
-length, plus headers made valid by setValid(), minus those made invalid. Egress takes it from ``phv``."""
+"""written by ingress for the driver: packet_length as egress will see it, which egress takes from ``phv``. As in BMv2:
+the frame's length, plus headers made valid by setValid(), minus those made invalid."""
 
 OUT_CLONE: Final = 17
 """0, or a clone session's number + CLONE_VALID; the cells from here on are written by programs that leave the path"""
@@ -87,10 +87,10 @@ INGRESS_DROPS: Final = {
     OUT_EGRESS_SPEC: DROP_PORT, OUT_MCAST_GRP: 0, OUT_PRIORITY: 0, OUT_CLONE: 0, OUT_CLONE_LIST: 0, OUT_RESUBMIT: 0,
     OUT_DIGEST: 0,
 }  # fmt: skip
-"""Cells after ingress of a packet that went round too often (limits.MAX_STEPS): whatever it left is forgotten."""
+"""Cells after ingress for a packet that took too many steps (MAX_STEPS): all that it requested is forgotten."""
 
 NOTHING_NOTED: Final = {EG_OUT_CLONE: 0, EG_OUT_CLONE_LIST: 0, EG_OUT_RECIRCULATE: 0}
-"""Alike after egress."""
+"""Cells after egress for such a packet."""
 
 IO_CELLS: Final = 32
 """length of the io array, int64"""

@@ -33,7 +33,7 @@ class Device:
         meters, profiles, value_sets: likewise. Direct meters belong to their table.
         multicast: groups of (port, rid).
         clone_sessions: where clones go.
-        on_digest: called with each digest; as long as nobody sets it, the latest are in ``digests``.
+        on_digest: called with each digest; until it is set, the latest digests are in ``digests``.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Device:
             device_id: P4Runtime's.
             executor: ``compiled`` (machine code) or ``interpreted`` (slow, traces); both read and write the same
                 state and give the same answers.
-            priority_queues: of each port, 1 to 8; a packet of a higher priority is lost, as in BMv2 (which has one by
-                default).
+            priority_queues: of each port, 1 to 8; a packet whose priority is not below this number is lost, as in
+                BMv2 (which has one queue by default).
 
         Raises:
-            ValueError: there are no such queues.
+            ValueError: ``priority_queues`` is not in this range.
         """
         if not 1 <= priority_queues <= MAX_PRIORITY_QUEUES:
             raise ValueError(f"{priority_queues} priority queues; a port has 1 to {MAX_PRIORITY_QUEUES}")
@@ -85,7 +85,7 @@ class Device:
 
     @cached_property
     def code(self) -> CompiledProgram:
-        """The machine code of the program; compiled once for all devices of a program."""
+        """The machine code of the program; compiled once for all devices that run the program."""
         from p4switch.compiler import compile_program  # noqa: PLC0415 - llvmlite only where needed
 
         return compile_program(self.program)
@@ -107,17 +107,17 @@ class Device:
 
     @property
     def phv_bytes(self) -> int:
-        """Size of the buffer between ingress and egress that any frame of up to abi.MAX_FRAME_BYTES needs."""
+        """Size of the buffer between ingress and egress, enough for any frame of up to abi.MAX_FRAME_BYTES."""
         return self.code.phv_bytes
 
     @property
     def out_bytes(self) -> int:
-        """Size of the buffer for a frame that leaves."""
+        """Size of the buffer for the frame that egress makes."""
         return self.code.out_bytes
 
     @cached_property
     def detours(self) -> Detours | None:
-        """What a driver needs for a program that leaves the straight path; None for others."""
+        """What the driver of a program that leaves the straight path needs; None for other programs."""
         if not self.program.leaves_path:
             return None
         from p4switch.compiler.data import KeptLayout  # noqa: PLC0415 - llvmlite only where needed
@@ -128,7 +128,7 @@ class Device:
 
     @cached_property
     def runner(self) -> Executor:
-        """The executor that was asked for."""
+        """The executor that ``executor`` names."""
         if self.executor == "interpreted":
             from p4switch.interpreter import Interpreter  # noqa: PLC0415 - only where needed
 
@@ -147,11 +147,11 @@ class Device:
             time_us: every time stamp of the packet, microseconds, below 2^63.
 
         Raises:
-            ValueError: one of them is out of range.
+            ValueError: ``port``, the frame's length or ``time_us`` is out of range.
 
         Returns:
-            (port, frame) for each copy that leaves, in the order in which they reach the output queues; [] where it
-            was dropped. A packet that goes round more than traffic.MAX_ROUNDS times is cut off, with a warning.
+            (port, frame) for each copy that leaves, in the order in which they reach the output queues; [] for a drop.
+            A packet that goes round more than traffic.MAX_ROUNDS times is cut off, with a warning.
         """
         if not 0 <= port <= abi.MAX_PORT:
             raise ValueError(f"port {port} is not in 0..{abi.MAX_PORT}")
@@ -162,5 +162,5 @@ class Device:
         return Journey(self, time_us).run(port, frame)
 
     def reset(self) -> None:
-        """Forgets all entries, groups, registers and counters, as after loading the program."""
+        """Forgets all entries, groups, registers and counters; the state is then as after loading the program."""
         self.state.reset()

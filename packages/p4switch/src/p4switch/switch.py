@@ -1,4 +1,4 @@
-"""The front door: a switch that runs a P4 program, with entries by name and frames in and out.
+"""The entry point of the package: a switch that runs a P4 program, with entries by name and frames in and out.
 
 ::
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 
 class Packet(Protocol):
-    """What has bytes: ``bytes`` itself, or a packet of Scapy."""
+    """An object that ``bytes`` converts to a frame: ``bytes`` itself, or a packet of Scapy."""
 
     def __bytes__(self) -> bytes:
         """The frame."""
 
 
 Value: TypeAlias = int | str | bytes
-"""An unsigned number; as text decimal, 0x…, 0b…, an IPv4 or a MAC address; or its bytes, most significant first."""
+"""An unsigned number: an int; text in decimal, 0x…, 0b…, IPv4 or MAC notation; or bytes, most significant first."""
 Field: TypeAlias = Value | tuple[Value, Value] | None
-"""Of a key. Exact: a value. LPM: ``"10.0.0.0/8"`` or (value, bits). Ternary: a value, (value, mask), or None for any.
-Range: a value, or (low, high). Optional: a value, or None for any."""
+"""A field of a key. Exact: a value. LPM: ``"10.0.0.0/8"`` or (value, bits). Ternary: a value, (value, mask), or None
+for any. Range: a value, or (low, high). Optional: a value, or None for any."""
 Fields: TypeAlias = Field | Sequence[Field] | Mapping[str, Field]
-"""One field where there is one; several in the table's order, as a list; or by their names."""
+"""The fields of a key: one field, a list in the table's order, or a mapping by field names."""
 Arguments: TypeAlias = Sequence[Value] | Mapping[str, Value]
 DEVICE_ID: Final = 1
 
@@ -55,12 +55,12 @@ class Switch:
     """A switch with one program.
 
     Names of tables, actions, registers and counters may be given by their last parts: ``ipv4_lpm`` for
-    ``MyIngress.ipv4_lpm``. Several threads may use it.
+    ``MyIngress.ipv4_lpm``. Several threads may use one switch.
 
     Attributes
     ----------
     device : Device
-        What runs the program; it has everything that is not here.
+        Runs the program; it has everything that this class does not offer.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class Switch:
         Parameters
         ----------
         program : str, Path or Program
-            P4 source, BMv2's JSON (a name that ends with .json), or a program that is loaded.
+            P4 source, BMv2's JSON (a name that ends with .json), or a loaded program.
         defines : mapping
-            Macros of P4 source that are defined from the beginning.
+            Macros that are defined before the first line of the P4 source.
         executor : str
-            ``compiled``: machine code; ``interpreted``: slow, and what ``trace`` needs.
+            ``compiled``: machine code; ``interpreted``: slow, but required by ``trace``.
 
         Raises
         ------
         P4Error
-            The source is wrong: every error with its line and what mends it.
+            The source has errors: the message lists each with its line and how to fix it.
         ProgramError
-            The switch does not run the program, or the file is no program.
+            The switch does not run this program, or the file is not a program.
         OSError
             The file cannot be read.
         """
@@ -100,7 +100,7 @@ class Switch:
             self._p4info = info.read_text("utf-8") if info.is_file() else None
             self._json = path.read_text("utf-8")
         else:
-            from p4switch.p4.compile import compile_file, json_text  # noqa: PLC0415  (who loads JSON needs no compiler)
+            from p4switch.p4.compile import compile_file, json_text  # noqa: PLC0415  (loading JSON needs no compiler)
 
             found = compile_file(path, defines).require()
             self._p4info, self._json = found.p4info(), json_text(found.json or {})
@@ -113,23 +113,23 @@ class Switch:
 
     @property
     def program(self) -> Program:
-        """What it runs."""
+        """The program that the switch runs."""
         return self.device.program
 
     # --- packets
 
     def send(self, port: int, frame: bytes | Packet) -> list[tuple[int, bytes]]:
-        """Send a frame in by a port; (port, frame) of each copy that leaves, in the order in which they leave.
+        """Send a frame in by a port; return (port, frame) of each copy that leaves, in the order in which they leave.
 
-        Raises ``ValueError`` where the port or the frame's length is out of range.
+        Raises ``ValueError`` if the port or the frame's length is out of range.
         """
         with self._lock:
             return self.device.inject(port, bytes(frame))
 
     def trace(self, port: int, frame: bytes | Packet) -> "PacketTrace":
-        """Send a frame in, and say what was done with it: states, keys, entries that hit, values before and after.
+        """Send a frame in; return what the program did: states, keys, matching entries, values before and after.
 
-        ``print(switch.trace(1, frame))`` shows it. Needs ``executor="interpreted"`` and the extra: ``p4switch[trace]``.
+        ``print(switch.trace(1, frame))`` shows it. Needs ``executor="interpreted"`` and the extra ``p4switch[trace]``.
         """
         from p4switch.trace.record import Packet as Given  # noqa: PLC0415  (an extra)
         from p4switch.trace.record import Recorder  # noqa: PLC0415
@@ -153,13 +153,13 @@ class Switch:
         arguments : Arguments
             Of the action, in their order or by their names.
         priority : int
-            In tables with ternary, range or optional fields, which alone have one: the highest number wins.
+            For tables with ternary, range or optional fields, and only for these: the highest number wins.
 
         Raises
         ------
         ValueError
-            Names the table and what does not fit: a name, a number of fields, a value that is too wide, an entry that
-            is there already.
+            The message names the table and the cause: an unknown name, a wrong number of fields, a value that is too
+            wide, or an entry that exists already.
         """
         spec = self._table(table)
         chosen = self._action(spec, action)
@@ -170,7 +170,7 @@ class Switch:
             self.device.tables[spec.name].insert(entry)
 
     def remove(self, table: str, key: Fields, *, priority: int | None = None) -> None:
-        """Remove the entry with this key (and priority). Raises ``ValueError`` where there is none."""
+        """Remove the entry with this key (and priority). Raises ``ValueError`` if there is none."""
         spec = self._table(table)
         with self._lock:
             self.device.tables[spec.name].delete(
@@ -178,29 +178,29 @@ class Switch:
             )
 
     def default(self, table: str, action: str, arguments: Arguments = ()) -> None:
-        """Set what a table does with packets that match no entry. Raises ``ValueError`` as ``insert``."""
+        """Set what a table does with packets that match no entry. Raises ``ValueError`` as ``insert`` does."""
         spec = self._table(table)
         chosen = self._action(spec, action)
         with self._lock:
             self.device.tables[spec.name].set_default(chosen.name, self._arguments(chosen, arguments))
 
     def multicast(self, group: int, ports: Iterable[int | tuple[int, int]]) -> None:
-        """Let a multicast group copy packets to ports, each a number or (port, replication id)."""
+        """Make a multicast group copy packets to ports, each a number or (port, replication id)."""
         replicas = [(one, 0) if isinstance(one, int) else one for one in ports]
         with self._lock:
             self.device.multicast.set(group, replicas)
 
     def mirror(self, session: int, ports: Iterable[int]) -> None:
-        """Let a clone session copy packets to ports."""
+        """Make a clone session copy packets to ports."""
         with self._lock:
             self.device.clone_sessions.set(session, [(port, 0) for port in ports])
 
     def register(self, name: str) -> Register:
-        """A register: ``.read(index)``, ``.write(index, value)``, ``.size``. Raises ``ValueError``: there is none."""
+        """Return a register: ``.read(index)``, ``.write(index, value)``, ``.size``. ``ValueError`` if it is unknown."""
         return self.device.registers[find_name(name, self.device.registers, "register")]
 
     def counter(self, name: str) -> Counter:
-        """A counter: ``.read(index)`` gives (packets, bytes). Raises ``ValueError``: there is none."""
+        """Return a counter: ``.read(index)`` gives (packets, bytes). Raises ``ValueError`` if unknown."""
         return self.device.counters[find_name(name, self.device.counters, "counter")]
 
     def reset(self) -> None:
@@ -212,14 +212,14 @@ class Switch:
 
     @contextmanager
     def serve(self, address: str = "127.0.0.1:0") -> Iterator["P4RuntimeServer"]:
-        """Serve P4Runtime for controllers while the context lasts; ``.address`` of what it gives says where.
+        """Serve P4Runtime for controllers while the context lasts; ``.address`` of the yielded server is its address.
 
-        The program is there already, and entries of controllers are those of ``insert``. Packets of a controller enter
-        by the CPU port. Without TLS: keep it on the loopback interface. Needs ``pip install 'p4switch[server]'``.
+        The program is loaded already, and controllers see the entries of ``insert``. Packets of a controller enter by
+        the CPU port. There is no TLS: keep it on the loopback interface. Needs ``pip install 'p4switch[server]'``.
 
         Raises
         ------
-        ProgramError
+        The program was loaded without P4Info.
             The program came without P4Info.
         OSError
             The address cannot be bound.
@@ -274,7 +274,7 @@ class Switch:
 
     @staticmethod
     def _several(given: Fields, count: int) -> Sequence[Field] | Mapping[str, Field]:
-        """One field as a list; of a table with one field a pair is (value, mask), not two fields."""
+        """Puts one field into a list. For a table with one field, a pair is (value, mask), not two fields."""
         if isinstance(given, Mapping | list):
             return given
         if isinstance(given, tuple) and count != 1:

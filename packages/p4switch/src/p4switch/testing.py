@@ -1,4 +1,4 @@
-"""Fixtures for people who test their P4 programs with pytest; pytest finds them once p4switch is installed.
+"""Fixtures for testing P4 programs with pytest; pytest finds them once p4switch is installed.
 
 ::
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def p4program() -> "Callable[..., Program]":
-    """Compile and load a program once for all tests: ``p4program("my.p4", LANES="64")``; macros by name."""
+    """Compile and load a program once for all tests: ``p4program("my.p4", LANES="64")``; keywords define macros."""
     loaded: dict[tuple[str, frozenset[tuple[str, str]]], Program] = {}
 
     def load(path: str | Path, **defines: str) -> "Program":
         key = str(Path(path).resolve()), frozenset(defines.items())
         if key not in loaded:
-            from p4switch import compile_p4  # noqa: PLC0415  (slow, and not for tests of other things)
+            from p4switch import compile_p4  # noqa: PLC0415  (slow, and not needed by other tests)
             from p4switch.program import load_program  # noqa: PLC0415
 
             loaded[key] = load_program(Path(path)) if str(path).endswith(".json") else compile_p4(path, defines)

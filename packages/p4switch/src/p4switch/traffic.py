@@ -1,4 +1,4 @@
-"""What the target does with packets around ingress and egress (behavioral-model, simple_switch.cpp), without queues."""
+"""The way of packets around ingress and egress (behavioral-model, simple_switch.cpp), without queues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from p4switch.compiler.data import KeptLayout
 
 
-# What runs a program, compiled or interpreted, and what it tells.
+# The interface of executors, compiled and interpreted, and the digests that they report.
 
 
 ExecutorName: TypeAlias = Literal["compiled", "interpreted"]
@@ -30,7 +30,7 @@ Io: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """A digest: the elements of a learn list, unsigned."""
+    """A digest: the values of the elements of a learn list, unsigned."""
 
     learn_list: LearnList
     values: tuple[int, ...]
@@ -40,42 +40,42 @@ DigestListener: TypeAlias = Callable[[Digest], object]
 
 
 class Executor(Protocol):
-    """What runs the program. ``io`` is the int64 array of abi.py; the object between the two is the executor's own.
+    """Runs a program. ``io`` is the int64 array of abi.py; each executor chooses its own type for ``phv``.
 
-    ``kept`` and ``cloned`` are for programs that leave the straight path (``Program.leaves_path``).
+    ``kept`` and ``cloned`` serve programs that leave the straight path (``Program.leaves_path``).
     """
 
     def ingress(self, frame: bytes, io: Io, kept: object = None) -> object:
-        """Parser, checksum verification and ingress. Reads IN_*, writes OUT_* cells; returns what egress needs.
+        """Runs parser, checksum verification and ingress. Reads IN_* and writes OUT_* cells; returns what egress needs.
 
-        ``kept``: what the method of that name gave for the packet that this one is a copy of.
+        ``kept``: for a copy of an earlier packet, the result of the method ``kept`` for that packet.
         """
 
     def egress(self, phv: object, io: Io) -> bytes | None:
-        """Egress, checksum update and deparser for one copy. Reads IN_* and EG_* cells; None: dropped.
+        """Runs egress, checksum update and deparser for one copy. Reads IN_* and EG_* cells; returns None for a drop.
 
-        May be called several times with one ``phv``, which it leaves as it is.
+        May be called several times with the same ``phv``, which it does not change.
         """
 
     def kept(self) -> object:
-        """The fields that the latest ingress or egress kept for a clone, a resubmission or a recirculation."""
+        """Returns the fields that the latest ingress or egress kept for a clone, a resubmission or a recirculation."""
 
     def cloned(self) -> object:
-        """The packet that the latest egress cloned, for another egress."""
+        """Returns the packet that the latest egress cloned, as ``phv`` for a further call of ``egress``."""
 
     def digest(self, learn_list: LearnList) -> tuple[int, ...]:
-        """The elements of the digest that the latest ingress generated, unsigned."""
+        """Returns the elements, unsigned, of the digest that the latest ingress generated."""
 
 
-# What a driver of machine code needs for programs that clone, resubmit, recirculate, truncate or send digests.
+# Data of one device for the driver of a program that clones, resubmits, recirculates, truncates or sends digests.
 
 
 @dataclass(frozen=True)
 class Detours:
-    """Of one device; abi.py says what the driver does with it.
+    """Buffers and clone sessions of one device; abi.py says how the driver uses them.
 
     Attributes:
-        sessions: where clones go; its arrays keep their addresses.
+        sessions: the clone sessions; their arrays keep their addresses.
     """
 
     program: Program
@@ -88,7 +88,7 @@ class Detours:
         return self.layout.bytes
 
     def digest(self, learn_list: int, kept: NDArray[np.uint8]) -> Digest:
-        """A digest, from OUT_DIGEST and the bytes at KEPT_ADDRESS after ingress."""
+        """Makes a digest from OUT_DIGEST and the bytes at KEPT_ADDRESS after ingress."""
         chosen = self.program.learn_lists[learn_list]
         return Digest(chosen, self.layout.values(kept, chosen))
 
@@ -96,11 +96,11 @@ class Detours:
 _LOG = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 256
-"""How often one frame and its copies may pass ingress or be cloned by egress; BMv2 knows no bound."""
+"""Bound on the passes of one frame and its copies through ingress plus their egress clones; BMv2 has none."""
 
 
 class _Driven(Protocol):
-    """What a journey needs of a device."""
+    """The part of a device that a journey uses."""
 
     @property
     def name(self) -> str: ...
@@ -145,7 +145,7 @@ class _Copy:
 
 
 class Journey:
-    """One frame's way through a device, with all its copies."""
+    """The way of one frame, with all its copies, through a device."""
 
     def __init__(self, device: _Driven, time_us: int) -> None:
         self._device = device
@@ -158,10 +158,10 @@ class Journey:
         self._rounds = 0
 
     def run(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """(port, frame) of all that leaves.
+        """Returns (port, frame) of every copy that leaves.
 
-        BMv2 runs ingress and egress in threads of their own. The order here is that of an idle switch: whatever waits
-        for egress goes first.
+        BMv2 runs ingress and egress in threads of their own. The order here is that of an idle switch: copies that wait
+        for egress go before frames that wait for ingress.
         """
         self._io[[abi.IN_PORT, abi.IN_TIME_US]] = (port, self._time)
         self._arrivals.append(_Arrival(frame, abi.INSTANCE_NORMAL))
@@ -206,13 +206,13 @@ class Journey:
             self._device.on_digest(Digest(learn_list, self._runner.digest(learn_list)))
 
     def _clone_ingress(self, session: int, clone: _Arrival) -> None:
-        """The frame is parsed again, for its session; leaves OUT_PRIORITY of the clone."""
+        """Parses the frame again for its session; leaves the clone's priority in OUT_PRIORITY."""
         if self._device.clone_sessions.get(session & ~abi.CLONE_VALID) is not None:
             phv = self._parse(clone)
             self._enqueue(phv, self._session(session, abi.INSTANCE_INGRESS_CLONE))
 
     def _targets(self) -> list[tuple[int, int, int]]:
-        """What becomes of a packet after ingress: (egress port, rid, instance type) of each copy."""
+        """Returns (egress port, rid, instance type) of each copy of a packet after ingress."""
         group = int(self._io[abi.OUT_MCAST_GRP])
         if group != 0:
             return [(port, rid, abi.INSTANCE_REPLICATION) for port, rid in self._device.multicast.get(group)]
@@ -220,7 +220,7 @@ class Journey:
         return [] if egress_spec == abi.DROP_PORT else [(egress_spec, 0, abi.INSTANCE_NORMAL)]
 
     def _session(self, number: int, instance: int) -> list[tuple[int, int, int]]:
-        """The copies that a session makes: its group first; the one to its port then has the rid of the last."""
+        """Returns a session's copies: its group's first; the one to its port has the rid of the copy before."""
         session = self._device.clone_sessions.get(number & ~abi.CLONE_VALID)
         if session is None:
             return []

@@ -34,7 +34,7 @@ MAX_SWITCH_WAIT_S: Final = 7 * 24 * 3600
 
 @dataclass(frozen=True)
 class Place:
-    """Where a cluster runs.
+    """The place of a cluster: its folder, machine, user and ports.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Place:
 
     @property
     def munge_socket(self) -> Path:
-        """Of the munged of this cluster."""
+        """The socket of this cluster's munged."""
         return self.folder / "munge.socket"
 
 
@@ -214,7 +214,7 @@ class SlurmCluster:
 
     @property
     def public_environment(self) -> dict[str, str]:
-        """What others need to submit to it."""
+        """Environment variables for other users to submit to it."""
         names = ("PATH", "LD_LIBRARY_PATH", "SLURM_CONF", NETWORK, VARIABLE, ROOT)
         return {name: self.environment[name] for name in names if name in self.environment}
 
@@ -287,7 +287,7 @@ class SlurmCluster:
 
     def _start_munged(self, place: Place) -> None:
         folder = self.folder
-        # Forced: it would have everybody enter the socket's folder, and only this user may.
+        # Forced: munged wants a folder that every user may enter, and only this user may.
         files = {
             "key-file": folder / "munge.key",
             "socket": place.munge_socket,

@@ -1,9 +1,9 @@
 """The same jobs under Slurm's own choice of hosts and under p4reduce's, in virtual time.
 
 Slurm, its daemons, its queue and the ranks' processes are real; links, switches and what jobs compute are virtual.
-Virtual time stands still while Slurm decides, whoever chooses hosts, and until all ranks have come: a job's completion
-time (JCT) is from its arrival to the moment when its last rank leaves, in virtual time, and has no part of Slurm's or
-the machine's own time in it.
+Virtual time stands still while Slurm decides, in both schemes, and until all ranks have come. A job's completion time
+(JCT) is from its arrival to the moment when its last rank leaves, in virtual time; it has no part of Slurm's or the
+machine's own time in it.
 """
 
 import random
@@ -53,11 +53,11 @@ class DemoJob:
 
     @property
     def comment(self) -> str:
-        """What it says of itself."""
+        """The job's comment for Slurm, which says what it does."""
         return f"{MARK} elements={self.elements} rounds={self.rounds} training={self.training_ps // PS_PER_US}us"
 
     def arguments(self, output: str, *, marked: bool, switches: int | None = None) -> list[str]:
-        """Of ``sbatch``. switches: at most so many leaf switches, however long that takes."""
+        """Arguments of ``sbatch``. switches: at most so many leaf switches, however long that takes."""
         rank = [sys.executable, "-m", "p4reduce.adapters.rank"]
         rank += ["--elements", str(self.elements), "--rounds", str(self.rounds)]
         rank += ["--training", f"{self.training_ps // PS_PER_US}us", "--seed", str(self.number)]
@@ -73,7 +73,7 @@ class DemoJob:
 
 
 def demo_jobs(count: int, hosts: int, seed: int) -> list[DemoJob]:
-    """So many jobs for a cluster of so many hosts, by arrival; Poisson, at `LOAD` of the hosts' time."""
+    """Draw ``count`` jobs for a cluster of ``hosts`` hosts, by arrival; Poisson, at `LOAD` of the hosts' time."""
     draw = random.Random(seed)  # noqa: S311  (a workload)
     found: list[DemoJob] = []
     for number in range(1, count + 1):
@@ -118,7 +118,7 @@ Said = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Scheme:
-    """Who chooses hosts.
+    """A way to choose hosts.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What became of a job. Times in virtual picoseconds."""
+    """The result of a job. Times in virtual picoseconds."""
 
     job: DemoJob
     begun_ps: int
@@ -204,13 +204,13 @@ class SchemeResult:
 
 
 class _Chooser(Protocol):
-    """Whoever sees to it that jobs that Slurm begins are in the network."""
+    """A scheme of choosing hosts: it brings the jobs that Slurm begins into the network."""
 
     chosen: dict[int, Chosen]
     """hosts by job, once they are known"""
 
     def settle(self, submitted: Sequence[int]) -> None:
-        """Until nothing happens any more, short of virtual time."""
+        """Wait until nothing happens any more without virtual time passing."""
 
     def advance(self, until_ps: int | None, patience_s: float) -> list[Ended]:
         """Let time pass until a job has left the network, or until a time."""
@@ -224,7 +224,7 @@ def run_scheme(
     *,
     said: Said = lambda label, done, total: None,
 ) -> SchemeResult:
-    """All jobs, from the first arrival to the last end. ``folder``: for what ranks print.
+    """Run all jobs, from the first arrival to the last end. ``folder``: for what ranks print.
 
     `SlurmError` or `ClusterError` when Slurm or the network comes to a stop.
     """
@@ -262,7 +262,7 @@ def run_scheme(
 
 
 def _result(job: DemoJob, ended: Ended, chosen: Chosen, output: Path) -> DemoResult:
-    """With what ranks printed: rank, node, exact sums."""
+    """Make a job's result from the ranks' output: rank, node, exact sums."""
     lines = [line.split() for line in output.read_text("utf-8", errors="replace").splitlines()]
     told = {int(line[0]): (line[1], int(line[2])) for line in lines if len(line) == 3 and line[0].isdecimal()}
     had = tuple(told[rank][0] if rank in told else "?" for rank in range(job.workers))
@@ -343,7 +343,7 @@ class _Slurms:
         return ended
 
     def _begin(self, job: QueuedJob) -> bool:
-        """Whether it is between two states."""
+        """Begin a job that Slurm runs; return whether it is between two states."""
         name = job_folder(job.number)
         if job.state in {"CONFIGURING"}:
             return True
@@ -361,7 +361,7 @@ class _Slurms:
     def _is_through(self, jobs: list[QueuedJob], idle: int) -> bool:
         """Whether Slurm has looked at all that wait since something changed, if any of them could begin.
 
-        Where nobody is in its way, one that could begin does, however long Slurm takes.
+        With an empty network, a job that could begin will begin, however long Slurm takes.
         """
         if not any(job.state == "PENDING" and job.node_count <= idle for job in jobs):
             return True
@@ -385,7 +385,7 @@ def _number(name: str) -> int:
 
 
 def known_schemes(topology: Topology) -> dict[str, Scheme]:
-    """By name: Slurm's own, then every placement policy."""
+    """Schemes by name: Slurm's own, then every placement policy."""
     racks = Racks(topology)
     able = [switch for switch in racks.members if switch in racks.capable] or list(racks.members)
     prefers = tuple(host for switch in able for host in racks.members[switch])
@@ -464,7 +464,7 @@ def result_rows(topology: Topology, results: Sequence[SchemeResult]) -> tuple[li
 
 
 def missed(results: Sequence[SchemeResult]) -> list[str]:
-    """What does not hold, a line each."""
+    """Failed expectations, a line each."""
     found = []
     for one in results:
         wrong = [job for job in one.jobs if not job.whole]

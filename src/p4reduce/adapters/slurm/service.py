@@ -18,7 +18,7 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import job_folder
 
-# Slurm's commands. No shell: what jobs are called reaches nobody who would execute it.
+# Slurm's commands. They run without a shell, so the names of jobs are never executed.
 
 
 # What goes wrong with Slurm.
@@ -65,7 +65,7 @@ class Programs:
 
 
 def find_programs(environment: Mapping[str, str] = os.environ) -> Programs:
-    """All that a cluster needs; `SlurmError` names what is missing and how to get it."""
+    """Find all programs that a cluster needs; `SlurmError` names what is missing and how to get it."""
     root = environment.get(ROOT)
     if root:
         folders = [Path(root) / part for part in _BINARIES]
@@ -127,7 +127,7 @@ class QueuedJob:
 
     @property
     def over(self) -> bool:
-        """Whether it will not run any more, unless somebody queues it again."""
+        """Whether it will not run any more, unless a user queues it again."""
         return self.state in _OVER
 
 
@@ -261,7 +261,7 @@ class Client:
     environment: Mapping[str, str]
 
     def jobs(self) -> list[QueuedJob]:
-        """All that Slurm knows of, those that ended a while ago not."""
+        """All jobs that Slurm knows; it forgets those that ended a while ago."""
         return parse_queue(self._run("squeue", "--json", "--states=all", again=True))
 
     def nodes(self) -> dict[str, bool]:
@@ -277,21 +277,21 @@ class Client:
         return int(number)
 
     def place(self, number: int, hosts: Sequence[str]) -> None:
-        """A job that is held gets these nodes, and may begin at once."""
+        """Give a held job these nodes and let it begin."""
         fields = (f"JobId={number}", f"NodeList={','.join(hosts)}", "StartTime=now")
         self._run("scontrol", "update", *fields, again=True)
         self._run("scontrol", "release", str(number), again=True)
 
     def hold(self, number: int) -> None:
-        """A job that waits does not begin."""
+        """Hold a waiting job, so that it does not begin."""
         self._run("scontrol", "hold", str(number), again=True)
 
     def say(self, number: int, text: str) -> None:
-        """What ``scontrol show job`` shows as AdminComment."""
+        """Set the text that ``scontrol show job`` shows as AdminComment."""
         self._run("scontrol", "update", f"JobId={number}", f"AdminComment={text}", again=True)
 
     def comment(self, number: int, text: str) -> None:
-        """What the job says of itself."""
+        """Set the job's comment."""
         self._run("scontrol", "update", f"JobId={number}", f"Comment={text}", again=True)
 
     def requeue_hold(self, number: int) -> None:
@@ -303,11 +303,11 @@ class Client:
         self._run("scancel", str(number), again=True)
 
     def weigh(self, host: str, weight: int) -> None:
-        """Of nodes that are as good otherwise Slurm takes those of the lowest weight."""
+        """Set a node's weight: of nodes that are as good otherwise Slurm takes those of the lowest weight."""
         self._run("scontrol", "update", f"NodeName={host}", f"Weight={weight}")
 
     def cycles(self) -> int:
-        """How often Slurm has gone through its queue."""
+        """Number of times that Slurm has gone through its queue."""
         found = _CYCLES.search(self._run("sdiag", again=True))
         if found is None:
             raise SlurmError("sdiag: says nothing of its main schedule's cycles")
@@ -366,7 +366,7 @@ class Placed:
 
 @dataclass
 class Step:
-    """What came of one look at the queue."""
+    """The outcome of one look at the queue."""
 
     changed: bool = False
     waiting: dict[str, str] = field(default_factory=dict)
@@ -465,7 +465,7 @@ class SlurmService:
     # --- inside
 
     def _follow(self, placed: Placed, job: QueuedJob | None, step: Step) -> None:
-        """What became of a job that has hosts."""
+        """Follow a job that has hosts to its next state."""
         name = job_folder(placed.number)
         if job is None or job.over or (placed.running and job.state in {"PENDING", "REQUEUE_HOLD"}):
             if not placed.left:

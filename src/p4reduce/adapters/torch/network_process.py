@@ -18,7 +18,7 @@ from p4reduce.network.virtual.records import FabricError
 from p4reduce.runs.files import write_results
 from p4reduce.runs.launch import Listener, table_of_calls
 from p4reduce.runs.result import write_timeline
-from p4reduce.runs.runner import result_of
+from p4reduce.runs.runner import result_of_script
 from p4reduce.runs.settings import Settings, default_topology
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.topologies.model import TopologyError
@@ -103,7 +103,7 @@ def serve(request: dict[str, Any]) -> None:
             if cluster.carrier.records and request["out"] is not None:
                 out = Path(request["out"])
                 with together(out) as aside:
-                    write_results(aside, [result_of(cluster)])
+                    write_results(aside, [result_of_script(cluster)])
                     write_timeline(aside / "timeline.json", cluster.spans())
         finally:
             listener.close(GRACE_S)

@@ -20,103 +20,24 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from p4reduce.adapters.torch.arrays import (
+    FLOATS,
+    array_of,
+    bytes_of,
+    is_carried,
+    is_sparse_sum,
+    is_uneven,
+    joined,
+    parts,
+    put,
+    put_bytes,
+    why_not,
+)
 from p4reduce.adapters.torch.register import NAME
 from p4reduce.group.backend import GLOO
 from p4reduce.group.communicator import Communicator, Handle
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import COMPUTE
-
-# Between tensors and what crosses the switches: float32 arrays, or 32-bit words that are added as they are.
-
-
-FLOATS: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
-"""Added as float32 (bf16 and fp16 are widened, and rounded once at the end)."""
-WORDS: Final = frozenset({torch.int32})
-"""Added as they are."""
-CARRIED: Final = FLOATS | WORDS
-
-
-def why_not(tensors: Sequence[torch.Tensor]) -> str:
-    """Why the switches do not take them; "" for dense ones of one of the types, on the CPU, that are not empty."""
-    if not tensors:
-        return "there is no tensor"
-    found = (
-        ("a tensor is not on the CPU", lambda one: one.device.type != "cpu"),
-        ("a tensor is sparse", lambda one: one.layout is not torch.strided),
-        ("switches do not add or carry this type", lambda one: one.dtype not in CARRIED),
-        ("types differ", lambda one: one.dtype != tensors[0].dtype),
-        ("a tensor is empty", lambda one: one.numel() == 0),
-    )
-    return next((why for why, holds in found if any(map(holds, tensors))), "")
-
-
-def is_carried(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the switches take them (`why_not`)."""
-    return not why_not(tensors)
-
-
-MOST_SPARSE: Final = 1 << 26
-"""elements of a sparse tensor's shape up to which switches add it: each rank holds it densely meanwhile"""
-
-
-def is_sparse_sum(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the switches add up one sparse tensor of floats, of coordinates (COO), such as an embedding's gradient.
-
-    Only its shape and type decide, since all ranks have to decide alike and the number of coordinates differs.
-    """
-    return (
-        len(tensors) == 1
-        and tensors[0].layout is torch.sparse_coo
-        and tensors[0].device.type == "cpu"
-        and tensors[0].dtype in FLOATS
-        and 0 < tensors[0].numel() <= MOST_SPARSE
-    )
-
-
-def array_of(tensor: torch.Tensor) -> NDArray[Any]:
-    """Its numbers as a flat array for a sum: its own memory if that is possible, else a copy."""
-    flat = tensor.detach()
-    if not flat.is_contiguous():
-        flat = flat.contiguous()
-    flat = flat.reshape(-1)
-    if flat.dtype in (torch.bfloat16, torch.float16):
-        flat = flat.float()
-    found: NDArray[Any] = flat.numpy()
-    return found
-
-
-def bytes_of(tensor: torch.Tensor) -> NDArray[np.uint8]:
-    """A copy of its bytes, flat: what is gathered and broadcast."""
-    found: NDArray[np.uint8] = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().copy()
-    return found
-
-
-def put(tensor: torch.Tensor, array: NDArray[Any]) -> None:
-    """Write a sum into a tensor (nothing to do where the sum is in its memory already)."""
-    if tensor.data_ptr() == array.ctypes.data:
-        return
-    with torch.no_grad():
-        tensor.copy_(torch.from_numpy(array).reshape(tensor.shape))
-
-
-def put_bytes(tensor: torch.Tensor, octets: NDArray[np.uint8]) -> None:
-    """Write bytes into a tensor."""
-    with torch.no_grad():
-        tensor.copy_(torch.from_numpy(octets).view(tensor.dtype).reshape(tensor.shape))
-
-
-def joined(tensors: Sequence[torch.Tensor]) -> NDArray[Any]:
-    """The numbers of several tensors, one after the other; a copy."""
-    return np.concatenate([array_of(tensor) for tensor in tensors])
-
-
-def parts(array: NDArray[Any], tensors: Sequence[torch.Tensor]) -> None:
-    """Write what ``joined`` put together back, each part to its tensor."""
-    at = 0
-    for tensor in tensors:
-        put(tensor, array[at : at + tensor.numel()])
-        at += tensor.numel()
-
 
 # When a process of a training calls: its computation, declared or measured, as virtual time.
 #
@@ -153,6 +74,12 @@ class ProcessTime:
         """Let virtual time pass."""
         self._join()
         self._world.compute(seconds)
+
+    def step(self) -> None:
+        """A step ends here; collectives that its backward pass waited for are in it."""
+        self._join()
+        self._measure()
+        self._world.step()
 
     def note(self, work: _Pending) -> None:
         """A collective was started; inside a backward pass somebody in C++ waits for it before the pass ends.
@@ -371,6 +298,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._on_shutdown = on_shutdown
         self._not_finite = not_finite
         self._open = True
+        self._told_uneven = False
         self._order = threading.Lock()
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
@@ -447,6 +375,16 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     reduce_scatter_single_coalesced = _reduce_scatter_several
     reduce_scatter_tensor_coalesced = _reduce_scatter_several
+
+    def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """The sum at one rank, carried as an all-reduce; the others' tensors stay as they are."""
+        tensors, opts = _normal(tensors, opts, dist.ReduceOptions)
+        if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
+            return self._by_gloo("reduce", tensors, opts.reduceOp).reduce(tensors, opts)
+        own = opts.rootRank == self.rank()
+        array = joined(tensors)
+        self._called(tensors[0], array.size, "reduce")
+        return self._summed_up(array, tensors, opts.reduceOp, tensors if own else [])
 
     # --- copies
 
@@ -535,10 +473,6 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """A tensor of one rank to each, by gloo."""
         return self._by_gloo("scatter", outputs, why=ALWAYS).scatter(outputs, inputs, opts or dist.ScatterOptions())
 
-    def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
-        """The sum at one rank, by gloo."""
-        return self._by_gloo("reduce", tensors, why=ALWAYS).reduce(tensors, opts or dist.ReduceOptions())
-
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         """Tensors of any shape, by gloo."""
         return self._by_gloo("all_to_all", inputs, why=ALWAYS).alltoall(outputs, inputs, opts or dist.AllToAllOptions())
@@ -591,10 +525,10 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             )
         return self._gloo
 
-    def _called(self, tensor: torch.Tensor, elements: int) -> None:
-        """Of which type the next call over the switches is, and how large."""
+    def _called(self, tensor: torch.Tensor, elements: int, collective: str = "") -> None:
+        """Of which type the next call over the switches is, and how large; its name, where it is carried as another."""
         kind = str(tensor.dtype).removeprefix("torch.")
-        self._comm.tally.call_next(kind, elements * tensor.element_size())
+        self._comm.tally.call_next(kind, elements * tensor.element_size(), collective)
 
     def _message(self, carry: Any, tensors: Any, peer: int, tag: int, *, sends: bool) -> dist.Work:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
@@ -607,11 +541,16 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _summed(self, tensors: list[torch.Tensor], op: Any) -> dist.Work:
         array = array_of(tensors[0]) if len(tensors) == 1 else joined(tensors)
         self._called(tensors[0], array.size)
+        return self._summed_up(array, tensors, op, tensors)
+
+    def _summed_up(
+        self, array: NDArray[Any], tensors: list[torch.Tensor], op: Any, to: Sequence[torch.Tensor]
+    ) -> dist.Work:
         handle = self._sum(array)
 
         def finish() -> None:
             self._average(array, op)
-            parts(array, tensors)
+            parts(array, to)
 
         return self._work([handle], tensors, finish)
 
@@ -637,6 +576,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     ) -> dist.Work:
         self._called(output, array.size)
         if equal:  # the network may bring each rank its own block only
+            self._tell_uneven(array)
             handle = self._comm.reduce_scatter(array, start=self._time.now, not_finite=self._not_finite)
         else:
             handle = self._sum(array)
@@ -661,7 +601,18 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._work([handle], result if result is not None else list(blocks), finish)
 
+    def _tell_uneven(self, array: NDArray[Any]) -> None:
+        """Warn, once, where a sum in the network is far less exact than one in float32."""
+        if not self._told_uneven and is_uneven(array):
+            self._told_uneven = True
+            warnings.warn(
+                "p4reduce: most numbers of a block are less than 2^-20 of its largest. Where switches add up, a block "
+                "has one exponent, and these lose most bits. Is there padding that is not zero? (docs/torch.md)",
+                stacklevel=6,
+            )
+
     def _sum(self, array: NDArray[Any]) -> Handle[Any]:
+        self._tell_uneven(array)
         return self._comm.all_reduce(array, start=self._time.now, not_finite=self._not_finite)
 
     def _average(self, array: NDArray[Any], op: Any) -> None:

@@ -2,11 +2,13 @@
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
 from p4reduce.cli.flags.look import KINDS, Example, Report
 from p4reduce.runs.files import SWEEP, is_sweep, read_results, read_sweep
+from p4reduce.views.exports import write_spans, write_tensorboard
 from p4reduce.views.metrics import of_results
 from p4reduce.views.report.page import write_report, write_sweep
 from p4switch.base.files import write_text
@@ -32,8 +34,8 @@ def report(flags: Report) -> None:
     """Write the page."""
     output = Output(as_json=flags.as_json)
     sweeps = [is_sweep(path) for path in flags.files]
-    if any(sweeps) and flags.prometheus is not None:
-        raise BadInput("--prometheus: is for result files; a sweep has a CSV")
+    if any(sweeps) and any(form is not None for form in (flags.prometheus, flags.tensorboard, flags.spans)):
+        raise BadInput("--prometheus, --tensorboard and --spans are for result files; a sweep has a CSV")
     if any(sweeps):
         if not all(sweeps):
             raise BadInput("sweeps and results of single runs make pages of their own: run 'report' once for each")
@@ -43,12 +45,16 @@ def report(flags: Report) -> None:
         output.note(f"wrote {flags.out}")
         return
     results = [result for path in flags.files for result in read_results(path)]
-    out = flags.out if flags.prometheus is None else flags.prometheus
+    out: Path | str = flags.out
     try:
-        if flags.prometheus is None:
-            write_report(out, results, title=flags.title)
+        if flags.prometheus is not None:
+            out = write_text(flags.prometheus, of_results(results))
+        elif flags.tensorboard is not None:
+            write_tensorboard(out := flags.tensorboard, results)
+        elif flags.spans is not None:
+            write_spans(out := flags.spans, results)
         else:
-            write_text(out, of_results(results))
+            write_report(flags.out, results, title=flags.title)
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # settings or topology are not as we write them
         names = ", ".join(str(path) for path in flags.files)
         raise BadInput(f"{names}: not a result file of p4reduce: {type(error).__name__} {error}") from None

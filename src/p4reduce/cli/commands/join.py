@@ -40,6 +40,6 @@ def rank_of(environment: Mapping[str, str]) -> int:
     for name in RANKS:
         if (text := environment.get(name)) is not None:
             if not (text.isascii() and text.isdecimal()):
-                raise BadInput(f"{name}: {text!r} is no rank; give --rank")
+                raise BadInput(f"{name}: {text!r} is not a rank; give --rank")
             return int(text)
     raise BadInput(f"--rank: give it, or start with srun, mpirun or torchrun, which set {', '.join(RANKS)}")

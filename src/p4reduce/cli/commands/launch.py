@@ -82,19 +82,19 @@ def launch(flags: Launch) -> None:
                 if launched.failure is None:
                     if launched.connected == 0:
                         raise Failed(
-                            f"{flags.title} ended well, but no rank joined the group, so no packet was sent: the "
+                            f"{flags.title} succeeded, but no rank joined the group, so no packet was sent: the "
                             "script calls p4reduce.connect() and then its communicator's collectives"
                         )
                     for decision in cluster.decisions:
                         output.note(decision.describe())
                     _note_outside(cluster.outside, joins, flags.workers, output)
                     if launched.strangers:
-                        output.note(f"{launched.strangers} connections were no rank's, and were closed")
+                        output.note(f"{launched.strangers} connections came from no rank and were closed")
                     result, spans, tallied = result_of_script(cluster), cluster.spans(), cluster.tallied()
                     if flags.record is not None:
                         _record(flags.record, recorded(cluster.told(), spans, cluster.size), output)
                     break
-            shown = f"; what it wrote stands above, marked [{launched.failed}]" if launched.last_lines else ""
+            shown = f"; its output is above, marked [{launched.failed}]" if launched.last_lines else ""
             output.note(f"{launched.failure}{shown}")
             _start_again(restart, flags.max_restarts, launched.exit_code, output)
         if flags.as_json:
@@ -197,7 +197,7 @@ def _launch_real(flags: Launch, joins: Sequence[Incident], output: Output, page:
             )
             return
         output.note(
-            f"rank {done.failed} ended with {how_ended(done.code)}; what it wrote stands above, marked [{done.failed}]"
+            f"rank {done.failed} ended with {how_ended(done.code)}; its output is above, marked [{done.failed}]"
         )
         _start_again(restart, flags.max_restarts, done.code if done.code > 0 else 128 - done.code, output)
 

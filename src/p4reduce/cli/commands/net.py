@@ -32,7 +32,7 @@ def up(flags: NetUp) -> None:
     output = Output(as_json=flags.as_json)
     programs = own_programs(load(flags.topology), flags.p4_json, flags.p4_info, list(flags.runtime))
     if programs and flags.empty:
-        raise BadInput("--empty: does not go with a program of your own; leave one of them out")
+        raise BadInput("--empty: cannot be combined with a program of your own; leave one of them out")
     file = Path(flags.topology)
     wanted = Wanted(
         str(file.absolute()) if file.is_file() else flags.topology,
@@ -77,7 +77,7 @@ def shell(flags: NetShell) -> None:
     """Become p4runtime-shell on a switch."""
     run = find(flags.name)
     if flags.switch not in run.info["switches"]:
-        raise BadInput(f"{flags.switch!r} is no switch of {run.name!r}: there are {', '.join(run.info['switches'])}")
+        raise BadInput(f"{flags.switch!r} is not a switch of {run.name!r}: there are {', '.join(run.info['switches'])}")
     net, variables = place(run, flags.switch)
     own = run.info["switches"][flags.switch]
     join(run, net, command(own["address"], own["device_id"]), variables)
@@ -89,7 +89,7 @@ def list_(flags: NetList) -> None:
     runs = standing()
     output.data([_plain(run) for run in runs])
     if not runs and not flags.as_json:
-        output.note("no network stands")
+        output.note("no network is up")
     for run in runs:
         _show(output, run)
 
@@ -101,7 +101,7 @@ def down(flags: NetDown) -> None:
     for name in names:
         state.end(name, grace_s=DOWN_GRACE_S)
     output.data({"down": names})
-    output.line(f"down: {', '.join(names) or 'nothing stood'}")
+    output.line(f"down: {', '.join(names) or 'no network was up'}")
 
 
 def _plain(run: Run) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _show(output: Output, run: Run) -> None:
     minutes = max(0, int(time.time()) - info["since"]) // 60
     output.line(
         f"{run.name}: {info['topology']} on {info['target']}, {info['program'] or 'no program'}, "
-        f"{'links held to their rates' if info['shaped'] else 'links unshaped'}"
+        f"{'links shaped to their rates' if info['shaped'] else 'links unshaped'}"
         f"{', relayed' if info['relayed'] else ''}, for {minutes} min, logs: "
         f"{run.folder / 'logs'}"
     )
@@ -176,7 +176,7 @@ def _by_switch(topology: Topology, runtime: Sequence[Path]) -> dict[str, Path]:
             if not file.name.endswith(SUFFIX) or switch not in names:
                 raise BadInput(f"--runtime: {file}: expected SWITCH{SUFFIX}, for one of {', '.join(names)}")
             if switch in found:
-                raise BadInput(f"--runtime: {file}: switch {switch} has {found[switch]} already")
+                raise BadInput(f"--runtime: {file}: switch {switch} already has {found[switch]}")
             found[switch] = file
     return found
 
@@ -283,7 +283,7 @@ def find(name: str | None) -> Run:
     """The network of that name, or the only one that stands. Raises ``BadInput``."""
     runs = [run for run in standing() if run.alive]
     if not runs:
-        raise BadInput("no network stands; 'p4reduce net up' builds one")
+        raise BadInput("no network is up; 'p4reduce net up' builds one")
     names = ", ".join(run.name for run in runs)
     if name is None:
         if len(runs) > 1:
@@ -292,7 +292,7 @@ def find(name: str | None) -> Run:
     for run in runs:
         if run.name == name:
             return run
-    raise BadInput(f"--name: no network {name!r} stands; there are: {names}")
+    raise BadInput(f"--name: no network {name!r} is up; there are: {names}")
 
 
 def place(run: Run, node: str) -> tuple[str, dict[str, str]]:

@@ -126,7 +126,7 @@ def regroom(flags: OpticalRegroom) -> None:
     _checked(output, played, found | {"blocked": after.blocked})
     output.line(
         f"transponders {before.transponders} before, {after.transponders} after; {kept} lightpaths stay, {len(anew)} "
-        f"tasks are laid anew, {len(played.tasks) - len(anew)} go on through {time_text(flags.dark)} of darkness"
+        f"tasks are rerouted, {len(played.tasks) - len(anew)} continue through {time_text(flags.dark)} of darkness"
     )
 
 
@@ -238,4 +238,4 @@ def spine(flags: OpticalSpine) -> None:
     packets = ["packets / plan", "wrong sums", "lost or misrouted", "links off the prediction"] if flags.packets else []
     output.table(["sharing", "circuits a leaf", "of the work", "slots", "time", "over the bound", *packets], rows)
     if wrong:
-        raise Failed(f"{wrong[0]}: sums are wrong, frames were lost, or links carried what was not predicted")
+        raise Failed(f"{wrong[0]}: sums are wrong, frames were lost, or bytes on links differ from the prediction")

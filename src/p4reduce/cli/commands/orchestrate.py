@@ -63,6 +63,7 @@ def orchestrate(flags: Orchestrate) -> None:
         wdm=_wdm(flags.topology),
         grooming=flags.grooming,
         delta_ps=flags.delta,
+        service_ports=flags.service_ports,
     )
     _check_schedule(flags.schedule, flags.topology)
     profiles = _profiles(flags.hosts, flags.topology)
@@ -110,9 +111,7 @@ def _check_time(store: Store, flags: Orchestrate) -> None:
     """All tasks of a database run in one kind of time, which it tells."""
     known = store.fact("time") or ("virtual" if store.fact("instance") else flags.time)
     if known != flags.time:
-        raise BadInput(
-            f"--time: tasks of {flags.database} have run with --time {known}; take that, or another database"
-        )
+        raise BadInput(f"--time: tasks of {flags.database} have run with --time {known}; use that, or another database")
     if known == "flow":
         store.set_fact("time", known)
 
@@ -129,11 +128,9 @@ def _check_schedule(schedule: str | None, topology: str | None) -> None:
         return
     optical = bool(load(topology).crossconnects)
     if optical and schedule is None:
-        raise BadInput(
-            f"--schedule: {topology} has a cross-connect: say who gives tasks their turns, as --schedule tdm"
-        )
+        raise BadInput(f"--schedule: {topology} has a cross-connect: choose a scheduler of turns, as --schedule tdm")
     if schedule is not None and not optical:
-        raise BadInput(f"--schedule: {topology} has no cross-connect; take -t oxc:pods=4,hosts=4,ports=2,rate=25G")
+        raise BadInput(f"--schedule: {topology} has no cross-connect; use -t oxc:pods=4,hosts=4,ports=2,rate=25G")
 
 
 def _wdm(topology: str | None) -> Wdm | None:
@@ -148,7 +145,7 @@ def _check_deaths(dying: Sequence[tuple[str, str, int]], topology: str | None) -
     known = {host.name for host in load(topology).hosts}
     for host, _, _ in dying:
         if host not in known:
-            raise BadInput(f"--kill: {host!r} is no host of {topology}; see 'p4reduce topo show {topology}'")
+            raise BadInput(f"--kill: {host!r} is not a host of {topology}; see 'p4reduce topo show {topology}'")
 
 
 def _end(executor: RemoteExecutor, socket: Path) -> None:
@@ -215,13 +212,15 @@ def _check_network(executor: RemoteExecutor, socket: Path, flags: Orchestrate, t
     if executor.time != flags.time:
         raise BadInput(f"--time: the network at {socket} runs with --time {executor.time}; give that, or end it")
     if flags.topology is not None and to_yaml(load(flags.topology)) != to_yaml(executor.topology):
-        raise BadInput(f"--topology: the network at {socket} is {executor.topology.name!r}, another one")
+        raise BadInput(
+            f"--topology: the network at {socket} is another one, {executor.topology.name!r}; leave it out, or end it"
+        )
     if traffic is not None and str(traffic) != executor.background:
         raise BadInput(
             f"--background: the network at {socket} runs with {executor.background or 'none'}; leave it out, or end it"
         )
     if executor.program != bundled(flags.lanes).sha256:
-        raise BadInput(f"--lanes: the switches at {socket} run another program than that for {flags.lanes}")
+        raise BadInput(f"--lanes: the switches at {socket} run a program for other lanes than {flags.lanes}")
 
 
 def _started(socket: Path, flags: Orchestrate, traffic: Background | None) -> RemoteExecutor:

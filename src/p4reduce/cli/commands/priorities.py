@@ -84,11 +84,9 @@ def read_jobs(path: Path) -> JobsDocument:
     try:
         document = JobsDocument.model_validate(read_yaml(read_text(path)))
     except OSError as error:
-        raise PlanError(
-            f"{path}: {error.strerror}; 'p4reduce example priorities' prints a file to begin with"
-        ) from None
+        raise PlanError(f"{path}: {error.strerror}; 'p4reduce example priorities' prints an example") from None
     except UnicodeDecodeError as error:
-        raise PlanError(f"{path}: is no UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise PlanError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from None
     except YamlError as error:
         raise PlanError(f"{path}: {error}") from None
     except ValidationError as error:

@@ -298,7 +298,7 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {number: row for number, row in enumerate(known) if row is not None}
     waiting = [number for number in range(len(experiments)) if number not in found]
     if found:
-        output.note(f"{len(found)} of {len(experiments)} runs are kept, and are not made again")
+        output.note(f"{len(found)} of {len(experiments)} runs are kept and not repeated")
     with (flags.out / "sweep.csv").open("w", newline="", encoding="utf-8") as file, progress_bar(output) as open_bar:
         for row in found.values():
             _append(file, _shown(row, flags), first=not file.tell())
@@ -502,10 +502,12 @@ def replay(flags: Replay) -> None:
         f"collectives and messages, {bytes_text(first.octets)} of a rank",
     )
     if len(found) > 1 or ranks > 1:
-        output.line("computation, communication, exposed and overlapped are of the rank with most of exposed")
+        output.line(
+            "computation, communication, exposed and overlapped are of the rank with the most exposed communication"
+        )
     blocks = {"reduce_scatter", "all_gather"} & {one.communication.operation for one in workload.meetings}
     if blocks and any(one.plan in HOST_PLANS for one in found):
-        output.line(f"{' and '.join(sorted(blocks))}: carried as an all-reduce where hosts add up (docs/replay.md)")
+        output.line(f"{' and '.join(sorted(blocks))}: carried as an all-reduce where hosts sum (docs/replay.md)")
     if first.time == "flow":
         output.line(str(MODEL_ERROR))
     if flags.out is not None:

@@ -78,7 +78,7 @@ def move(flags: SlurmMove) -> None:
     client = _client(_find(flags.name))
     job = next((one for one in client.jobs() if one.number == flags.number), None)
     if job is None or job.over:
-        raise BadInput(f"job {flags.number}: Slurm has no such job that waits or runs")
+        raise BadInput(f"job {flags.number}: Slurm has no such waiting or running job")
     if not is_marked(job.comment):
         raise BadInput(
             f"job {flags.number}: its comment does not begin with 'p4reduce', so Slurm itself chooses its hosts"

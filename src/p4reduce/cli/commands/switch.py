@@ -49,7 +49,7 @@ def check_address(address: str, *, secured: bool, insecure: bool) -> None:
     if not secured and not insecure and not _is_loopback(host):
         raise BadInput(
             f"--grpc-addr {address}: anyone who reaches this address could program the switch; give --tls-cert and"
-            " --tls-key (and --tls-ca, so that clients need a certificate), listen on 127.0.0.1, or say --insecure"
+            " --tls-key (and --tls-ca, so that clients need a certificate), listen on 127.0.0.1, or give --insecure"
         )
 
 
@@ -106,7 +106,7 @@ def _ip(text: str, address: str) -> str:
     try:
         return str(ipaddress.ip_address(address.strip("[]")))
     except ValueError:
-        raise BadInput(f"-i …@{text}: {address} is no IP address") from None
+        raise BadInput(f"-i …@{text}: {address} is not an IP address") from None
 
 
 # Frames from and to pcap files, for the virtual ports of switches.
@@ -159,7 +159,7 @@ def _read(order: int, device_id: int, port: int, path: Path) -> Iterator[Arrival
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from None
     except (Scapy_Exception, EOFError) as error:
-        raise BadInput(f"{path}: is no pcap file: {error}") from None
+        raise BadInput(f"{path}: is not a pcap file: {error}") from None
 
 
 class Recorder:
@@ -449,14 +449,14 @@ def _config(argument: Path | None, option: Path | None, p4info: Path | None) -> 
     except OSError as error:
         raise BadInput(f"{error.filename}: {error.strerror}") from None
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise BadInput(f"{p4info}: is no P4Info in text format: {error}") from None
+        raise BadInput(f"{p4info}: is not P4Info in text format: {error}") from None
 
 
 def _compiled(program: Path, p4info: Path | None) -> p4r.ForwardingPipelineConfig:
     from p4switch.p4.compile import compile_file, json_text  # noqa: PLC0415  (the compiler only where it is needed)
 
     if p4info is not None:
-        raise BadInput("--p4info: P4 source has its own")
+        raise BadInput("--p4info: not with P4 source, which has its own")
     if not program.is_file():
         raise BadInput(f"{program}: no such file")
     found = compile_file(program).require()
@@ -484,7 +484,7 @@ def _interfaces(texts: Sequence[str], ids: list[int]) -> list[tuple[int, int, st
 
 def _check_real(*, cpu_port: int, executor: str, files: bool) -> None:
     if files:
-        raise BadInput("-i: pcap files and interfaces do not go together; --use-files makes files of -i, too")
+        raise BadInput("-i: pcap files and interfaces cannot be combined; --use-files reads -i as files")
     if executor != "compiled":
         raise BadInput("--executor interpreted: interfaces need machine code; leave it out, or play pcap files")
     if cpu_port != CPU_PORT:

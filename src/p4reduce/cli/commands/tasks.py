@@ -81,7 +81,7 @@ def cancel(flags: TasksCancel) -> None:
     """Ask for it."""
     with Store(flags.database) as store:
         store.request_cancel(flags.name)
-    Output().note(f"task {flags.name} will be given up as soon as the orchestrator looks")
+    Output().note(f"task {flags.name} will be cancelled at the orchestrator's next check")
 
 
 def task_data(row: TaskRow) -> dict[str, Any]:

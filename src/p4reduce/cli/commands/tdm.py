@@ -201,7 +201,7 @@ def _play(flags: TdmRun, policies: Sequence[str], output: Output) -> None:
     output.table(list(COLUMNS), rows)
     output.line(f"times at 1/{flags.scale:g} of the jobs' bytes and training; planned: without headers and round trips")
     if flags.time == "flow":
-        output.line("no packet was sent; 'make study NAME=turns' prints how far this model is from packets")
+        output.line("no packet was sent; 'make study NAME=turns' prints the error of this model against packets")
 
 
 def _check_for_flow(flags: TdmRun, policies: Sequence[str]) -> None:

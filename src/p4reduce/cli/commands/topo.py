@@ -87,7 +87,9 @@ def upgrade(flags: TopoUpgrade) -> None:
     topology = topologies.load(flags.topology)
     search = Upgrade(topology, worker_hosts(topology, flags.workers), flags.elements, flags.lanes)
     if not search.candidates:
-        raise BadInput(f"{topology.name}: every switch can aggregate already; take one with capable=none, or a file")
+        raise BadInput(
+            f"{topology.name}: every switch can aggregate already; use a topology with capable=none, or a file"
+        )
     with progress_bar(output) as open_bar:
         bar = open_bar("bounds")
         ours = search.best(flags.count, lambda done, most: bar("linear programs", done, most))

@@ -41,11 +41,11 @@ def _watch_running(what: Path | None, output: Output, *, open_page: bool) -> Non
     found = [run for run in runs if what is None or run.name == str(what)]
     if what is not None and not found:
         raise BadInput(
-            f"{what}: there is no such file or folder, and nothing of that name goes on in real time; there is: "
+            f"{what}: there is no such file or folder, and no run of that name in real time; running: "
             f"{names or 'nothing'}"
         )
     if len(found) != 1:
-        raise BadInput(f"WHAT: say what to watch: {names or 'nothing goes on in real time now'}")
+        raise BadInput(f"WHAT: say what to watch: {names or 'no run in real time is running'}")
     watch_running(output, found[0], browser=open_page, data=True)
 
 
@@ -70,11 +70,11 @@ def _watch_tasks(what: Path, network: Path, output: Output, *, open_page: bool) 
             url = executor.page(database=str(database.absolute()), title=f"tasks of {database.name}")["url"]
     except ClusterError as error:
         raise BadInput(
-            f"{what}: is not watched: {error}; 'p4reduce orchestrate -d {database}' runs its tasks"
+            f"{what}: cannot be watched: {error}; 'p4reduce orchestrate -d {database}' runs its tasks"
         ) from None
     output.data({"url": url})
     told(output, url, browser=open_page)
-    output.note("the page stays as long as the network of these tasks")
+    output.note("the page ends with the network of these tasks")
 
 
 def _source(what: Path) -> RecordedSource:
@@ -96,7 +96,7 @@ def _together(places: Sequence[Path]) -> RecordedSource:
     found = []
     for place in places:
         if not place.exists():
-            raise BadInput(f"{place}: there is no such file or folder; what is shown beside others was recorded")
+            raise BadInput(f"{place}: there is no such file or folder; only recordings can be shown side by side")
         found.append(_source(place))
     plans = ["+".join(dict.fromkeys(job.plan for job in source.recorded.jobs)) for source in found]
     if len(set(plans)) < len(plans) or not all(plans):

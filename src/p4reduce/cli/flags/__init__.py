@@ -20,32 +20,34 @@ SQLITE: Final = b"SQLite format 3\0"
 
 Json = Annotated[bool, Flag("Print the result as JSON on stdout, and everything for people on stderr.", name="--json")]
 Plans = Annotated[Sequence[str], Flag("Plans to run, separated by commas.", "-p", parse=texts)]
-Bound = Annotated[bool, Flag("Compute the bound of the best plan on large networks, too, which takes up to a minute.")]
+Bound = Annotated[bool, Flag("Also compute the bound of the best plan on large networks, which takes up to a minute.")]
 Out = Annotated[Path | None, Flag("Folder for result.json, CSV files and report.html.", "-o", default="none")]
 Pcap = Annotated[Path | None, Flag("Capture file for the frames on the link of the first worker.", default="none")]
-Live = Annotated[bool, Flag("Serve a page that shows what goes on, until Ctrl-C.", panel=PAGE)]
-Hold = Annotated[bool, Flag("Begin paused, until Go is pressed on the page (with --live).", panel=PAGE)]
-FullSpeed = Annotated[bool, Flag("Run at full speed, not slowed down to be watched (with --live).", panel=PAGE)]
+Live = Annotated[bool, Flag("Serve a page that shows the run, until Ctrl-C.", panel=PAGE)]
+Hold = Annotated[bool, Flag("Start paused, until you press Go on the page (with --live).", panel=PAGE)]
+FullSpeed = Annotated[bool, Flag("Run at full speed instead of slowed down for viewing (with --live).", panel=PAGE)]
 Open = Annotated[bool, Flag("Open the page in a browser.", name="--open", panel=PAGE)]
 TopologyArgument = Annotated[str, Flag(TOPOLOGY, argument=True, parse=network)]
 Seed = Annotated[int, Flag("Seed of all random numbers.", least=0)]
 Lanes = Annotated[Literal[64, 256], Flag("Number of int32 values in a full packet.", "-l")]
-Svg = Annotated[Path | None, Flag("SVG file for a drawing of it.", default="none")]
+Svg = Annotated[Path | None, Flag("SVG file for a drawing.", default="none")]
 Placement = Annotated[str, Flag("Policy that chooses the hosts of tasks that name none: random, first-fit, packed, "
         "spread, ina-aware, netpack or cassini.", parse=named(PLACEMENTS))]  # fmt: skip
-Order = Annotated[str, Flag("Order of the tasks that wait: fifo, fair, priority, edf or sjf.", parse=named(ORDERS))]
-NoBackfill = Annotated[bool, Flag("Let no later task pass one that does not fit.")]
-Name = Annotated[str | None, Flag("Name of the one that is meant, where several are up.", default="the only one")]
-NewName = Annotated[str | None, Flag("Name for it.", default="the next free one, as net-1 or slurm-1")]
+Order = Annotated[str, Flag("Order of waiting tasks: fifo, fair, priority, edf or sjf.", parse=named(ORDERS))]
+NoBackfill = Annotated[bool, Flag("Do not let later tasks pass one that does not fit.")]
+Name = Annotated[str | None, Flag("Name of the network or cluster, if several are up.", default="the only one")]
+NewName = Annotated[
+    str | None, Flag("Name of the new network or cluster.", default="the next free one, as net-1 or slurm-1")
+]
 PacketsOrFlow = Annotated[Literal["virtual", "flow"], Flag("Packets, or a fast model without packets.")]
 PassedOn = Annotated[Sequence[str], Flag("Program and its arguments.", argument=True, many=True)]
 P4Info = Annotated[Path | None, Flag("P4Info in protobuf text format.", reads=True, default="beside the program")]
 OTHERS: Final = "Other machines"
-Hosts = Annotated[Sequence[tuple[str, int | None]], Flag("Machines that ssh reaches, with the ranks that each takes, "
+Hosts = Annotated[Sequence[tuple[str, int | None]], Flag("Machines that ssh reaches, with the number of ranks of each, "
         "as in pc1,pc2:4.", metavar="NAME[:SLOTS],…", parse=machines, panel=OTHERS, default="none")]  # fmt: skip
 Hostfile = Annotated[Path | None, Flag("File of such machines, a line for each, as in 'pc2 slots=4'.", reads=True,
         panel=OTHERS, default="none")]  # fmt: skip
-Ssh = Annotated[str, Flag("Program that runs a command on one of them, with its flags.", panel=OTHERS)]
+Ssh = Annotated[str, Flag("Program that runs a command on another machine, with its flags.", panel=OTHERS)]
 
 
 def all_machines(hosts: Sequence[tuple[str, int | None]], hostfile: Path | None) -> list[tuple[str, int | None]]:
@@ -67,8 +69,8 @@ Scheduler = Annotated[
 Of = Annotated[
     Literal["round", "mean-relative"],
     Flag(
-        "What the policy best looks at: the longest iteration of a job (of two groups the round), or the mean "
-        "throughput of jobs relative to alone."
+        "Objective of the policy best: the longest iteration of a job (of two groups the round), or the mean "
+        "throughput of jobs relative to running alone."
     ),
 ]
 Clock = Annotated[

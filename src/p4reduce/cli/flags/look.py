@@ -27,7 +27,7 @@ KINDS: Final = {
 def example_kind(text: str, _: str) -> str:
     """One of them."""
     if text not in KINDS:
-        raise BadInput(f"{text}: there is no such example; choose of {', '.join(KINDS)}")
+        raise BadInput(f"{text}: there is no such example; choose one of {', '.join(KINDS)}")
     return text
 
 
@@ -35,24 +35,24 @@ def example_kind(text: str, _: str) -> str:
     "watch",
     "p4reduce run --live --out out/seen                 # records what its page showed",
     "p4reduce watch out/seen",
-    "p4reduce watch out/steiner out/ps                  # two recordings beside each other, on one clock",
+    "p4reduce watch out/steiner out/ps                  # two recordings side by side, on one clock",
     "p4reduce watch out/demo/result.json --open",
     "p4reduce watch tasks.sqlite                        # while 'p4reduce orchestrate' runs them",
     "p4reduce watch net-1                               # a network that 'p4reduce net up' built",
 )
 class Watch:
-    """Open the live page of a run that was recorded, or of what goes on now.
+    """Open the live page of a recorded run, or of a network that is running.
 
     A run with --live and --out records what its page showed. For other results the page shows the end: trees, bytes and
     losses. The page is served on loopback until Ctrl-C. For tasks of 'p4reduce orchestrate', the process of their
-    network serves the page, with or without --live. Runs in real time and standing networks are watched while they go
-    on, and nothing in them changes.
+    network serves the page, with or without --live. Watching a run in real time or a standing network changes nothing
+    in it.
     """
 
     what: Annotated[Sequence[Path], Flag("Folder of a run's --out, a recording, a result file, a database of tasks "
             "that run, or the name of a run in real time or of a standing network; several folders, recordings or "
-            "result files are shown beside each other.", argument=True, many=True,
-            default="the only one that goes on")] = ()  # fmt: skip
+            "result files are shown side by side.", argument=True, many=True,
+            default="the only one that is running")] = ()  # fmt: skip
     open_page: Open = False
     as_json: Json = False
 
@@ -63,13 +63,15 @@ class Watch:
     "p4reduce report out/a out/b --title 'Two networks' --out two.html",
     "p4reduce report out/sweep/sweep.csv --out sweep.html",
     "p4reduce report out/demo --prometheus /var/lib/node_exporter/p4reduce.prom",
+    "p4reduce report out/mine --tensorboard logs",
+    "p4reduce report out/mine --spans http://127.0.0.1:4318/v1/traces",
     within=FILES,
 )
 class Report:
     """Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.
 
-    For the CSV of a sweep, the page draws against the size: the time, the time over the lower bound, and the size over
-    the time.
+    For the CSV of a sweep, the page plots the time, the time over the lower bound, and the size over the time, all
+    against the size.
     """
 
     files: Annotated[Sequence[Path], Flag("Result files, or folders with one.", argument=True, many=True, reads=True)]
@@ -77,10 +79,18 @@ class Report:
     title: Annotated[str, Flag("Heading of the page.")] = "p4reduce"
     prometheus: Annotated[Path | None, Flag("File to write in place of the page, for Prometheus' textfile collector.",
             default="none")] = None  # fmt: skip
+    tensorboard: Annotated[Path | None, Flag("Folder for a run of TensorBoard for each result, in place of the page.",
+            default="none")] = None  # fmt: skip
+    spans: Annotated[str | None, Flag("File (a JSON object a line) or http(s) address of an OTLP collector, which gets "
+            "OpenTelemetry spans of the collectives in place of the page.", default="none")] = None  # fmt: skip
     as_json: Json = False
 
     def check(self) -> None:
-        """Where the page goes."""
+        """Where the page goes, and that only one form is asked for."""
+        forms = {"--prometheus": self.prometheus, "--tensorboard": self.tensorboard, "--spans": self.spans}
+        given = [flag for flag, where in forms.items() if where is not None]
+        if len(given) > 1:
+            raise BadInput(f"{' and '.join(given)} do not go together: run 'report' once for each")
         if self.out.is_dir():
             raise BadInput(f"--out: {self.out} is a folder; give the file, e.g. {self.out / 'report.html'}")
 

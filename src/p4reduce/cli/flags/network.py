@@ -25,7 +25,7 @@ from p4reduce.runs.settings import Duplicate, Loss, Reorder
 
 GROUPS: Final = {
     "topo": "Show topologies, and choose the switches that should aggregate.",
-    "net": "Build networks of kernel namespaces, which stand until they are taken down.",
+    "net": "Build networks of kernel namespaces, which stay up until you take them down.",
 }
 Node = Annotated[str, Flag("Name of a host or a switch.", argument=True)]
 
@@ -59,7 +59,7 @@ class TopoShow:
     "p4reduce topo capable fat-tree:k=4 --count 2 --tasks tasks.csv --json",
 )
 class TopoCapable:
-    """Choose the switches that should aggregate for some tasks, in the order of what they save.
+    """Choose the switches that should aggregate for some tasks, ordered by what they save.
 
     For one task the choice is SOAR's optimum on its shortest paths; for several tasks it is greedy over all of them.
     """
@@ -78,8 +78,8 @@ class TopoCapable:
 class TopoUpgrade:
     """Choose the switches to make programmable, so that the bound of the best plan falls most.
 
-    The command also shows the choice of SOAR, which counts copies on all links, random sets, no switch and all
-    switches, and measures on packets how long plan best takes with each of them.
+    For comparison the command shows the choice of SOAR, which counts copies on all links, random sets, no switch and
+    all switches. It measures on packets how long plan best takes with each set.
     """
 
     topology: TopologyArgument
@@ -90,7 +90,7 @@ class TopoUpgrade:
     lanes: Lanes = 256
     samples: Annotated[int, Flag("Number of random sets to compare with.", least=0)] = 10
     seed: Seed = 0
-    packets: Annotated[bool, Flag("Run plan best with each set on packets, too.", name="--packets/--no-packets",
+    packets: Annotated[bool, Flag("Also run plan best with each set on packets.", name="--packets/--no-packets",
             default="packets")] = True  # fmt: skip
     as_json: Json = False
 
@@ -102,11 +102,11 @@ class TopoUpgrade:
     "p4reduce topo import topology.txt --json | jq .left_out   # ASTRA-sim, SimAI",
 )
 class TopoImport:
-    """Make a topology of a file of another program.
+    """Convert a network file of another program into a topology.
 
     Formats are GraphML (as of the Internet Topology Zoo), node-link JSON of networkx, topology files of containerlab,
-    and lists of links of ASTRA-sim and SimAI. The command prints YAML, or writes it to --out, and says what of the
-    file it left out.
+    and lists of links of ASTRA-sim and SimAI. The command prints YAML, or writes it to --out, and reports
+    what it left out.
     """
 
     file: Annotated[Path, Flag("File of another program.", argument=True, reads=True)]
@@ -124,36 +124,36 @@ class TopoImport:
 @command(
     "net up",
     "p4reduce net up leaf-spine-8",
-    "p4reduce net up leaf-spine-8 --live                # and a page that shows it: docs/live.md",
+    "p4reduce net up leaf-spine-8 --live                # with a page that shows it: docs/live.md",
     "p4reduce net up my-network.yaml --name lab3 --target bmv2 --trace",
     "p4reduce net up my-network.yaml --p4-json build/basic.json --p4-info build/basic.p4info.txt --runtime pod-topo",
 )
 class NetUp:
-    """Build a network of namespaces and switches, and leave it standing.
+    """Build a network of namespaces and switches that stays up.
 
     Hosts are network namespaces with an interface eth0. Switches run the bundled program and have routes, so that hosts
-    reach each other at once, or they run your own program with the entries of its runtime files. Links are held to
-    their rates; relays make faults, and delays from 0.1 ms on. The command needs root, or a system that lets users make
-    namespaces, which 'p4reduce doctor' tells. Nothing is left after 'p4reduce net down'.
+    reach each other at once, or they run your own program with the entries of its runtime files. Links keep their
+    rates; relays add faults, and delays of 0.1 ms or more. The command needs root, or a system that lets users create
+    namespaces, which 'p4reduce doctor' checks. Nothing is left after 'p4reduce net down'.
     """
 
     topology: TopologyArgument
     name: NewName = None
     target: Annotated[Literal["embedded", "bmv2"], Flag("Switch that executes the P4 program.")] = "embedded"
     lanes: Lanes = 64
-    empty: Annotated[bool, Flag("Leave the switches without program and routes, for a controller of yours.")] = False
+    empty: Annotated[bool, Flag("Leave the switches without program and routes, for your own controller.")] = False
     p4_json: Annotated[Path | None, Flag("Your own program as BMv2's JSON, for every switch.", reads=True,
             default="the bundled program")] = None  # fmt: skip
     p4_info: P4Info = None
     runtime: Annotated[Sequence[Path], Flag("File SWITCH-runtime.json as of p4lang/tutorials, or a folder of them.",
             many=True, reads=True, default="none")] = ()  # fmt: skip
-    unshaped: Annotated[bool, Flag("Leave links as fast as the machine, whatever rates the topology has.")] = False
-    trace: Annotated[bool, Flag("Have BMv2 log what it does with every packet, which is slow.")] = False
+    unshaped: Annotated[bool, Flag("Do not limit links to the rates of the topology.")] = False
+    trace: Annotated[bool, Flag("Let BMv2 log how it processes every packet, which is slow.")] = False
     loss: Loss = 0.0
     duplicate: Duplicate = 0.0
     reorder: Reorder = 0.0
     seed: Seed = 0
-    live: Annotated[bool, Flag("Serve a page of it until Ctrl-C; the network stays.")] = False
+    live: Annotated[bool, Flag("Serve a page that shows the network until Ctrl-C; the network stays up.")] = False
     open_page: Open = False
     as_json: Json = False
 
@@ -161,9 +161,9 @@ class NetUp:
         """What goes together."""
         for option in ("loss", "duplicate", "reorder"):
             if not 0 <= getattr(self, option) <= 1:
-                raise BadInput(f"--{option}: {getattr(self, option):g} is no probability; give one from 0 to 1")
+                raise BadInput(f"--{option}: {getattr(self, option):g} is not a probability; give one from 0 to 1")
         if self.open_page and not self.live:
-            raise BadInput("--open: goes with --live")
+            raise BadInput("--open: needs --live")
         if self.trace and self.target != "bmv2":
             raise BadInput("--trace: is for --target bmv2; 'p4reduce trace' shows what the program does with a packet")
 
@@ -199,7 +199,7 @@ class NetPcap:
     port: Annotated[int, Flag("Number of the port; a host has port 1.", argument=True)]
     out: Annotated[Path | None, Flag("Capture file, or '-' for a capture on stdout.",
             default="a line for each frame")] = None  # fmt: skip
-    count: Annotated[int, Flag("Number of frames after which it ends; 0: at Ctrl-C.", "-c", least=0)] = 0
+    count: Annotated[int, Flag("Number of frames after which the command ends; 0: at Ctrl-C.", "-c", least=0)] = 0
     name: Name = None
 
 
@@ -207,7 +207,7 @@ class NetPcap:
 class NetShell:
     """Open p4runtime-shell on a switch, for tables, counters and packets by hand.
 
-    The shell needs an old protobuf, and therefore an environment of its own; 'make clients' makes it.
+    The shell needs an old protobuf, and therefore a separate environment, which 'make clients' creates.
     """
 
     switch: Annotated[str, Flag("Name of a switch.", argument=True)]
@@ -216,18 +216,18 @@ class NetShell:
 
 @command("net list", "p4reduce net list", "p4reduce net list --json | jq -r '.[].switches[].address'")  # fmt: skip
 class NetList:
-    """List the networks that stand, and those that were killed and wait for 'p4reduce clean'."""
+    """List the networks that are up, and those that were killed and wait for 'p4reduce clean'."""
 
     as_json: Json = False
 
 
 @command("net down", "p4reduce net down", "p4reduce net down lab3", "p4reduce net down --all")  # fmt: skip
 class NetDown:
-    """Take a network down, and end all that runs in it."""
+    """Take a network down, and end all processes in it."""
 
-    which: Annotated[str | None, Flag("Name of the one that is meant, where several are up.", argument=True,
+    which: Annotated[str | None, Flag("Name of the network, if several are up.", argument=True,
             default="the only one")] = None  # fmt: skip
-    every: Annotated[bool, Flag("Take down all that stand.", name="--all")] = False
+    every: Annotated[bool, Flag("Take down all networks.", name="--all")] = False
     as_json: Json = False
 
 
@@ -235,9 +235,9 @@ class NetDown:
 class Doctor:
     """Show what is installed, and what each missing part would add.
 
-    The exit code is 1 only when something is missing that p4reduce cannot do without. With --hosts the command asks
-    machines that ssh reaches instead, and names what keeps them from working together: versions, clocks, MTU, names,
-    ways between any two of them. The exit code is 1 when it finds something.
+    The exit code is 1 only when a part is missing that p4reduce requires. With --hosts the command instead checks
+    machines that ssh reaches for what keeps them from working together: versions, clocks, MTU, names, and connections
+    between any two of them. The exit code is then 1 when it finds a problem.
     """
 
     hosts: Hosts = ()
@@ -250,9 +250,9 @@ class Doctor:
 class Clean:
     """End the processes and remove the folders of runs that were killed.
 
-    Namespaces and interfaces need no cleaning, because they end with the last process in them. The command ends only
-    processes of dead runs, and leaves the others alone unless --all is given.
+    Namespaces and interfaces need no cleaning, because they end with the last process in them. The command does not
+    touch live runs unless you give --all.
     """
 
-    every: Annotated[bool, Flag("End live runs and standing networks, too.", name="--all")] = False
+    every: Annotated[bool, Flag("Also end live runs and standing networks.", name="--all")] = False
     as_json: Json = False

@@ -93,8 +93,8 @@ class Run:
 
     out: Out = None
     pcap: Pcap = None
-    arrays: Annotated[Path | None, Flag("Folder for the tensors, in files that are gone afterwards: they need not fit "
-                                        "the memory.", default="none")] = None  # fmt: skip
+    arrays: Annotated[Path | None, Flag("Folder for temporary files of the tensors, which then need not fit into "
+                                        "memory.", default="none")] = None  # fmt: skip
     live: Live = False
     hold: Hold = False
     full_speed: FullSpeed = False
@@ -125,23 +125,23 @@ class Run:
     "p4reduce launch -n 8 --plan ring scripts/train_digits.py --epochs 5",
     "p4reduce launch -n 8 --server scripts/train_digits_ps.py",
     "p4reduce launch -n 4 scripts/train_ddp.py           # PyTorch: init_process_group('p4reduce'), docs/torch.md",
-    "p4reduce launch -n 4 --live scripts/all_reduce.py  # a page shows the network as the script goes on",
-    "p4reduce launch -n 64 --time flow train.py          # sums by NumPy, in the time of a model without packets",
+    "p4reduce launch -n 4 --live scripts/all_reduce.py  # a page shows the network while the script runs",
+    "p4reduce launch -n 64 --time flow train.py          # sums by NumPy, times by a model without packets",
     "p4reduce launch -n 16 --topology fat-tree-4 --loss 0.01 train.py",
     "p4reduce launch -n 4 --compute measured --record out/t scripts/train_ddp.py  # then: p4reduce replay out/t",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
     "p4reduce launch --hosts pc1,pc2:2,pc3 scripts/all_reduce.py  # 4 ranks on other machines, by ssh",
-    "p4reduce launch -n 4 --ticket job.json --listen 10.0.0.5     # ranks that others start: p4reduce join",
+    "p4reduce launch -n 4 --ticket job.json --listen 10.0.0.5     # other programs start the ranks: p4reduce join",
     passes_on=True,
 )
 class Launch:
     """Start a script once for each rank, and carry its collectives through the switches.
 
     A PyTorch script calls 'torch.distributed.init_process_group("p4reduce")'. Any other script calls 'from p4reduce
-    import connect' and 'comm = connect()', and then has comm.rank, comm.size and comm.all_reduce(array). Flags of
-    p4reduce stand before the script; everything behind it belongs to the script. Each line of output begins with the
-    rank that printed it. When a rank fails, the command ends all ranks and exits with the code of that rank, unless
-    --on-failure lets the others go on (docs/faults.md).
+    import connect' and 'comm = connect()', and then has comm.rank, comm.size and comm.all_reduce(array). Put flags
+    of p4reduce before the script; everything after it belongs to the script. Each line of output begins with the rank
+    that printed it. When a rank fails, the command ends all ranks and exits with the code of that rank, unless
+    --on-failure lets the others continue (docs/faults.md).
     """
 
     command: Annotated[Sequence[str], Flag("Script (.py) or program to start, and its arguments; none with --ticket.",
@@ -151,12 +151,13 @@ class Launch:
     hosts: Hosts = ()
     hostfile: Hostfile = None
     ssh: Ssh = "ssh"
-    env: Annotated[Sequence[str], Flag("Variable that ranks on other machines get from this environment, besides "
-            "P4REDUCE_ and so on.", metavar="NAME", many=True, panel=OTHERS, default="none")] = ()  # fmt: skip
-    listen: Annotated[Sequence[str], Flag("Addresses of this machine at which ranks on other machines come in.",
+    env: Annotated[Sequence[str], Flag("Variable of this environment that ranks on other machines get, besides "
+            "those of p4reduce and torch.distributed.", metavar="NAME", many=True, panel=OTHERS,
+            default="none")] = ()  # fmt: skip
+    listen: Annotated[Sequence[str], Flag("Addresses of this machine to which ranks on other machines connect.",
             parse=texts, panel=OTHERS, default="those that machines see; with --ticket 127.0.0.1")] = ()  # fmt: skip
-    ticket: Annotated[Path | None, Flag("File to write for 'p4reduce join', by which others start the ranks: srun, "
-            "mpirun, torchrun.", panel=OTHERS, default="none")] = None  # fmt: skip
+    ticket: Annotated[Path | None, Flag("File to write for 'p4reduce join', by which srun, mpirun or torchrun start "
+            "the ranks.", panel=OTHERS, default="none")] = None  # fmt: skip
     server: Annotated[bool, Flag("Start one more process as the parameter server.")] = False
     timeout: Annotated[float | None, Flag("Wall-clock time in seconds after which the run is ended.", least=1,
             default="a day")] = None  # fmt: skip
@@ -164,9 +165,9 @@ class Launch:
     pcap: Pcap = None
     record: Annotated[Path | None, Flag("Folder for a Chakra trace of each rank, which 'p4reduce replay' plays.",
             default="none")] = None  # fmt: skip
-    compute: Annotated[str, Flag("Time that computation of PyTorch takes: as declared, or as measured, times FACTOR.",
+    compute: Annotated[str, Flag("Virtual time of PyTorch's computation: as declared, or as measured, times FACTOR.",
             metavar="declared|measured[:FACTOR]")] = "declared"  # fmt: skip
-    max_restarts: Annotated[int, Flag("Number of times that all ranks are started again when one fails "
+    max_restarts: Annotated[int, Flag("Number of times that all ranks are restarted when one fails "
             "(docs/faults.md).", least=0)] = 0  # fmt: skip
     join: Annotated[Sequence[tuple[str, int]], Flag("Virtual time at which one more rank joins, at this host or at "
             "the next free one (docs/faults.md).", metavar="[HOST@]TIME", parse=joining, many=True,
@@ -210,10 +211,10 @@ class Launch:
     def check(self) -> None:
         """What it may be, and that the script is there."""
         if bool(self.command) == (self.ticket is not None):
-            raise BadInput("COMMAND: name a script to start, or --ticket FILE for ranks that others start")
+            raise BadInput("COMMAND: name a script to start, or --ticket FILE for ranks that other programs start")
         away = "--ticket" if self.ticket is not None else "--hosts" if self.machines else ""
         if self.ticket is not None and (self.machines or self.max_restarts or self.join):
-            raise BadInput("--ticket: others start the ranks: leave --hosts, --max-restarts and --join out")
+            raise BadInput("--ticket: other programs start the ranks: leave --hosts, --max-restarts and --join out")
         if self.listen and not away:
             raise BadInput("--listen: is for ranks on other machines: give --hosts or --ticket")
         if away and self.experiment.time == "real":
@@ -221,7 +222,7 @@ class Launch:
         if self.command and self.command[0].endswith(".py") and not Path(self.command[0]).is_file():
             raise BadInput(f"{self.command[0]}: there is no such file")
         if self.join and self.experiment.deadline is not None:
-            raise BadInput("--join: a group with a --deadline cannot grow; leave one of them away")
+            raise BadInput("--join: a group with a --deadline cannot grow; leave one of them out")
         if self.experiment.time == "real" and (self.server or self.pcap is not None):
             raise BadInput(f"{'--server' if self.server else '--pcap'}: not for scripts in real time")
         if self.experiment.time == "flow" and self.live:
@@ -233,13 +234,13 @@ class Launch:
 
 @command(
     "join",
-    "p4reduce join --ticket job.json train.py           # behind 'srun -n 4', 'mpirun -n 4' or 'torchrun --no-python'",
+    "p4reduce join --ticket job.json train.py           # after 'srun -n 4', 'mpirun -n 4' or 'torchrun --no-python'",
     "p4reduce join --ticket job.json --rank 2 train.py",
-    "p4reduce launch -n 4 --ticket job.json             # the group that they join, and its network",
+    "p4reduce launch -n 4 --ticket job.json             # starts the group and its network",
     passes_on=True,
 )
 class JoinRank:
-    """Be a rank of 'p4reduce launch --ticket', on this or another machine: start a script that connects to it.
+    """Start a script as a rank of 'p4reduce launch --ticket', on this or another machine.
 
     The rank is that of srun, mpirun or torchrun. The ticket is a secret, which only its user may read; it must be on
     each machine, in a shared folder or copied.
@@ -247,7 +248,7 @@ class JoinRank:
 
     command: Annotated[Sequence[str], Flag("Script (.py) or program to start, and its arguments.", argument=True,
             many=True)]  # fmt: skip
-    ticket: Annotated[Path, Flag("File that 'p4reduce launch --ticket' wrote; waited for.")]
+    ticket: Annotated[Path, Flag("File that 'p4reduce launch --ticket' writes; the command waits for it.")]
     rank: Annotated[int | None, Flag("Rank, from 0.", least=0, default="as srun, mpirun or torchrun say")] = None
 
 
@@ -263,7 +264,7 @@ class Perf:
     """Measure a collective over a range of sizes, plan by plan, in the columns of NVIDIA's nccl-tests.
 
     In virtual time the figures are exact, so one collective at each size is enough. In real time the command also
-    measures gloo and MPI on the same links, where PyTorch, and mpi4py with MPICH, are installed. K, M and G are 1024,
+    measures gloo and MPI on the same links, if PyTorch, and mpi4py with MPICH, are installed. K, M and G are 1024,
     1024^2 and 1024^3 bytes, as in nccl-tests.
     """
 
@@ -299,9 +300,7 @@ class Perf:
             raise BadInput(f"--stepfactor: {self.stepfactor:g}; must be above 1")
         _ = self.experiments
         if self.minbytes > self.maxbytes:
-            raise BadInput(
-                f"--minbytes: {self.minbytes} bytes are more than --maxbytes, {self.maxbytes}; exchange them"
-            )
+            raise BadInput(f"--minbytes: {self.minbytes} bytes are more than --maxbytes, {self.maxbytes}; swap them")
 
 
 @command(
@@ -316,8 +315,8 @@ class Replay:
     """Play execution traces of trainings (Chakra, or PyTorch's linked with its profiler) on the network, plan by plan.
 
     Computation takes as long as the trace says, and communication as long as its packets take. The table says how much
-    of the communication stands beside computation, and how much does not (exposed). 'p4reduce launch --record' writes
-    traces of your own scripts. docs/replay.md has what is read.
+    of the communication overlaps computation, and how much does not (exposed). 'p4reduce launch --record' writes traces
+    of your own scripts. docs/replay.md lists the formats.
     """
 
     traces: Annotated[Sequence[Path], Flag("Traces: a folder, a file of each rank (name.0.et, name.1.et, ...), one of "
@@ -338,7 +337,7 @@ class Replay:
                 "plan", "model", "collective", "elements", "repeat", "epochs", "target_accuracy", "numbers", "scale",
                 "speculate", "lane_bits", "coarse", "deadline", "quorum",
             ),
-            helps={"workers": "Number of ranks, which one trace needs that is that of all of them."},
+            helps={"workers": "Number of ranks, if one trace is that of all ranks."},
         ),
     ]  # fmt: skip
 
@@ -439,8 +438,8 @@ class Confirm:
 class Sweep:
     """Run every combination of the given lists, and write a row for each.
 
-    A row is written as soon as its run ends, and kept: the same command goes on after a sweep that was stopped. A run
-    that fails becomes a row with its error, the sweep goes on, and the exit code is 1.
+    Each run adds its row as soon as it ends. After a sweep was stopped, the same command continues it. A run that fails
+    becomes a row with its error, the sweep continues, and the exit code is 1.
     """
 
     plans: Plans = DEFAULT_PLANS
@@ -467,7 +466,7 @@ class Sweep:
             panel=SPREAD)] = None  # fmt: skip
     shard: Annotated[tuple[int, int], Flag("Part of the runs, as in 1/4: every fourth from the first on.", panel=SPREAD,
             parse=shard_of, default="all")] = (1, 1)  # fmt: skip
-    merge: Annotated[Sequence[Path], Flag("Folders of sweeps, separated by commas, whose runs are not made again.",
+    merge: Annotated[Sequence[Path], Flag("Folders of sweeps, separated by commas, whose runs are not repeated.",
             panel=SPREAD, parse=folders, default="none")] = ()  # fmt: skip
     as_json: Json = False
     settings: Annotated[
@@ -501,4 +500,4 @@ class Sweep:
         if self.dask and self.ray:
             raise BadInput("--dask and --ray: give one of them")
         if any(experiment.time == "real" for experiment in self.experiments):
-            raise BadInput("--time: a sweep knows virtual and flow; 'p4reduce compare' knows real, too")
+            raise BadInput("--time: a sweep takes virtual or flow; 'p4reduce compare' also takes real")

@@ -46,7 +46,7 @@ GROUPS: Final = {
     "plan": "Show the plan of a job: where its tensors are summed, and what each link will carry.",
     "tasks": "Submit, list, show and cancel AI tasks, which 'p4reduce orchestrate' runs.",
     "tdm": "Plan and play turns (TDM) of training jobs over an optical cross-connect.",
-    "optical": "Groom AI tasks over lightpaths of a WDM network: wavelengths, transponders, sums on the way.",
+    "optical": "Groom AI tasks over lightpaths of a WDM network: wavelengths, transponders, aggregation on the way.",
     "priorities": "Compare priority policies for jobs that share links.",
     "slurm": "Run Slurm jobs on the hosts that p4reduce chooses, with all-reduce in the switches.",
 }
@@ -59,7 +59,7 @@ Database = Annotated[Path, Flag("SQLite file of tasks, plans and measurements.",
 Task = Annotated[str, Flag("Name of the task.", argument=True)]
 Scale = Annotated[float, Flag("Divisor of the jobs' bytes, of their training and of delta.", least=0.001)]
 TurnsTime = Annotated[Literal["virtual", "flow"], Flag("Packets, or a fast model without packets, whose two factors "
-        "are measured on packets of a job that is alone.")]  # fmt: skip
+        "are measured on packets of a job alone.")]  # fmt: skip
 Rounds = Annotated[int, Flag("Number of whole rounds that are measured.", least=1, most=1000)]
 
 
@@ -75,7 +75,7 @@ def check_database(path: Path, *, new: bool = False) -> None:
         raise BadInput(f"--database: {path}: {error.strerror}") from None
     else:
         if not SQLITE.startswith(head) or len(head) < len(SQLITE) * (not new):
-            raise BadInput(f"--database: {path}: is no database; 'p4reduce tasks submit' makes one")
+            raise BadInput(f"--database: {path}: is not a database; 'p4reduce tasks submit' makes one")
 
 
 @command(
@@ -134,15 +134,15 @@ class TasksSubmit:
     owner is for --order fair.
 
     The field on_failure decides what happens when a worker dies: with abort, the default, the task fails unless another
-    worker can take the place; with raise it fails at once and names the worker; with shrink the others go on. With
-    max_restarts the task starts again from its last checkpoint, at most so many times. The field aggregation (switches
-    or hosts) decides where sums are made, and reservation (peak or mean) decides what links reserve for the task.
+    worker can take the place; with raise it fails at once and names the worker; with shrink the others continue. With
+    max_restarts the task restarts from its last checkpoint, at most that many times. The field aggregation (switches or
+    hosts) decides where sums are formed, and reservation (peak or mean) what links reserve for the task.
 
-    With 'kind: rar' hosts reduce models round a ring, and with 'kind: a2a' (in turns only) each host exchanges elements
-    numbers with each other one. With 'kind: inference' the task answers requests instead of training: its workers are
+    With 'kind: rar' hosts reduce models in a ring, and with 'kind: a2a' (in turns only) each host exchanges elements
+    numbers with every other host. With 'kind: inference' the task answers requests instead of training: its workers are
     clients, rounds the requests of each client, elements the numbers of an answer, training what the server computes
-    for a request, rate the requests a second of each client and objective the 99th percentile of latencies that it
-    wants ('60us').
+    for a request, rate the requests a second of each client, and objective the required 99th percentile of latencies
+    ('60us').
     """
 
     traces: Annotated[Sequence[Path], Flag("Files of tasks as YAML or CSV.", argument=True, many=True, reads=True,
@@ -219,42 +219,42 @@ class TasksCancel:
 class Orchestrate:
     """Run the tasks of a database until all have ended.
 
-    Hosts, links and switches run in a process of their own. The command starts that process where none listens at the
-    socket, and ends it at the end. A command that was killed at any moment goes on where it was when it starts again.
+    Hosts, links and switches run in a separate process. The command starts that process if none listens at the socket,
+    and ends it at the end. After a kill at any moment, the same command continues from there.
 
     Profiles of hosts (--hosts) have these fields for each host, and in 'default' for all others: slowdown, models,
     most_models, add (time to add one element of one model that arrives, as in '400ps'), utility (of its data, for tasks
     that select their local models) and slots (GPUs, for tasks that name no hosts). 'p4reduce tasks show' shows the
-    times that follow from them, and why a task got its hosts.
+    resulting times, and why a task got its hosts.
 
-    With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits that are
-    made for them, others train on the same hosts. The scheduler places tasks that name no hosts. 'p4reduce tasks show'
+    With --schedule a scheduler of 'p4reduce tdm' gives tasks their turns: while some communicate over circuits made for
+    them, others train on the same hosts. The scheduler places tasks that name no hosts. 'p4reduce tasks show'
     shows their group, configurations and windows, both planned and real.
 
-    With --time flow tasks communicate in the time of a model, without packets (docs/flow.md). Switches get entries.
+    With --time flow a model without packets computes the times of communication (docs/flow.md). Switches get entries.
 
-    With -t wdm:… tasks get slots of lightpaths, which go dark when no task uses them. A task for which there are none
-    waits until others end.
+    With -t wdm:… tasks get slots of lightpaths, which go dark when no task uses them. A task without free slots waits
+    until others end.
     """
 
     database: Database = DATABASE
     topology: Annotated[str | None, Flag(TOPOLOGY, "-t", parse=network,
             default="the network that runs at the socket")] = None  # fmt: skip
     policy: Annotated[str, Flag("Policy that chooses the trees of tasks: steiner, overlay-mst, spt, exact, spff-ina "
-            "or spff; or what hosts exchange models in: ring, packing or another plan of several trees.", "-p",
+            "or spff; or a plan by which hosts exchange models: ring, packing or another of several trees.", "-p",
             parse=named(POLICIES))] = "steiner"  # fmt: skip
     lanes: Lanes = 256
     time: PacketsOrFlow = "virtual"
-    threshold: Annotated[float, Flag("Ratio of what a swap of a running task's trees saves to what it costs, from "
-            "which it is made.", least=0)] = 1.0  # fmt: skip
+    threshold: Annotated[float, Flag("Least ratio of savings to cost for which the trees of a running task are "
+            "swapped.", least=0)] = 1.0  # fmt: skip
     only_forced: Annotated[bool, Flag("Never swap trees to save bandwidth.")] = False
     control_latency: Annotated[int, Flag("Virtual time from a decision to its effect.", parse=delay,
             default="1ms")] = PS_PER_MS  # fmt: skip
     measure: Annotated[int, Flag("Virtual time between readings of all counters.", parse=partial(delay, least=1),
             default="10ms")] = 10 * PS_PER_MS  # fmt: skip
-    hosts: Annotated[str | None, Flag("What hosts can do: a YAML file, or the bundled example 'leaf-spine-8' for the "
-            "topology of that name.", default="all alike, and adding up takes no time")] = None  # fmt: skip
-    background: Annotated[str | None, Flag("Traffic of others between all hosts, as in 'gravity:load=0.3,seed=1' or "
+    hosts: Annotated[str | None, Flag("Profiles of hosts: a YAML file, or the bundled example 'leaf-spine-8' for the "
+            "topology of that name.", default="all alike, and adding takes no time")] = None  # fmt: skip
+    background: Annotated[str | None, Flag("Other traffic between all hosts, as in 'gravity:load=0.3,seed=1' or "
             "'sndlib:graph=nobel-us,load=0.2'.", default="none")] = None  # fmt: skip
     cut: Annotated[Sequence[tuple[str, str, int]], Flag("Link to cut, and when, as in 'leaf1,spine1@5ms'.",
             parse=link_change, many=True, default="none")] = ()  # fmt: skip
@@ -270,8 +270,8 @@ class Orchestrate:
     slots: Annotated[
         Literal["first", "whole", "value"],
         Flag(
-            "Who gets slots of switches: who comes first what is there, whole trees or none, or those whose trees save "
-            "most, running ones too."
+            "How tasks get slots of switches: first come, first served; only for whole trees; or by the savings of "
+            "their trees, running tasks included."
         ),
     ] = "first"
     switch_slots: Annotated[int | None, Flag("Number of slots of every switch that tasks may have.", least=2,
@@ -279,20 +279,22 @@ class Orchestrate:
     move: Annotated[
         float | None,
         Flag(
-            "Ratio of what a move of workers whose hosts were chosen saves to what it costs, from which it is made; "
-            "they then leave hosts that die, too.",
+            "Least ratio of savings to cost for which workers on chosen hosts are moved; they then also leave hosts "
+            "that die.",
             least=0,
             default="never",
         ),
     ] = None
     forecast: Annotated[str | None, Flag("Forecast of the load that policies use: mean, ewma, ar or boosted-trees.",
-            parse=named(FORECASTS), default="the load as measured")] = None  # fmt: skip
+            parse=named(FORECASTS), default="the measured load")] = None  # fmt: skip
     schedule: Annotated[str | None, Flag("Scheduler of turns over an optical cross-connect (-t oxc:…), as in tdm, "
             "seed or static.", parse=named(SCHEDULERS), default="none")] = None  # fmt: skip
     grooming: Annotated[Literal["groom-agg", "opaque-agg"], Flag("Policy that gives tasks lightpaths (with -t wdm:…), "
             "as in 'p4reduce optical plan'.")] = "groom-agg"  # fmt: skip
-    delta: Annotated[int, Flag("Time for which ports of the cross-connect are dark while its circuits change (with "
+    delta: Annotated[int, Flag("Time for which ports of the cross-connect are dark when their circuits change (with "
             "--schedule).", parse=delay, default="200us")] = 200 * PS_PER_US  # fmt: skip
+    service_ports: Annotated[int, Flag("Number of ports of each switch to the cross-connect that take no turns: tasks "
+            "that infer get circuits there (with --schedule).", least=0)] = 0  # fmt: skip
     keep: Annotated[bool, Flag("Leave the network's process running at the end.")] = False
     live: Live = False
     hold: Hold = False
@@ -305,6 +307,8 @@ class Orchestrate:
         packets = ("background", "cut", "mend", "schedule", "live")
         if self.time == "flow" and (needs := next((name for name in packets if getattr(self, name)), None)):
             raise BadInput(f"--time flow: --{needs} needs packets; leave it out, or choose --time virtual")
+        if self.service_ports and self.schedule is None:
+            raise BadInput("--service-ports: only with --schedule do tasks take turns; leave it out")
 
 
 @command(
@@ -357,7 +361,7 @@ class TdmRun:
         Flag("How windows are kept: by when jobs start, by pauses within them, or by gates at the ports."),
     ] = "starts"
     clock: Clock = "completion"
-    guard: Annotated[int | None, Flag("Time at the end of slots in which nothing begins, as in 20us; it is not "
+    guard: Annotated[int | None, Flag("Time at the end of slots in which nothing starts, as in 20us; it is not "
             "divided by --scale.", parse=delay, default="what queues may need")] = None  # fmt: skip
     seed: Seed = 1
     loss: Loss = 0.0
@@ -396,13 +400,13 @@ class TdmCompare:
 class TdmTrace:
     """Play arrivals that are drawn from a trace, and compare the completion times of jobs under several policies.
 
-    The command works at the level of flows: a job advances at the throughput that its way of sharing GPUs gives it.
+    The command works at the level of flows: the policy's sharing of GPUs decides the throughput of each job.
     """
 
     trace: Annotated[Literal["philly", "helios"], Flag("Cluster whose jobs' durations are drawn.")] = "philly"
     jobs: Annotated[int, Flag("Number of jobs that arrive.", least=1, most=1_000_000)] = 300
     gpus: Annotated[int, Flag("Number of GPUs of the cluster.", least=1, most=1 << 20)] = 32
-    loads: Annotated[Sequence[float], Flag("Ratios of GPU seconds that arrive to those that there are, below 100.",
+    loads: Annotated[Sequence[float], Flag("Ratios of GPU seconds that arrive to those available, below 100.",
             parse=floats)] = (0.8, 1, 1.2)  # fmt: skip
     policies: Annotated[Sequence[str], Flag("Ways to share GPUs, separated by commas, of exclusive, free, gated and "
             "pairs.", parse=texts)] = ("exclusive", "free", "gated", "pairs")  # fmt: skip
@@ -418,10 +422,10 @@ class _Wdm:
     topology: Annotated[str, Flag("WDM network: wdm: with graph, hosts, wavelengths, rate, slots, transponders (0: as "
             "many as fibres can use) and access_rate.", "-t", parse=network)] = WDM  # fmt: skip
     models: Annotated[int, Flag("Number of local models of each drawn task, at random hosts.", least=1)] = 15
-    demand: Annotated[int, Flag("Rate that a copy of a drawn task's model takes of a lightpath, in whole slots.",
+    demand: Annotated[int, Flag("Rate that a copy of a drawn task's model takes of a lightpath, rounded up to slots.",
             parse=rate, default="10G")] = 10_000_000_000  # fmt: skip
-    phi: Annotated[float | None, Flag("Share of a new lightpath's worth that its first user is charged at least: 1 "
-            "lights few, 0 keeps ways short.", least=0, most=1,
+    phi: Annotated[float | None, Flag("Least share of a new lightpath's cost that its first user pays: 1 "
+            "lights few, 0 keeps paths short.", least=0, most=1,
             default="0.25 for groom, 1 for groom-agg")] = None  # fmt: skip
     lam: Annotated[float, Flag("Cost of a kilometre; a transponder costs 10, a fibre 1.", name="--lambda", least=0)] = 0
     grid: Annotated[Literal["fixed", "flex"],
@@ -460,7 +464,7 @@ Seeds = Annotated[Sequence[int], Flag("Seeds of the tasks, as 0..4.", parse=inte
     "p4reduce optical plan -t wdm:graph=nobel-us,hosts=2,wavelengths=80,transponders=0 --grid flex --json",
 )
 class OpticalPlan(_Grooming):
-    """Plan lightpaths, their wavelengths, and which of their slots each task's tree or flows take."""
+    """Plan lightpaths, their wavelengths, and the slots that each task's tree or flows use."""
 
     policy: Groomer = "best"
     seed: Seed = 1
@@ -476,8 +480,7 @@ class OpticalRun(_Grooming):
     """Play a round of every admitted task on packets: lightpaths as circuits, sums in the P4 program at routers.
 
     The command checks every sum, the bytes on every lightpath and link, and that nothing is lost or misrouted. It needs
-    a policy that forms sums on the way. The exit code is 1 when a sum is wrong or a link carried anything else than was
-    predicted.
+    a policy that aggregates. The exit code is 1 when a sum is wrong or the bytes of a link differ from the prediction.
     """
 
     policy: Groomer = "best"
@@ -495,13 +498,13 @@ class OpticalRun(_Grooming):
 class OpticalRegroom(_Grooming):
     """Plan tasks, search for a plan with fewer transponders, and change from one to the other on packets.
 
-    Each task that is laid anew is interrupted, and must save --price transponders. The rounds of all others go on while
+    Each rerouted task is interrupted, and must save --price transponders. The rounds of all other tasks continue while
     the transponders that change are dark. Checks and exit code are those of 'p4reduce optical run'.
     """
 
-    policy: Annotated[str, Flag("Policy of the first plan: one that forms sums on the way.",
+    policy: Annotated[str, Flag("Policy of the first plan, which must aggregate.",
             parse=named(GROOMERS))] = "opaque-agg"  # fmt: skip
-    price: Annotated[float, Flag("Number of transponders that each task that is laid anew must save.", least=0)] = 2.0
+    price: Annotated[float, Flag("Number of transponders that each rerouted task must save.", least=0)] = 2.0
     dark: Annotated[int, Flag("Time in which transponders that change are dark.", parse=delay, default="10ms")] = (
         10 * PS_PER_MS
     )
@@ -524,17 +527,17 @@ class OpticalCompare(_Grooming):
     "p4reduce optical arrivals --loads 100 --policies groom-agg --moved 0,1,4 --seeds 0..9 --json",
 )
 class OpticalArrivals(_Wdm):
-    """Let tasks come and go (Poisson arrivals, exponential stays): blocking by load, and what re-grooming saves.
+    """Let tasks come and go (Poisson arrivals, exponential stays): blocking by load, and the savings of re-grooming.
 
-    Where a task would be blocked, up to --moved running tasks are laid anew to make room; each of them is interrupted.
-    Tasks that come in the first three mean stays fill the network, and are not counted.
+    To admit a task that would be blocked, up to --moved running tasks are rerouted, which interrupts them. Tasks that
+    arrive during the first three mean stays fill the network, and are not counted.
     """
 
     policies: Groomers = ("spff", "groom", "opaque-agg", "groom-agg")
     arrivals: Annotated[int, Flag("Number of arrivals that are counted.", least=1, most=100_000)] = 500
     loads: Annotated[Sequence[float], Flag("Loads in Erlang: tasks that would run on average if none were blocked.",
             parse=floats)] = (20, 40, 80, 120)  # fmt: skip
-    moved: Annotated[Sequence[int], Flag("Numbers of running tasks that may be laid anew for one that would be "
+    moved: Annotated[Sequence[int], Flag("Numbers of running tasks that may be rerouted for one that would be "
             "blocked.", parse=integers)] = (0,)  # fmt: skip
     seeds: Seeds = (0, 1, 2)
 
@@ -548,22 +551,22 @@ class OpticalArrivals(_Wdm):
 class OpticalSpine:
     """Plan an all-optical spine: circuits for pairs of leaves with much work, time slots for the others.
 
-    The pods of an oxc: network are the leaves, and their ports the transceivers. A transceiver that turns is dark for
-    delta, one of the --fast ones for --guard. Three plans are compared: hybrid; slots, as if all transceivers were
-    fast; and circuits, as if none were. With --packets every pair of leaves adds up what it has in the P4 program, and
-    the exit code is 1 when a sum is wrong, a frame is lost or a link carried anything else than was predicted.
+    The pods of an oxc: network are the leaves, and their ports the transceivers. A transceiver is dark for delta while
+    it reconfigures, a fast one (--fast) for --guard. Three plans are compared: hybrid; slots, as if all transceivers
+    were fast; and circuits, as if none were. With --packets every pair of leaves sums its data in the P4 program, and
+    the exit code is 1 when a sum is wrong, a frame is lost or the bytes of a link differ from the prediction.
     """
 
     network: CrossConnect = "oxc:pods=16,hosts=2,ports=8,rate=200G,port_rate=25G,delta=25us"
     fast: Annotated[int | None, Flag("Number of fast transceivers of each leaf.", least=0, default="all")] = None
     slot: Annotated[int, Flag("Length of a slot.", parse=delay, default="100us")] = 100 * PS_PER_US
-    guard: Annotated[int, Flag("Darkness of a fast transceiver that turns.", parse=delay, default="2us")] = (
+    guard: Annotated[int, Flag("Dark time of a fast transceiver that reconfigures.", parse=delay, default="2us")] = (
         2 * PS_PER_US
     )
     load: Annotated[int, Flag("Time that the busiest leaf's work would take on all of its ports.", parse=delay,
             default="10ms")] = 10 * PS_PER_MS  # fmt: skip
     pairs: Annotated[int, Flag("Number of pairs of leaves with much work (log-normal).", least=1)] = 32
-    share: Annotated[float, Flag("Share of all work that these have.", least=0, most=1)] = 0.8
+    share: Annotated[float, Flag("Share of all work that these pairs have.", least=0, most=1)] = 0.8
     packets: Annotated[bool, Flag("Play the plans on packets, over fibres of 40 m.")] = False
     seed: Seed = 1
     as_json: Json = False
@@ -607,11 +610,11 @@ class SlurmConf:
     """Write slurm.conf, topology.conf and job_submit.lua for a topology, and start nothing.
 
     The workers of the topology are the nodes, all of them on this machine, on ports 26817 and above of 127.0.0.1.
-    'p4reduce slurm up' writes files of its own, with ports that are free.
+    'p4reduce slurm up' writes its own files, with free ports.
     """
 
     topology: TopologyArgument
-    folder: Annotated[Path, Flag("Folder for the files, which is made if it is not there.", argument=True)]
+    folder: Annotated[Path, Flag("Folder for the files, created if it does not exist.", argument=True)]
     as_json: Json = False
 
 
@@ -624,7 +627,7 @@ class SlurmUp:
     """Start a Slurm cluster on this machine, and choose the hosts of its marked jobs, until Ctrl-C.
 
     A job whose comment begins with 'p4reduce' is held until its hosts are chosen and its tree is in the switches. Then
-    it begins there, and its ranks all-reduce over the network by 'connect()'. Slurm places all other jobs. Nothing is
+    it starts there, and its ranks all-reduce over the network by 'connect()'. Slurm places all other jobs. Nothing is
     left when the command ends: no daemons, jobs, sockets or files. The command needs no root.
     """
 
@@ -633,7 +636,7 @@ class SlurmUp:
     placement: Placement = "ina-aware"
     order: Order = "fifo"
     no_backfill: NoBackfill = False
-    until_empty: Annotated[bool, Flag("End when jobs have been there and none is left.")] = False
+    until_empty: Annotated[bool, Flag("End when all jobs have ended; there must be one first.")] = False
     as_json: Json = False
 
 
@@ -652,9 +655,9 @@ class SlurmExec:
 
 @command("slurm move", "p4reduce slurm move 12", "p4reduce slurm move 12 --to h1,h2,h3,h4")  # fmt: skip
 class SlurmMove:
-    """End a job, and begin it again on other hosts.
+    """End a job, and start it again on other hosts.
 
-    Slurm runs the job from its beginning; the job itself reads its checkpoint, if it has one.
+    Slurm runs the job from its beginning; the job must read its own checkpoint, if it has one.
     """
 
     number: Annotated[int, Flag("Number of the job.", argument=True)]
@@ -667,7 +670,7 @@ class SlurmMove:
     "slurm demo",
     "p4reduce slurm demo",
     "p4reduce slurm demo --jobs 10 --schemes ina-aware,slurm-switches --json",
-    "p4reduce slurm demo -t leaf-spine-16      # a uniform network: nothing to know there",
+    "p4reduce slurm demo -t leaf-spine-16      # a uniform network",
 )
 class SlurmDemo:
     """Compare mean completion times of the same jobs on hosts that Slurm chooses and on those that p4reduce chooses.
@@ -680,7 +683,7 @@ class SlurmDemo:
     topology: Annotated[str, Flag(TOPOLOGY, "-t", parse=network)] = "two-generations"
     jobs: Annotated[int, Flag("Number of jobs.", least=0)] = 50
     seed: Seed = 1
-    schemes: Annotated[Sequence[str], Flag("Who chooses hosts, separated by commas: placement policies, and "
+    schemes: Annotated[Sequence[str], Flag("Schemes that choose hosts, separated by commas: placement policies, and "
             "slurm-tree, slurm-switches and slurm-weights.",
             parse=texts)] = ("ina-aware", "packed", "slurm-switches", "slurm-tree", "slurm-weights")  # fmt: skip
     as_json: Json = False

@@ -51,18 +51,18 @@ class P4Compile:
     "p4 fits",
     "p4reduce p4 fits my.p4",
     "p4reduce p4 fits p4src/p4reduce.p4 -D LANES=64 --target tofino2 --json",
-    "p4reduce p4 fits my.p4 --target tofino      # with BFP4C=/opt/bf-p4c: what the vendor's compiler says, too",
+    "p4reduce p4 fits my.p4 --target tofino      # with BFP4C=/opt/bf-p4c: also the report of the vendor's compiler",
 )
 class P4Fits:
-    """Show how a program lies in the stages of a match-action target, and what no single pass of it can do.
+    """Show how a program maps to the stages of a match-action target, and what a single pass cannot do.
 
-    Tables, registers, dependencies and memory follow from the program alone, and are lower bounds. Where BFP4C names
-    bf-p4c, the command runs that, too, and shows its reports. The exit code is 1 when something speaks against the
-    target, and 2 when the program does not compile. docs/p4-front-end.md says what is counted.
+    Tables, registers, dependencies and memory follow from the program alone, and are lower bounds. If BFP4C names
+    bf-p4c, the command also runs that compiler and shows its reports. The exit code is 1 when the program does not fit
+    the target, and 2 when it does not compile. docs/p4-front-end.md says what is counted.
     """
 
     source: Source
-    target: Annotated[Literal["tofino2", "tofino", "rmt"], Flag("Target whose resources are taken.", "-t")] = "tofino2"
+    target: Annotated[Literal["tofino2", "tofino", "rmt"], Flag("Target whose resources count.", "-t")] = "tofino2"
     defines: Defines = ()
     folders: Folders = ()
     as_json: Json = False
@@ -74,16 +74,16 @@ class P4Fits:
     "p4reduce p4 play my.p4 --entries entries.yaml --packets packets.txt --open",
 )
 class P4Play:
-    """Serve a playground for a program: edit it, see what is wrong beside the line, and step through packets.
+    """Serve a playground for a program: edit it, see errors beside their lines, and step through packets.
 
-    The page has the program, its entries and packets as they are on disk, and follows when they change there. What is
-    edited on the page is compiled and run at once, within limits of time and memory, and written when Save is pressed.
+    The page shows the program, its entries and packets, and follows changes on disk. It compiles and runs your edits at
+    once, within limits of time and memory, and writes them when you press Save.
     """
 
     source: Source
-    entries: Annotated[Path | None, Flag("YAML file of table entries, multicast groups and registers; made when it is "
-            "saved.", "-e", default="my.yaml beside the program")] = None  # fmt: skip
-    packets: Annotated[Path | None, Flag("Text file with '[port] digits' on each line; made when it is saved.", "-p",
+    entries: Annotated[Path | None, Flag("YAML file of table entries, multicast groups and registers; Save creates "
+            "it.", "-e", default="my.yaml beside the program")] = None  # fmt: skip
+    packets: Annotated[Path | None, Flag("Text file with '[port] digits' on each line; Save creates it.", "-p",
             default="my.txt beside the program")] = None  # fmt: skip
     port: Annotated[int, Flag("Ingress port of packets that do not say theirs.", least=0, most=MAX_PORT)] = 1
     defines: Defines = ()
@@ -122,7 +122,7 @@ class Switch:
     interfaces: Annotated[Sequence[str], Flag("Interface behind a port (needs root), or "
             "udp:ADDRESS:PORT:ADDRESS:PORT as NAME, own address first.", "-i", name="--interface",
             metavar="[DEVICE:]PORT@NAME", many=True)] = ()  # fmt: skip
-    use_files: Annotated[bool, Flag("Take -i PORT@NAME for NAME_in.pcap and NAME_out.pcap.")] = False
+    use_files: Annotated[bool, Flag("Read -i PORT@NAME as the files NAME_in.pcap and NAME_out.pcap.")] = False
     pcap_in: Annotated[Sequence[str], Flag("Capture file of the frames that arrive at a port.",
             metavar="[DEVICE:]PORT=FILE", many=True)] = ()  # fmt: skip
     pcap_out: Annotated[Sequence[str], Flag("Capture file for the frames that leave by a port.",
@@ -136,7 +136,7 @@ class Switch:
     ] = "compiled"
     tls_cert: Annotated[Path | None, Flag("Certificate of the server (PEM).", reads=True, default="none")] = None
     tls_key: Annotated[Path | None, Flag("Private key of the server (PEM).", reads=True, default="none")] = None
-    tls_ca: Annotated[Path | None, Flag("Certificate of who signs those of clients (PEM), which then need one.",
+    tls_ca: Annotated[Path | None, Flag("CA certificate that signs those of clients (PEM); clients then need one.",
             reads=True, default="none")] = None  # fmt: skip
     insecure: Annotated[bool, Flag("Listen beyond this machine without TLS.")] = False
     as_json: Json = False
@@ -155,7 +155,7 @@ class Switch:
 class Trace:
     """Show what a P4 program does with packets, statement by statement, and why each packet leaves where it does.
 
-    The trace has parser states, keys, the entries that hit, and values before and after. The interpreter of the
+    The trace shows parser states, keys, the entries that hit, and values before and after. The interpreter of the
     embedded switch runs the packets one after the other, so registers and counters keep their values.
     """
 
@@ -174,7 +174,7 @@ class Trace:
     only: Annotated[int | None, Flag("Number of the one packet to show; those before it still run.", least=1,
             default="all")] = None  # fmt: skip
     brief: Annotated[bool, Flag("Leave out statements that change nothing.")] = False
-    page: Annotated[bool, Flag("Serve a page on which the packets are stepped through, until Ctrl-C.")] = False
+    page: Annotated[bool, Flag("Serve a page on which you step through the packets, until Ctrl-C.")] = False
     open_page: Open = False
     ir: Annotated[bool, Flag("Print the LLVM IR of the program instead, which needs no packet.")] = False
     as_json: Json = False
@@ -182,11 +182,9 @@ class Trace:
     def check(self) -> None:
         """That there is one program, and packets."""
         if (self.program is None) == (self.bundled is None):
-            raise BadInput(
-                "give a compiled program (prog.json), P4 source (prog.p4) or --program 64 or --program 256, one of them"
-            )
+            raise BadInput("give one program: compiled (prog.json), P4 source (prog.p4), --program 64 or --program 256")
         if self.open_page and not self.page:
-            raise BadInput("--open: goes with --page")
+            raise BadInput("--open: needs --page")
         if not self.packet and not self.ir:
             raise BadInput("--packet: is missing; give hexadecimal digits, a pcap file or a text file with packets")
 
@@ -213,4 +211,4 @@ class Pcap:
     def check(self) -> None:
         """That one thing is asked for."""
         if sum((bool(self.files), self.dissector, self.install)) != 1:
-            raise BadInput("give pcap files, --dissector or --install, one of them")
+            raise BadInput("give one of: pcap files, --dissector, --install")

@@ -70,7 +70,7 @@ PARTY: Final = np.dtype(
 
 @dataclass(frozen=True)
 class Requests:
-    """Who asks whom, how often.
+    """Request traffic: the clients, the servers, and the rate of requests.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Requests:
             raise FabricError("requests: frame_bytes must be 60..1514, dscp 0..63, priority 0..7")
 
     def endpoints(self, topology: Topology) -> "RequestEndpoints":
-        """Its parties, for a `JobNetwork` in the place of background traffic."""
+        """Make the endpoints of clients and servers, for a `JobNetwork` in place of background traffic."""
         return RequestEndpoints(topology, self)
 
 
@@ -149,7 +149,7 @@ class RequestEndpoints(SourceEndpoints):
         return bool((self.ended_ps > 0).all())
 
     def calls(self, beside: EndpointCalls | None = None) -> EndpointCalls:
-        """What drives the records: clients and servers themselves, all others ``beside``, or as `workers/` does."""
+        """The functions that drive the records; for all other endpoints ``beside``, or those of `workers/`."""
         for name, value in (beside or worker_endpoints())._asdict().items():
             self._parties[name] = value
         return EndpointCalls(
@@ -200,7 +200,7 @@ def _party(records: Any, i: int) -> Any:
 
 @kernel
 def _number_at(frame: Any, first: int, count: int) -> Any:
-    """Of some bytes, the highest first."""
+    """Read a number from ``count`` bytes at ``first``, in network order."""
     value = 0
     for place in range(count):
         value = value << 8 | byte_at(frame, first + place)
@@ -209,7 +209,7 @@ def _number_at(frame: Any, first: int, count: int) -> Any:
 
 @kernel
 def _due_ps(party: Any) -> Any:
-    """When it has something to send."""
+    """The time at which a party has something to send, picoseconds."""
     if party.serves == 0:
         return carray(pointer(party.times), (party.count,), np.int64)[party.next] if party.next < party.count else NEVER
     return carray(pointer(party.queue), (party.tail, 2), np.int64)[party.head, 0] if party.head < party.tail else NEVER

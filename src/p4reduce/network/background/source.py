@@ -47,12 +47,12 @@ class Demands:
 
     @cached_property
     def sent_bps(self) -> NDArray[np.float64]:
-        """What each host sends, float64 of shape (n,)."""
+        """Bits per second that each host sends, float64 of shape (n,)."""
         return np.asarray(self.bps.sum(axis=1))
 
     @cached_property
     def received_bps(self) -> NDArray[np.float64]:
-        """What each host receives, float64 of shape (n,)."""
+        """Bits per second that each host receives, float64 of shape (n,)."""
         return np.asarray(self.bps.sum(axis=0))
 
     def at_load(self, topology: Topology, load: float) -> "Demands":
@@ -66,7 +66,7 @@ class Demands:
         rates = np.array([topology.link_at(host, 1).rate_bps for host in self.hosts], dtype=np.float64)
         busiest = max(float((self.sent_bps / rates).max()), float((self.received_bps / rates).max()))
         if busiest == 0:
-            raise FabricError("bps: nobody sends anything, so nothing can be scaled")
+            raise FabricError("bps: no host sends anything, so nothing can be scaled")
         return Demands(self.hosts, self.bps * (load / busiest))
 
 
@@ -132,7 +132,7 @@ TEMPLATE_BYTES: Final = 64
 HEADERS: Final = 42
 """Ethernet, IPv4, UDP"""
 UDP_PORT: Final = 9
-"""discard (RFC 863): nobody answers"""
+"""discard (RFC 863): no host answers"""
 
 SOURCE: Final = np.dtype(
     [
@@ -169,7 +169,7 @@ SOURCE: Final = np.dtype(
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How background traffic looks.
+    """Options of background traffic.
 
     Attributes
     ----------
@@ -259,7 +259,7 @@ class SourceEndpoints(Endpoints):
     hosts: list[str]
 
     def calls(self) -> EndpointCalls:
-        """What drives the records."""
+        """The functions that drive the records."""
         raise NotImplementedError
 
 
@@ -298,7 +298,7 @@ class BackgroundEndpoints(SourceEndpoints):
 
     @property
     def sources(self) -> int:
-        """How many."""
+        """Number of sources."""
         return len(self._sources)
 
     @property
@@ -312,7 +312,7 @@ class BackgroundEndpoints(SourceEndpoints):
         return int(self._sources["received"].sum())
 
     def busy_shares(self, now_ps: int, ahead_ps: int) -> list[float]:
-        """Of each source, the share of the time from now on that it is in the burst that is under way or comes next.
+        """For each source, the share of the next ``ahead_ps`` in which its present or next burst sends.
 
         Silences and bursts after that are not drawn yet.
         """
@@ -326,7 +326,7 @@ class BackgroundEndpoints(SourceEndpoints):
 
     @property
     def in_burst(self) -> list[bool]:
-        """Of each source, whether it is in a burst now."""
+        """For each source, whether it is in a burst now."""
         return [bool(left > 0) for left in self._sources["left"]]
 
     def _add_source(self, topology: Topology, node: Node, demands: Demands, options: SourceOptions, key: int) -> None:
@@ -444,7 +444,7 @@ def _resume(eps: Any, i: int, paused_ps: int, a: int, b: int) -> Any:
 
 
 def background_calls() -> EndpointCalls:
-    """What drives the records of :class:`BackgroundEndpoints`: sources themselves, all others as `workers/` does."""
+    """The functions that drive :class:`BackgroundEndpoints`: sources, and all others as `workers/` does."""
     return EndpointCalls(
         *(function.address for function in (_receive, _transmit, _deadline, _expire, _status, _resume))
     )

@@ -20,7 +20,7 @@ Loads = dict[Hop, int]
 
 
 def link_loads(network: VirtualNetwork, before: Mapping[Hop, LinkCounters], since_ps: int) -> Loads:
-    """What every link carried on average since a moment, from the time that it was busy.
+    """The average load of every link since a moment, from the time that it was busy.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Background:
         return f"{self.kind}:load={self.load:g},seed={self.seed},{own}" + (f",dscp={self.dscp}" if self.dscp else "")
 
     def demands(self, topology: Topology) -> Demands:
-        """Who sends how much to whom in a topology; `FabricError` where that cannot be."""
+        """The demand matrix for a topology; `FabricError` if the description does not fit it."""
         if self.kind == "sndlib":
             found = sndlib(topology, self.graph)
         else:
@@ -98,7 +98,7 @@ class Background:
         return found.at_load(topology, self.load)
 
     def endpoints(self, topology: Topology) -> BackgroundEndpoints:
-        """Its sources; `FabricError` where a host would have to send more than its bursts can carry."""
+        """Make the sources; `FabricError` if a host would have to send more than its bursts can carry."""
         return BackgroundEndpoints(topology, self.demands(topology), SourceOptions(dscp=self.dscp), self.seed)
 
 

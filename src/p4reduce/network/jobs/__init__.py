@@ -1,4 +1,4 @@
-"""A job in the network, whoever asked for it.
+"""Jobs in the network, for every kind of caller.
 
 Owned here: the P4 programs that a network may run, the embedded switches behind P4Runtime and their controller, the
 specifications of a plan's endpoints, ``JobNetwork`` (jobs on those switches in virtual time: endpoints, links, clock,

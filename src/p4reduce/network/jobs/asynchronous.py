@@ -24,7 +24,7 @@ from p4reduce.control_plane.plans.plan import Plan
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.flow import FlowNetwork
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
-from p4reduce.network.jobs.specs import JobNumbers, chunk_times, shares
+from p4reduce.network.jobs.specs import JobNumbers, chunk_times
 from p4reduce.network.virtual import Stop
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
@@ -56,7 +56,7 @@ class Clock(ABC):
         heappush(self._calls, (max(time_ps, self._timed.now), next(self._order), call))
 
     def run(self, *, check: Call | None = None, until: Callable[[], bool] | None = None) -> None:
-        """Until nobody has anything to do, or until something is so, which is asked after every step.
+        """Run until no endpoint has anything to do, or until ``until()`` is true, which is asked after every step.
 
         ``ClusterError`` when an endpoint gives up or waits for ever.
         """
@@ -87,11 +87,11 @@ class Clockwork(Clock):
         self._waiting[index] = then
 
     def announce(self, index: int, operation: Post) -> None:
-        """What an endpoint gets next is known: its exponents may travel with what it does now."""
+        """Announce an endpoint's next operation: its exponents may travel with the present one."""
         self.network.announce(index, operation)
 
     def serve(self, index: int, operation: Post, then: Done) -> None:
-        """The same for an endpoint that others come to: that it waits for them keeps nobody from the end of a run."""
+        """Post an operation of a server; unlike with ``post``, a run may end while the server waits for others."""
         self.post(index, operation, then)
         self._serving.add(index)
 
@@ -117,7 +117,7 @@ FloatArray = NDArray[np.float32]
 
 
 class Staleness:
-    """Who may communicate: a worker is at most ``bound`` rounds ahead of the slowest; None: of anybody.
+    """The rule by which workers may communicate: each is at most ``bound`` rounds ahead of the slowest; None: no bound.
 
     0 keeps workers in step, though what each gets back need not hold the others' gradients of the same round.
     """
@@ -139,12 +139,12 @@ class Staleness:
 
     @property
     def oldest(self) -> int:
-        """The round of whoever is slowest."""
+        """The round of the slowest watched worker."""
         return min((self.done[rank] for rank in self._watched), default=0)
 
     @property
     def newest(self) -> int:
-        """The round of whoever is fastest."""
+        """The round of the fastest worker."""
         return max(self.done)
 
 
@@ -157,7 +157,7 @@ class AsynchronousJob:
 
     @property
     def plans(self) -> list[Plan]:
-        """Of the workers, in rank order."""
+        """The plans of the workers' jobs, in rank order."""
         return [job.plan for job in self.jobs]
 
     def worker(self, rank: int) -> int:
@@ -219,16 +219,16 @@ def install(
 
 
 class Worker(Protocol):
-    """What the workers of a training compute."""
+    """The computation of a training's workers."""
 
     def compute_ps(self, rank: int, iteration: int) -> int:
-        """How long a worker computes in a round."""
+        """Picoseconds that a worker computes in a round."""
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
         """The gradient of a round at the weights that the worker has; float32 of their shape, kept until it is sent."""
 
     def pulled(self, rank: int, iteration: int, done_ps: int, weights: FloatArray) -> None:
-        """A round has ended: these are the weights that the worker goes on with."""
+        """Take in the weights with which a worker goes on after a round."""
 
 
 Moved = Callable[[Sequence[int], int, int], None]
@@ -278,7 +278,7 @@ class AsynchronousTraining:
         self._own = [job.weights.copy() for _ in job.jobs]
 
     def begin(self, at_ps: int = 0) -> None:
-        """All workers begin to compute at this time."""
+        """Have all workers begin to compute at ``at_ps``."""
         for rank in range(len(self._job.jobs)):
             self._serve(rank, 0)
             self._compute(rank, at_ps)
@@ -296,7 +296,7 @@ class AsynchronousTraining:
             self._clockwork.at(ready, lambda: self._ready(rank, iteration, gradient))
 
     def _ready(self, rank: int, iteration: int, gradient: FloatArray) -> None:
-        """A gradient is there; it waits for the slowest worker where that is too far behind."""
+        """Send a worker's gradient, or have it wait while the slowest worker is too far behind."""
         if self.staleness.may(rank):
             self._push(rank, iteration, gradient)
         else:
@@ -326,7 +326,7 @@ class AsynchronousTraining:
             self._clockwork.post(self._job.server(rank), post, lambda _done: self._serve(rank, iteration + 1))
 
 
-# Whoever is behind goes first: classes by batch at hosts and in switches, while an asynchronous training runs.
+# The worker that is behind goes first: classes by batch at hosts and in switches, during asynchronous training.
 
 
 REBASE: Final = 4
@@ -345,7 +345,7 @@ class BatchOrder(Protocol):
     writes: int
 
     def moved(self, done: Sequence[int], oldest: int, newest: int) -> None:
-        """A worker has ended a round: so many has each done."""
+        """Update classes after a round; ``done``: rounds of each worker."""
 
     def close(self) -> None:
         """Take the entries out."""
@@ -445,7 +445,7 @@ class ControllerOrder:
 
 
 def _switches(job: AsynchronousJob) -> list[str]:
-    """All that its frames pass."""
+    """All switches that the job's frames pass."""
     return sorted({switch for plan in job.plans for switch in switches_on_paths(plan)})
 
 
@@ -507,7 +507,7 @@ class Channels:
 
     @property
     def network(self) -> JobNetwork:
-        """Where they are."""
+        """The network of the jobs."""
         return self.clockwork.network
 
     def post(self, worker: str, channel: int, operation: Post, then: Done) -> None:
@@ -535,25 +535,6 @@ class Channels:
         if len(queue) > 1:
             self.clockwork.announce(index, queue[1][0])
         then(done_ps)
-
-    def all_reduce_shared(self, arrays: Sequence[FloatArray], then: Callable[[], None], iteration: int = 0) -> None:
-        """Sum one array of each worker, in place, a part of it in every channel; ``then`` when all have all of it."""
-        left = [0]
-
-        def one_done(_done_ps: int) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                then()
-
-        plan = self.jobs[0].plan
-        bounds = shares(arrays[0].size, [1] * len(self.jobs), plan.lanes)
-        parts = [(channel, a, b) for channel, (a, b) in enumerate(bounds) if b > a]
-        left[0] = len(parts) * len(arrays)
-        for channel, a, b in parts:
-            self.jobs[channel].note("all_reduce", b - a)
-            for worker, array in zip(plan.workers, arrays, strict=True):
-                post = Post(Collective.ALL_REDUCE, array[a:b], array[a:b], iteration)
-                self.post(worker, channel, post, one_done)
 
     @property
     def idle(self) -> bool:

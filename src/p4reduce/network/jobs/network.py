@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from finsy.proto import p4i
@@ -37,7 +36,7 @@ from p4reduce.network.jobs.specs import (
 from p4reduce.network.virtual import Faults, HostEndpoints, Stop, VirtualNetwork
 from p4reduce.network.virtual.network import threads_for
 from p4reduce.network.virtual.records import worker_endpoints
-from p4reduce.topologies import Topology
+from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
@@ -46,6 +45,7 @@ from p4reduce.workers.records import Kind, State
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
+from p4switch.base.closing import Closable
 from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeError, P4RuntimeServer
@@ -173,7 +173,7 @@ class ServedSwitches:
         self.topology = topology
         self._ids = {switch.name: index + 1 for index, switch in enumerate(topology.switches)}
         self.network: VirtualNetwork | None = None
-        """Whose time the switches live in, once there is one."""
+        """the network whose virtual time the switches have, once there is one"""
         self.learned = 0
         """digests that were handed to controllers' streams"""
         self.server = P4RuntimeServer("127.0.0.1:0", clock=self._now_ns, lock=lock)
@@ -182,7 +182,7 @@ class ServedSwitches:
         self.server.start()
 
     def targets(self) -> list[Target]:
-        """Where a controller finds them."""
+        """The P4Runtime targets of the switches, for a controller."""
         return [Target(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
     def load(self, program: P4Program) -> None:
@@ -225,9 +225,7 @@ class ServedSwitches:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -294,7 +292,7 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 def announce(network: "JobNetwork") -> None:
-    """A network is there."""
+    """Note the network of the switches."""
     for observer in _observers:
         observer(network)
 
@@ -308,7 +306,7 @@ class Job:
 
     plan: Plan
     numbers: JobNumbers | None
-    """How its lanes add up in the network; None: hosts add float32."""
+    """number format of its lanes in the network; None: hosts add float32"""
     most_lead: int | None = None
     """Chunks ahead of which exponents are agreed on; None: as many as its plan says."""
     pace_ps: int | None = None
@@ -327,9 +325,9 @@ class Job:
     bare: int = 0
     """Chunks of sums that travelled without lanes, since they are zero at all workers."""
     priority: int = field(init=False)
-    """Its class at its hosts now: that of its plan, until :meth:`JobNetwork.set_class`."""
+    """its class at its hosts now: that of its plan, until :meth:`JobNetwork.set_class`"""
     result_priority: int = field(init=False)
-    """The same at its server."""
+    """its class at its server now"""
     guessed: int = field(init=False)
     """First chunks of a sum whose exponents may be guessed, whatever plan it gets later."""
 
@@ -339,7 +337,7 @@ class Job:
 
     @property
     def endpoints(self) -> list[int]:
-        """All its endpoints."""
+        """Indices of all its endpoints."""
         return [*self.members.values(), *([] if self.server is None else [self.server])]
 
     def place(self, host: str, index: int) -> None:
@@ -350,7 +348,7 @@ class Job:
             self.server = index
 
     def lead(self, operation: str, *, words: bool = False) -> int:
-        """How many chunks ahead a collective agrees on exponents.
+        """Number of chunks by which a collective agrees on exponents ahead.
 
         ``words``: its lanes are added as they are, without exponents.
         """
@@ -379,7 +377,7 @@ class Job:
 
 
 def parts_of(trees: Iterable[Job], elements: int, bits: int = WORD_BITS) -> list[tuple[Job, slice]]:
-    """What each of several trees carries of an array; those that carry something. bits: of its lanes."""
+    """The trees that carry a part of an array, with the slice that each carries. bits: of its lanes."""
     found = [(tree, tree.plan.part_of(elements, bits)) for tree in trees]
     return [(tree, part) for tree, part in found if part.start < part.stop]
 
@@ -392,7 +390,7 @@ NO_FAULTS: Final = Faults()
 BLOCK: Final = BlockFloat()
 
 
-class JobNetwork:
+class JobNetwork(Closable):
     """A network whose hosts carry jobs out; it begins at time 0, without any. Use as a context manager.
 
     Not thread-safe, but P4Runtime calls may come at any time. The same calls at the same virtual times give the same
@@ -409,7 +407,7 @@ class JobNetwork:
     seed : int
         Of the faults.
     background : Background, Requests or None
-        Traffic of others, from the first moment on; None: nobody else is there.
+        Traffic of others, from the first moment on; None: no other traffic.
     congestion : Congestion or None
         Of all workers; None: the window of each plan, paced as its busiest link.
     threads : int or None
@@ -423,7 +421,11 @@ class JobNetwork:
         Links, queues, counters and the clock.
     hosts : list of str
         The host of each endpoint, by index.
+    holds_arrays : bool
+        Operations need the arrays that they send and receive; in the flow model their lengths are enough.
     """
+
+    holds_arrays: Final = True
 
     def __init__(
         self,
@@ -527,9 +529,9 @@ class JobNetwork:
         return job
 
     def set_class(self, job: Job, priority: int, results: int | None = None) -> None:
-        """From now on hosts take a job for one of this class (0..7); switches go by their own table.
+        """Set a job's class (0..7) at its hosts; switches go by their own table.
 
-        results: class of what its server sends; None: the same. Time-outs cover all classes that it has had.
+        results: class of the server's frames; None: the same. Time-outs cover all classes that the job has had.
         """
         results = priority if results is None else results
         if (priority, results) == (job.priority, job.result_priority):
@@ -547,8 +549,17 @@ class JobNetwork:
             self._cover()
         self._connect()
 
-    def post(self, index: int, operation: Post) -> None:
-        """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``."""
+    @property
+    def held(self) -> bool:
+        """Whether its time may stand still because a viewer holds it."""
+        return self.fabric.pacer is not None
+
+    def post(self, index: int, operation: Post, elements: int = 0) -> None:
+        """Give an endpoint its next operation, which begins now. Errors as of ``Endpoints.post``.
+
+        elements: as of ``FlowJobs.post``; packets need arrays, whose lengths count here.
+        """
+        del elements
         self.endpoints.post(index, operation)
         record = self.endpoints.records[index]
         chunks = operation.chunks(int(record["lanes"]))
@@ -564,7 +575,7 @@ class JobNetwork:
         self._start(index)
 
     def announce(self, index: int, operation: Post) -> bool:
-        """What an endpoint gets next, now that it is known: it must be posted next. As of ``Endpoints.announce``."""
+        """Announce an endpoint's next operation, which must be posted next; see ``Endpoints.announce``."""
         return self.endpoints.announce(index, operation)
 
     def advance(
@@ -596,16 +607,50 @@ class JobNetwork:
         return reason
 
     def status(self, index: int) -> EndpointStatus:
-        """What an endpoint says of itself now."""
+        """The present status of an endpoint."""
         return self.endpoints.status(index)
 
     def statuses(self, job: Job) -> list[EndpointStatus]:
-        """Of all endpoints of a job."""
+        """The present status of all endpoints of a job."""
         return [self.endpoints.status(index) for index in job.endpoints]
 
+    def failure(self, indices: Sequence[int]) -> str | None:
+        """What that endpoint says which gave up at the latest chunk; None: none of these has given up."""
+        failed_seq = self.endpoints.records["failed_seq"][list(indices)]
+        last = int(failed_seq.argmax())
+        return None if failed_seq[last] < 0 else self.status(indices[last]).error or "failed"
+
     def done_ps(self, job: Job) -> int:
-        """When the last worker of a job had its result."""
+        """When the last worker of a job had its result, picoseconds."""
         return max(int(self.endpoints.records[index]["done_at"]) for index in job.members.values())
+
+    def sent(self) -> dict[Hop, int]:
+        """Bytes that have left on each directed link."""
+        return dict(zip(self.fabric.links, self.fabric.links.array()["bytes"].tolist(), strict=True))
+
+    def host_sent(self) -> dict[Hop, int]:
+        """Of these, bytes that hosts sent for jobs."""
+        counted = self.fabric.links.array()
+        sent = (counted["inc_first_bytes"] + counted["inc_resend_bytes"]).tolist()
+        links = zip(self.fabric.links, sent, strict=True)
+        return {hop: octets for hop, octets in links if self.topology.node(hop[0]).is_host}
+
+    def set_faults(self, hop: Hop, faults: Faults) -> None:
+        """As of ``VirtualNetwork.set_faults``."""
+        self.fabric.set_faults(hop, faults)
+
+    def light(self, circuits: Iterable[Link], dark_ps: int = 0) -> None:
+        """These circuits from now on, after ``dark_ps`` without those that change. As of ``VirtualNetwork``."""
+        self.fabric.reconfigure(None, circuits, None, dark_ps)
+
+    def check_circuits(self, circuits: Iterable[Link]) -> None:
+        """`FabricError` for circuits that :meth:`light` would refuse."""
+        self.fabric.check_circuits(circuits)
+
+    def lost_by_circuits(self) -> tuple[int, int]:
+        """Frames until now that met a dark port, and that came to another switch than they were sent to."""
+        counted = self.fabric.links.array()
+        return int(counted["dark_lost"].sum()), int(counted["misrouted"].sum())
 
     # --- trees that change, and jobs that end
 
@@ -614,7 +659,7 @@ class JobNetwork:
         return min(self.endpoints.oldest_missing(index) for index in job.members.values())
 
     def change_over(self, job: Job, plan: Plan) -> None:
-        """All endpoints of a job go on in the next epoch, on another tree, now.
+        """Move all endpoints of a job to the next epoch, on another tree, now.
 
         Errors as of ``Endpoints.change_peers`` and ``change_epoch``; after one, some of the hosts may have changed.
         """
@@ -632,7 +677,7 @@ class JobNetwork:
             self._start(index)
 
     def give_up(self, job: Job) -> None:
-        """Nothing of a job is done any more; frames that are on their way find nobody."""
+        """Stop all endpoints of a job; frames that are still on their way are ignored."""
         for index in job.endpoints:
             self.endpoints.give_up(index)
 
@@ -654,18 +699,10 @@ class JobNetwork:
         """Finish capture files."""
         self.fabric.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # --- inside
 
     def _note_sent(self) -> None:
-        """All members of a job send the same chunks again, and the same ones without lanes."""
+        """Note what members have sent: all members of a job send the same chunks, and the same ones without lanes."""
         for index, job in self._speculating.items():
             job.repeated = int(self.endpoints.records[index]["redone_total"])
         for index, job in self._first_of.items():
@@ -676,7 +713,7 @@ class JobNetwork:
         self.fabric.start(index)
 
     def _occupy(self, job: Job, always: bool = False, *, knows: bool = True) -> None:
-        """A job is new, or has another plan: so much may stand before others' frames from now on."""
+        """Note what a job that is new, or has a new plan, may have in queues before others' frames."""
         records = self.endpoints.records[list(job.members.values())]
         window, room = (int(records[name].max()) for name in ("window", "room"))
         made = Occupant(job.plan, window, job.priority, job.priority, always=always, room=room, knows=knows)
@@ -689,7 +726,7 @@ class JobNetwork:
         self._cover()
 
     def _cover(self) -> None:
-        """Let the least time-out of every job cover what may stand before its frames (`waiting.py`)."""
+        """Let the least time-out of every job cover what may stand before its frames (`specs.covers`)."""
         occupants = [occupant for _, occupant, _ in self._occupants.values()]
         classes = {priority for one in occupants for priority in (one.lowest, one.highest)}
         plain = not any(covered or one.always for _, one, covered in self._occupants.values())

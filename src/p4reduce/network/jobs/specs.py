@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
 from typing import Final, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.plans.forest import chunks_of
 from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.problem import ACK_EVERY, with_margin
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
@@ -47,7 +45,7 @@ BLOCK_CHUNKS = 128
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far a result is from the exact sum."""
+    """The distance of a result from the exact sum."""
 
     max_error: float
     """Largest of any element."""
@@ -59,7 +57,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class ExpectedSum:
-    """What inputs add up to, kept apart because results overwrite the inputs."""
+    """The expected sum, computed before results overwrite the inputs."""
 
     exact: Doubles
     """Shape (elements,): the sum over workers in float64."""
@@ -135,7 +133,7 @@ def expect_sum(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, *,
 
 
 def _expect_poisoned(inputs: list[FloatArray], numbers: Numbers | None, lanes: int, guessed: int) -> ExpectedSum:
-    """The same where some numbers are not finite."""
+    """The expected sum if some numbers are not finite."""
     poisoned = ~np.logical_and.reduce([np.isfinite(array) for array in inputs])
     if isinstance(numbers, BlockFloat):
         chunks = np.add.reduceat(poisoned, np.arange(0, poisoned.size, lanes)) > 0
@@ -151,12 +149,12 @@ def _all_finite(array: FloatArray) -> bool:
 
 @dataclass(frozen=True)
 class ExpectedWords:
-    """What int32 add up to."""
+    """The expected sum of int32."""
 
     exact: npt.NDArray[np.int64]
 
     def deviation(self, result: FloatArray) -> Deviation:
-        """None, or infinite: there is no error that integers may have."""
+        """Zero if the sum is exact, else infinite: integers may have no error."""
         same = bool(np.array_equal(result.view(np.int32), self.exact))
         return Deviation(0.0, 0.0, 0.0) if same else Deviation(np.inf, 0.0, np.inf)
 
@@ -168,7 +166,7 @@ def expect_words(inputs: list[FloatArray]) -> ExpectedWords:
 
 @dataclass(frozen=True)
 class ExpectedParts:
-    """What the parts of an array add up to that are carried apart from each other, in their order."""
+    """The expected sums of parts of an array that are carried apart from each other, in order."""
 
     parts: Sequence[tuple[slice, ExpectedSum | ExpectedWords]]
 
@@ -183,9 +181,10 @@ class ExpectedParts:
 
 
 def exchanged(inputs: Sequence[FloatArray]) -> list[FloatArray]:
-    """What every rank must have after an all-to-all of float32 arrays, shape (elements,) each: a block of each."""
+    """The arrays that ranks must have after an all-to-all of float32 arrays, shape (elements,) each, by rank."""
     size = len(inputs)
-    return [np.concatenate([array.reshape(size, -1)[rank] for array in inputs]) for rank in range(size)]
+    block = inputs[0].size // size
+    return [np.concatenate([array.reshape(size, block)[rank] for array in inputs]) for rank in range(size)]
 
 
 def _block_bound(magnitude: FloatArray, lanes: int, members: int, numbers: BlockFloat) -> Doubles:
@@ -207,7 +206,7 @@ DRIFT: Final = 8
 REORDER: Final = 3
 """chunks that must have overtaken one that a worker takes for missing"""
 JobNumbers = BlockFloat | FixedScale
-"""How lanes add up in the network."""
+"""The number formats of lanes that the network adds up."""
 
 
 def endpoint_specs(
@@ -252,13 +251,13 @@ def guesses_of(plan: Plan, numbers: JobNumbers | None) -> int:
 
 
 def peer_address(plan: Plan, host: str, peer: str) -> HostAddress:
-    """Where a host's endpoint sends its frames to a neighbour of the overlay, and what they show each other."""
+    """The address, with token, to which a host's endpoint sends its frames for a neighbour of the overlay."""
     address = plan.address(host, peer)
     return HostAddress(address.mac, address.ip, address.udp, plan.token(host, peer))
 
 
 def parent_address(plan: Plan, worker: str) -> HostAddress:
-    """That of whom a worker contributes to; its own where it is a relay and the root."""
+    """The address that a worker contributes to; its own if it is a relay and the root."""
     if plan.relays and worker == plan.root:
         return link_address(plan, worker)
     return peer_address(plan, worker, plan.up(worker).name)
@@ -271,7 +270,7 @@ def link_address(plan: Plan, host: str) -> HostAddress:
 
 
 def server_peers(plan: Plan) -> tuple[HostAddress, ...]:
-    """Whom the server of a plan talks to: the root switch, or every worker; nobody where there is no server."""
+    """The peers of a plan's server: the root switch, or every worker; empty if the plan has no server."""
     if plan.server is None:
         return ()
     below = [plan.root] if plan.in_network else plan.workers
@@ -308,7 +307,6 @@ def _of_tree(
                 members=members,
                 numbers=numbers,
                 guesses=guesses_of(plan, numbers),
-                prompt=True,
                 timing=timing,
                 congestion=congestion,
                 **common,
@@ -465,7 +463,7 @@ def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
 
 
 def chunk_times(plan: Plan) -> dict[Hop, int]:
-    """How long a chunk of a plan, up and down, occupies each directed link, picoseconds."""
+    """Picoseconds for which a chunk of a plan, up and down, occupies each directed link."""
     copies: Counter[Hop] = Counter()
     for a, b in plan.edges:
         copies.update(plan.path_hops(a, b))
@@ -488,7 +486,7 @@ _MEETING: Final = 2
 
 @dataclass
 class Occupant:
-    """What a job may have on its links, and the lowest and highest class that it has had so far."""
+    """What a job may have in its links' queues, and the lowest and highest class that it has had so far."""
 
     plan: Plan
     window: int
@@ -508,12 +506,12 @@ class Occupant:
 
     @cached_property
     def times(self) -> dict[Hop, int]:
-        """How long a chunk occupies each of its links."""
+        """Picoseconds for which a chunk occupies each of its links."""
         return chunk_times(self.plan)
 
     @cached_property
     def ways(self) -> list[list[Hop]]:
-        """Of each worker of a tree: queues that its chunk and the answer pass; before its own link there is none."""
+        """For each worker of a tree, the queues that its chunk and the answer pass (none at its own link)."""
         if self.plan.ring or self.plan.mesh:
             return []
         return [[hop for hop in _there_and_back(self.plan, own) if hop[0] != own] for own in self.plan.workers]
@@ -524,7 +522,7 @@ class Occupant:
         return self.highest, frozenset(self.plan.workers)
 
     def queued(self) -> Mapping[Hop, int]:
-        """How long its window of what is under way may keep each of its links, ps."""
+        """Picoseconds for which the job's window may keep each of its links busy."""
         return {} if self.under_way is None else self._filled[self.under_way in _UP, self.under_way in _DOWN]
 
     def meeting(self) -> Mapping[Hop, int]:
@@ -555,7 +553,7 @@ class Occupant:
 
 
 def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
-    """What may stand before a chunk of a job there and back, ps; 0 where all have one class, but for ``always``."""
+    """Picoseconds that a chunk may wait for other jobs, there and back; 0 if all have one class, unless ``always``."""
     sharing = [other for other in others if not own.times.keys().isdisjoint(other.times)]
     one = all((other.lowest, other.highest) == (own.lowest, own.lowest) for other in (own, *sharing))
     if one and not own.always:
@@ -646,7 +644,7 @@ def _together(occupants: Sequence[Occupant]) -> list[list[Occupant]]:
 
 
 def _both_ways(plan: Plan, worker: str, waiting: Mapping[Hop, int]) -> int:
-    """Of one worker's chunk: from there to the top, and back; in a ring to the next, in an all-to-all to any."""
+    """The sum over the way of a worker's chunk, up and back; in a ring to the next rank, in an all-to-all to any."""
     if plan.mesh:
         return max(_along(plan.path_hops(a, b), waiting) for a, b in plan.edges if a == worker)
     if plan.ring:
@@ -665,9 +663,3 @@ def _there_and_back(plan: Plan, worker: str) -> Iterator[Hop]:
 
 def _along(hops: Iterable[Hop], waiting: Mapping[Hop, int]) -> int:
     return sum(waiting.get(hop, 0) for hop in hops)
-
-
-def shares(elements: int, weights: Sequence[int], lanes: int) -> list[tuple[int, int]]:
-    """Begin and end of each channel's part of an array: whole chunks, in proportion to weights, one more or less."""
-    ends = [min(elements, end * lanes) for end in accumulate(chunks_of(weights, -(-elements // lanes)))]
-    return list(zip([0, *ends], ends, strict=False))

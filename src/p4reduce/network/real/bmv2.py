@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from p4reduce.base.errors import RealError
@@ -21,6 +20,7 @@ from p4reduce.network.real.net.enter import here_command
 from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.topologies import Topology
 from p4switch.abi import CPU_PORT
+from p4switch.base.closing import Closable
 
 # Why a BMv2 process ended: the likely cause, read from its exit code and its last lines.
 
@@ -44,7 +44,7 @@ _SIGNALS: Final = {
 
 
 def likely_cause(exit_code: int | None, lines: str) -> str | None:
-    """In a few words; None when nothing is known. ``exit_code`` is Popen's: -n for signal n, None while it runs."""
+    """The likely cause of BMv2's end, or None. ``exit_code`` is Popen's: -n for signal n, None while it runs."""
     for pattern, cause in _CAUSES:
         match = re.search(pattern, lines)
         if match:
@@ -71,7 +71,7 @@ _PACK: Final = (
 
 @dataclass(frozen=True)
 class Bmv2:
-    """How to start BMv2 here."""
+    """The way to start BMv2 on this machine."""
 
     command: tuple[str, ...]
     """to which options are added"""
@@ -89,7 +89,7 @@ class Bmv2:
         return "--thrift-port" in done.stdout + done.stderr
 
     def version(self) -> str | None:
-        """What it says to ``--version``; None when it does not answer."""
+        """The answer to ``--version``; None if there is none."""
         try:
             done = subprocess.run(
                 [*self.command, "--version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
@@ -153,7 +153,7 @@ def _from_image(image: str) -> Bmv2:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as new:
             _extract(Path(new))
-            with contextlib.suppress(OSError):  # somebody else was quicker: the same files
+            with contextlib.suppress(OSError):  # another process was quicker: the same files
                 (Path(new) / "root").rename(folder)
     programs = [path for path in folder.rglob(PROGRAM) if path.is_file()]
     loaders = sorted(folder.rglob("ld-linux*.so*"))
@@ -229,7 +229,7 @@ QUEUE_FRAMES: Final = 64
 """What an output queue holds for each priority, and no option changes: more are lost, and the P4 program, which counts
 behind the queue, does not see them."""
 GROWTH_BYTES: Final = 512
-"""By how much the P4 program may lengthen a packet: one byte more, and an assertion of BMv2 ends the switch."""
+"""bytes by which the P4 program may lengthen a packet: one byte more, and an assertion of BMv2 ends the switch"""
 START_DEADLINE_S: Final = 60.0
 _GRPC_PORT: Final = 9559
 """Below those that the kernel gives to clients: asking whether a switch listens, or another switch's controller, would
@@ -248,11 +248,11 @@ class _Running:
     process: "subprocess.Popen[bytes]"
 
 
-class Bmv2Switches:
+class Bmv2Switches(Closable):
     """All switches of a topology on BMv2, empty, with their P4Runtime servers ready.
 
     To be used by ``with``, in the network namespace of a :class:`~p4reduce.network.real.net.RealNetwork`: P4Runtime is
-    at 127.0.0.1 from port 9559 on (IANA's for it) and Thrift from 9090 on, and nobody else is there to have them.
+    at 127.0.0.1 from port 9559 on (IANA's for it) and Thrift from 9090 on; no other program uses these ports there.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ class Bmv2Switches:
         return self._one(switch).log
 
     def thrift_port(self, switch: str) -> int:
-        """Where a switch answers Thrift, at 127.0.0.1."""
+        """The Thrift port of a switch, at 127.0.0.1."""
         return self._one(switch).thrift_port
 
     def read_registers(self, switch: str, register: str, index: int | None = None) -> list[int]:
@@ -319,7 +319,7 @@ class Bmv2Switches:
                 raise RealError(f"switch {one.name} ended during the run{_last_words(one)}")
 
     def ended(self) -> list[str]:
-        """Those that have ended, killed or by themselves."""
+        """Switches whose process has ended."""
         return [one.name for one in self._running.values() if one.process.poll() is not None]
 
     def __enter__(self) -> "Bmv2Switches":
@@ -333,11 +333,6 @@ class Bmv2Switches:
             self.close()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop all; may be called again. The logs stay."""
@@ -374,7 +369,7 @@ class Bmv2Switches:
 
 
 def _wait_until_ready(one: _Running, deadline: float) -> None:
-    """Until its P4Runtime server takes connections; raises when the process ends before, or at ``deadline``."""
+    """Wait until a P4Runtime server takes connections; raises if its process ends before, or at ``deadline``."""
     host, port = one.address.split(":")
     ended = os.pidfd_open(one.process.pid)
     try:

@@ -5,7 +5,6 @@ For links whose ends are not ours: BMv2's, or a host's.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from p4reduce.network.real.io.path import DataPath, OpenPort, PortPlan, PortSpec, Veth
@@ -163,9 +162,7 @@ class Relays:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

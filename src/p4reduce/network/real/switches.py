@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from finsy.proto import p4i
@@ -121,9 +120,7 @@ class PausingLock:
         self._depth += 1
         return True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             for path in self._paths:
@@ -376,9 +373,7 @@ class RealSwitches:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def paused(self) -> PausingLock:
@@ -387,7 +382,7 @@ class RealSwitches:
 
     @property
     def data_paths(self) -> tuple[DataPath, ...]:
-        """What drives them: one for each thread."""
+        """The data paths that drive the switches, one for each thread."""
         return tuple(self._paths)
 
     def cpu_s(self) -> float:
@@ -431,7 +426,7 @@ class RealSwitches:
             }
 
     def switch_counters(self, switch: str) -> DeviceCounters:
-        """What a switch counted."""
+        """The counters of a switch."""
         path, node = self._node(switch)
         with self.lock:
             record = path.nodes[node]
@@ -483,7 +478,7 @@ def _check_ports(
     every: list[Hop],
     settings: tuple[tuple[str, object], ...],
 ) -> None:
-    """Raise `FabricError` where a port or a setting belongs to nobody."""
+    """Raise `FabricError` where a port or a setting belongs to no switch."""
     if unknown := sorted(set(ports) - set(devices)):
         raise FabricError(f"ports: there are no switches {unknown}")
     for name, number in every:
@@ -507,7 +502,7 @@ IDLE_LOOK_S: Final = 0.1
 class DeviceHost:
     """Devices without a program at first, in wall-clock time. Use as a context manager.
 
-    Nothing drives them: whoever has frames runs them through ``server.device(...)`` while it holds ``server.lock``.
+    Nothing drives them: the caller that has frames runs them (``server.device(...)``) while it holds ``server.lock``.
     """
 
     def __init__(
@@ -539,7 +534,7 @@ class DeviceHost:
         return [(name, self.server.address, device_id) for name, device_id in self._ids.items()]
 
     def device(self, name: str) -> Device | None:
-        """What runs at a switch; None before it has a program. Raises KeyError."""
+        """The device of a switch; None before it has a program. Raises KeyError."""
         return self.server.device(self._ids[name])
 
     def __enter__(self) -> Self:
@@ -551,9 +546,7 @@ class DeviceHost:
             self._parts = parts.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parts.close()
 
     def _start(self, parts: ExitStack) -> None:
@@ -585,7 +578,7 @@ class SwitchHost(DeviceHost):
         tls: Tls | None = None,
         **options: Any,
     ) -> None:
-        """Open the ``ports`` of each switch; nobody is served before the context is entered.
+        """Open the ``ports`` of each switch; no client is served before the context is entered.
 
         ``options``: rates, queues and what else `RealSwitches` takes. Raises FabricError as it does.
         """

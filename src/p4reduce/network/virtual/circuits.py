@@ -31,7 +31,7 @@ Turn = tuple[int, int, int, int, int]
 
 
 class Circuits:
-    """What mirrors do: records for `kernels/circuits.py`. A cross-connect begins without any circuit."""
+    """Records of mirrors, for the compiled loop (`kernels/loop.py`). A cross-connect begins without circuits."""
 
     def __init__(self, topology: Topology, wiring: Wiring, memory: Memory) -> None:
         self._topology, self._wiring, self._memory = topology, wiring, memory
@@ -109,7 +109,7 @@ Gates = Sequence[tuple[int, int]]
 
 
 class GateLists:
-    """Records for `kernels/gates.py`."""
+    """Records for the gates of `kernels/wires.py`."""
 
     def __init__(self, wiring: Wiring, memory: Memory) -> None:
         self._wiring, self._memory = wiring, memory

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from p4reduce.network.virtual.records import (
 )
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.files import naming
 from p4switch.base.values import NS_PER_S, PS_PER_NS
 from p4switch.traffic import Digest
@@ -69,7 +69,7 @@ class LinkCounters:
     queue_drops: int
     """found their queue before the link full"""
     unattributed: int
-    """of those, the ones for which nobody can say what they would have been"""
+    """of those, the ones of which it is not known what they would have been"""
     egress_drops: int
     """were dropped by the program's egress when it was their turn"""
     busy_ps: int
@@ -196,7 +196,7 @@ _FILE_HEADER: Final = struct.Struct("<IHHiIII")
 _RECORD_HEADER: Final = struct.Struct("<IIII")
 
 
-class PcapWriter:
+class PcapWriter(Closable):
     """A pcap file that is being written."""
 
     def __init__(self, path: Path) -> None:
@@ -219,14 +219,6 @@ class PcapWriter:
         """Close the file."""
         with naming(self.path):
             self._file.close()
-
-    def __enter__(self) -> "PcapWriter":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_frames(path: Path) -> list[bytes]:

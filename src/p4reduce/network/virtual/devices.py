@@ -87,7 +87,7 @@ class SwitchDevice(Protocol):
 #
 # Such a copy never reaches egress, and only egress knows its addresses and flags, which the accounts of first
 # transmissions need. So egress runs on a shadow of the device's state: the same tables, but counters and registers
-# in memory that nobody reads. The packet leaves no trace.
+# in memory that nothing reads. The packet leaves no trace.
 
 
 _COUNTER_BYTES = 16
@@ -101,7 +101,7 @@ class Peekable(Protocol):
 
     @property
     def peek_state_address(self) -> int:
-        """Address of a state with the same tables, whose counters and registers nobody reads; asked for at each run."""
+        """Address of a state with the same tables, whose counters and registers are not read; asked for at each run."""
 
 
 class Shadows:
@@ -134,7 +134,7 @@ class Shadows:
 
 
 def _wasted(layout: StateLayout) -> NDArray[np.int64]:
-    """The cells with addresses of what a shadow writes and nobody reads."""
+    """Find the cells with the addresses of what a shadow writes and nothing reads."""
     found = [first + _COUNTERS_ADDRESS for first in layout.tables.values()]
     found += layout.counters.values()
     found += [layout.group_cell(number) for number in range(len(layout.groups))]

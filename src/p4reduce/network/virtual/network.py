@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from threading import Thread
 from time import thread_time
-from types import TracebackType
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -43,6 +42,7 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import HEADER_BYTES
 from p4switch.abi import MAX_FRAME_BYTES, MAX_PORT
+from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S
 
 Watcher = Callable[[int], None]
@@ -119,13 +119,13 @@ class Pacer(Protocol):
         """A run begins, perhaps one of many: before its first slice it may wait as after every other."""
 
     def moving(self) -> AbstractContextManager[object]:
-        """Entered while events happen: nobody else may read the network's memory then."""
+        """Entered while events happen: no other thread may read the network's memory then."""
 
     def passed(self, check: Callable[[], None]) -> None:
         """A slice is over. It may wait as long as it likes; meanwhile it calls ``check`` about ten times a second."""
 
 
-class VirtualNetwork(Changing):
+class VirtualNetwork(Closable, Changing):
     """Switches, links and hosts in virtual time. Same arguments, same frames, times and counters on every machine."""
 
     def __init__(
@@ -181,7 +181,7 @@ class VirtualNetwork(Changing):
             raise FabricError(f"max_replicas={max_replicas} is not in 1..65535")
         self.topology = topology
         self.pacer: Pacer | None = None
-        """Who looks on and may slow time down; nobody at first."""
+        """An observer that may slow time down; None at first."""
         self.windows = True
         """Whether each partition has a heap of events of its own; if not, all events are in one. What happens is the
         same. Runs that may end between any two events use one: with ``first``, ``max_events``, or a pacer."""
@@ -468,11 +468,3 @@ class VirtualNetwork(Changing):
     def close(self) -> None:
         """Finish the capture files."""
         self._recordings.close()
-
-    def __enter__(self) -> "VirtualNetwork":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -1,7 +1,8 @@
 """The simulator's memory: one NumPy record type for each kind of thing in it.
 
-Compiled code reaches a record by the address of its array and an index (`access.py`), so records hold numbers
-only, and refer to each other by index; -1 is "none". Times are virtual picoseconds, lengths are bytes.
+Compiled code reaches a record by the address of its array and an index (`p4switch/native/memory.py`). Records
+therefore hold numbers only and refer to each other by index; -1 is "none". Times are virtual picoseconds, lengths are
+bytes.
 """
 
 from collections.abc import Sequence

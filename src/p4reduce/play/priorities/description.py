@@ -14,8 +14,6 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology, load
 
 LANES: Final = 256
-LOWEST_JOB_CLASS: Final = 1
-"""0 is that of plain IPv4 without a class, 7 that of tiny frames"""
 MAX_QUEUES: Final = 6
 """1 to 6: what the jobs share"""
 
@@ -85,7 +83,7 @@ class JobDescription:
         return self.staleness != 0 or self.order != "none"
 
     def slowdown(self, rank: int) -> float:
-        """Of a worker's computation."""
+        """Factor by which a worker computes longer."""
         return self.slowdowns[rank] if rank < len(self.slowdowns) else 1.0
 
 
@@ -137,11 +135,11 @@ class Description:
         return load(self.topology)
 
     def only(self, number: int) -> "Description":
-        """The same with one of the jobs, which draws the same computations as among the others."""
+        """The description with only one of the jobs, which draws the same computations as among the others."""
         return replace(self, jobs=(self.jobs[number],))
 
     def compute_ps(self, job: JobDescription, rank: int, iteration: int) -> int:
-        """How long a worker computes in a round."""
+        """Picoseconds that a worker computes in a round."""
         drawn = 0.0
         if self.jitter:
             # By what the job is, not by its number: alone it draws the same.
@@ -152,7 +150,7 @@ class Description:
 
 
 def with_phi(job: JobDescription, communication_ps: int, phi: float) -> JobDescription:
-    """The same job with so much computation that communication is ``phi`` of a round when it is alone."""
+    """A copy of the job with so much computation that communication is ``phi`` of a round when it is alone."""
     if not 0 < phi < 1:
         raise ValueError(f"phi: {phi}, must be between 0 and 1")
     return replace(job, compute_ps=round(communication_ps * (1 - phi) / phi))
@@ -169,7 +167,7 @@ Classes = Mapping[int, int | tuple[int, int]]
 
 @dataclass
 class JobSeen:
-    """What a job has done so far; times in picoseconds, None before there is one."""
+    """A job's progress; times in picoseconds, None before there is one."""
 
     number: int
     iteration: int = 0
@@ -186,23 +184,23 @@ class Policy(Protocol):
     """Classes of jobs while they run. One is made for each run."""
 
     def begin(self, description: Description) -> Classes:
-        """Of every job, when it is installed."""
+        """The classes of all jobs when they are installed."""
 
     def started(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
         """The first worker of a job has begun to communicate; None: nothing changes."""
 
     def ended(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
-        """All workers of a job have the result of a round."""
+        """Take in that all workers of a job have the result of a round; return new classes, or None."""
 
     def wait_ps(self, job: JobSeen, now_ps: int) -> int:
-        """How long a job is to wait before the computation of its next round (time shifts)."""
+        """Picoseconds that a job is to wait before the computation of its next round (time shifts)."""
 
 
 class Fixed:
-    """All in one class, for ever; subclasses do otherwise."""
+    """A policy with all jobs in one class, for ever; subclasses do otherwise."""
 
     def begin(self, description: Description) -> Classes:
-        """All in one class."""
+        """Put all jobs in one class."""
         return dict.fromkeys(range(len(description.jobs)), JOB_CLASSES[-1])
 
     def started(self, job: JobSeen, jobs: Sequence[JobSeen], now_ps: int) -> Classes | None:
@@ -214,7 +212,7 @@ class Fixed:
         return None
 
     def wait_ps(self, job: JobSeen, now_ps: int) -> int:
-        """Not at all."""
+        """0: no job waits."""
         return 0
 
 

@@ -39,19 +39,19 @@ QUIET_READINGS: Final = 4
 
 
 class Knowledge(Enum):
-    """Who tells a policy about jobs."""
+    """The source of a policy's facts about jobs."""
 
     ORACLE = "oracle"
     """everything, exactly and at once"""
     PREDICTED = "predicted"
     """what follows from the switches' counters, one control latency late"""
     NONE = "none"
-    """nobody"""
+    """nothing"""
 
 
 @dataclass(frozen=True)
 class Alone:
-    """A job that has the network to itself."""
+    """Times of a job that has the network to itself."""
 
     communication_ps: int
     """of a round"""
@@ -60,12 +60,12 @@ class Alone:
 
 
 def job_name(number: int) -> str:
-    """How policies call a job of a description; names sort as numbers do."""
+    """The name of a job for policies; names sort as numbers do."""
     return f"job{number:04}"
 
 
 def times_of(trees: Sequence[Job]) -> dict[Hop, float]:
-    """How long a chunk of a job occupies each directed link, ps; several trees have their parts of each."""
+    """Picoseconds for which a chunk of a job occupies each directed link; several trees have their parts of each."""
     found: Counter[Hop] = Counter()
     for job in trees:
         _, weight, total = job.plan.part
@@ -82,7 +82,7 @@ class Oracle:
         self._links = [frozenset(times_of(own)) for own in trees]
 
     def facts(self, seen: Sequence[JobSeen], sent: Sequence[float], now_ps: int) -> list[JobFacts]:
-        """Of all jobs."""
+        """The facts about all jobs."""
         return [self._of(one, share, now_ps) for one, share in zip(seen, sent, strict=True)]
 
     def _of(self, seen: JobSeen, share: float, now_ps: int) -> JobFacts:
@@ -109,10 +109,10 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the switches of a job have counted since it began: first transmissions only.
+    """Counts of a job's switches since it began, of first transmissions only.
 
     For every contribution that a switch accepts it sends a result the same way back, so the two numbers of frames are
-    equal unless the job waits for somebody.
+    equal unless the job waits for a worker.
     """
 
     bytes: int
@@ -165,7 +165,7 @@ class Watcher:
         return all(self.told)
 
     def facts(self, now_ps: int) -> list[JobFacts]:
-        """Of all jobs; what is not known yet is None."""
+        """The facts about all jobs; unknown ones are None."""
         return [self._of(number, now_ps) for number in range(len(self._detectors))]
 
     def _of(self, number: int, now_ps: int) -> JobFacts:
@@ -192,7 +192,7 @@ class Watcher:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How good forecasts were, over all jobs and all rounds for which there was one.
+    """Accuracy of forecasts, over all jobs and all rounds for which there was one.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ class Accuracy:
 
     @property
     def in_time_share(self) -> float:
-        """Of the rounds."""
+        """Share of the rounds with a forecast that came in time."""
         return self.in_time / self.rounds if self.rounds else 0.0
 
 
@@ -252,7 +252,7 @@ def accuracy(
 
 @dataclass(frozen=True)
 class Governing:
-    """How a run is governed.
+    """The policy of a run, and its source of facts.
 
     Attributes
     ----------
@@ -280,7 +280,7 @@ class Governing:
 
 @dataclass(frozen=True)
 class Governed:
-    """What came of a run, and how good forecasts were (None where nothing was forecast)."""
+    """The result of a run, and the accuracy of forecasts (None if there were none)."""
 
     run: RunResult
     accuracy: Accuracy | None
@@ -328,11 +328,10 @@ class _Governor(Fixed):
         self._watcher: Watcher | None = None
         self._oracle: Oracle | None = None
         self._run: Run | None = None
-        self._paced: set[int] = set()
         self.readings = 0
 
     def begin(self, description: Description) -> Classes:
-        """All in the highest class of jobs, until there is somebody to ask."""
+        """All in the highest class of jobs, until a policy has been asked."""
         return dict.fromkeys(range(len(description.jobs)), JOB_CLASSES[-1])
 
     def attach(self, run: Run, controller: Controller) -> None:
@@ -369,7 +368,7 @@ class _Governor(Fixed):
         return self._waits.get((job.number, job.iteration), 0)
 
     def accuracy(self) -> Accuracy | None:
-        """Of what counters told."""
+        """The accuracy of forecasts from counters."""
         if self._watcher is None:
             return None
         periods = [
@@ -469,7 +468,7 @@ class _Governor(Fixed):
                 self._waits[one.number, one.iteration + 1 if begun else 0] = wait
 
     def _pace(self, decision: Decision, seen: Sequence[JobSeen]) -> None:
-        """Those that send share every link by their weights; each goes at the least of its shares."""
+        """Pace jobs that send: they share every link by their weights, and each goes at the least of its shares."""
         run = self._attached
         active = [one.number for one in seen if self._sending(one)]
         for number in active:
@@ -491,7 +490,7 @@ class _Governor(Fixed):
 
 
 def _classes(decision: Decision) -> dict[int, tuple[int, int]]:
-    """Of each job's gradients and of its parameters: those of its newest batch."""
+    """The classes of each job's gradients and parameters: those of its newest batch."""
     newest = {(flow.job, flow.kind): value for flow, value in decision.classes.items() if flow.lag == 0}
     names = sorted({name for name, _ in newest})
     return {number: (newest[name, Kind.PUSH], newest[name, Kind.PULL]) for number, name in enumerate(names)}

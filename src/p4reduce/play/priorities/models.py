@@ -1,7 +1,7 @@
-"""What workers compute: small whole numbers whose sums are known to the last bit, or gradients of the digits.
+"""Models of workers: small whole numbers whose sums are known to the last bit, or gradients of the digits.
 
-Whatever order contributions come in, the weights at the end are those at the beginning less all gradients, each times
-the rate: exactly for whole numbers, to rounding for others.
+The weights at the end are those at the beginning less all gradients times the rate, in whatever order contributions
+come: exactly for whole numbers, to rounding for others.
 """
 
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ TOLERANCE: Final = 2e-6
 
 @dataclass(frozen=True)
 class Score:
-    """How good the weights were at a time."""
+    """Quality of the weights at a time."""
 
     at_ps: int
     rounds: float
@@ -118,23 +118,23 @@ class Model(Protocol):
 
     @property
     def numbers(self) -> BlockFloat | FixedScale:
-        """How its lanes add up where switches do that."""
+        """Number format of its lanes where switches add up."""
 
     def initial(self) -> FloatArray:
         """Weights to begin with, a copy."""
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """Of a worker's round; kept until the worker's next one."""
+        """The gradient of a worker's round; it is kept until the worker's next one."""
 
     def applied(self, done_ps: int, weights: FloatArray) -> None:
-        """A worker has the answer to its gradient; ``weights`` are the server's."""
+        """Note that a worker has the answer to its gradient; ``weights`` are the server's."""
 
     def check(self, name: str, weights: FloatArray) -> None:
-        """They are what they must be at the end. Raises ``ClusterError``."""
+        """Check the weights at the end. Raises ``ClusterError`` if they are wrong."""
 
 
 class WholeNumbers:
-    """The same gradient in every round of a worker: numbers of -8..8."""
+    """A model with the same gradient in every round of a worker: whole numbers of -8..8."""
 
     def __init__(self, elements: int, workers: int, rounds: int) -> None:
         self.elements, self.learning_rate = elements, float(workers)
@@ -143,7 +143,7 @@ class WholeNumbers:
 
     @property
     def numbers(self) -> FixedScale:
-        """They are whole numbers already."""
+        """A fixed scale of 1, as gradients are whole numbers."""
         return FixedScale(1.0)
 
     def initial(self) -> FloatArray:
@@ -151,15 +151,15 @@ class WholeNumbers:
         return np.zeros(self.elements, np.float32)
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """That of the worker."""
+        """The worker's gradient, the same in every round."""
         del iteration, weights
         return whole_numbers(rank, self.elements)
 
     def applied(self, done_ps: int, weights: FloatArray) -> None:
-        """Nothing to note."""
+        """Do nothing."""
 
     def check(self, name: str, weights: FloatArray) -> None:
-        """To the last bit. Raises ``ClusterError``, which names the first element that is wrong."""
+        """Check to the last bit. Raises ``ClusterError``, which names the first element that is wrong."""
         total = np.stack([whole_numbers(rank, self.elements) for rank in range(self._workers)])
         expected = (-self._rounds * total.astype(np.float64).sum(axis=0)).astype(np.float32)
         if not np.array_equal(weights, expected):
@@ -190,7 +190,7 @@ class Digits:
         return weights
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
-        """Of the worker's batch at the weights that it has."""
+        """The gradient of the worker's batch at the weights that it has."""
         with single_threaded_blas():
             self._tasks[rank].gradient(weights, iteration, self._buffers[rank])
         self._total += self._buffers[rank]
@@ -206,7 +206,7 @@ class Digits:
             self.scores.append(Score(done_ps, self._applied / workers, accuracy))
 
     def check(self, name: str, weights: FloatArray) -> None:
-        """To rounding. Raises ``ClusterError``."""
+        """Check up to rounding. Raises ``ClusterError``."""
         expected = self.initial() - self.learning_rate / len(self._tasks) * self._total
         wrong = float(np.abs(weights - expected).max() / np.abs(expected).max())
         if not wrong <= TOLERANCE:
@@ -270,12 +270,12 @@ class LayerDescription:
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """Of the model."""
+        """The layers of the model."""
         return SHAPES[self.model]()
 
     @cached_property
     def elements(self) -> list[int]:
-        """Of each layer's tensor, at least one."""
+        """Elements of each layer's tensor, at least one."""
         return [max(1, round(layer.parameters / self.scale)) for layer in self.layers]
 
     def compute_of(self, layer: int) -> tuple[int, int]:
@@ -286,7 +286,7 @@ class LayerDescription:
 
 @dataclass(frozen=True)
 class LayerResult:
-    """What came of it; virtual picoseconds."""
+    """The result of a run; times in virtual picoseconds."""
 
     iteration_ps: float
     """from one forward pass of the slowest worker to its next"""
@@ -356,7 +356,7 @@ class _Layers:
         self._clockwork.at(self._channels.network.now + backward, lambda: self._push(rank, iteration, layer))
 
     def _push(self, rank: int, iteration: int, layer: int) -> None:
-        """A gradient is there."""
+        """Send a gradient that is ready."""
         channel = self._of[layer]
         if rank == 0:
             self._channels.jobs[channel].note("all_reduce", self._about.elements[layer])

@@ -35,7 +35,7 @@ from p4reduce.workers.records import Collective
 
 @dataclass
 class JobResult:
-    """What came of a job; times in virtual picoseconds."""
+    """The result of a job; times in virtual picoseconds."""
 
     ends_ps: list[int] = field(default_factory=list)
     """of its rounds: when the last worker had the result"""
@@ -62,7 +62,7 @@ class JobResult:
 
 
 class Stage:
-    """What jobs of a run are given to work with."""
+    """The network, classes and models that jobs of a run work with."""
 
     def __init__(self, description: Description, policy: Policy, switches: EmbeddedSwitches) -> None:
         self.description, self.policy, self.controller = description, policy, switches.controller
@@ -74,7 +74,7 @@ class Stage:
         """of each job of the description"""
 
     def model(self, number: int) -> Model:
-        """What the workers of a job compute."""
+        """The model that the workers of a job compute."""
         about = self.description.jobs[number]
         if about.model == "digits":
             return Digits(len(about.workers), self.description.seed)
@@ -191,7 +191,7 @@ class Stale(Training):
         self._training.begin(self._about.start_ps)
 
     def compute_ps(self, rank: int, iteration: int) -> int:
-        """How long a worker computes in a round."""
+        """Picoseconds that a worker computes in a round."""
         return self._stage.description.compute_ps(self._about, rank, iteration)
 
     def gradient(self, rank: int, iteration: int, weights: FloatArray) -> FloatArray:
@@ -236,7 +236,7 @@ class Synchronous(Training):
         self._pulled = [self._weights.copy() for _ in about.workers]
 
     def _requests(self, priority: int) -> list[PlanRequest]:
-        """What its plan asks for, in this class."""
+        """The plan requests of the job, in a class."""
         about = self._about
         return [
             PlanRequest(about.plan, self._number + 1, workers=about.workers, server=about.server, priority=priority)
@@ -302,7 +302,7 @@ class Synchronous(Training):
 
 
 class Exchanging(Synchronous):
-    """The same in several trees at once: hosts exchange gradients, the server's zeros, and each updates its weights."""
+    """A job in several trees at once: hosts exchange gradients, the server zeros, and each host updates its weights."""
 
     _serves = False
 
@@ -349,7 +349,7 @@ class Exchanging(Synchronous):
 
 @dataclass
 class RunResult:
-    """What came of a run."""
+    """The result of a run."""
 
     jobs: list[JobResult]
     writes: int
@@ -360,7 +360,7 @@ class RunResult:
 
     @property
     def resend_share(self) -> float:
-        """Of all frames that hosts sent."""
+        """Frames sent again as a share of all frames that hosts sent."""
         return sum(job.resends for job in self.jobs) / max(1, sum(job.frames for job in self.jobs))
 
 

@@ -18,13 +18,15 @@ EXPERT: Final = np.negative
 
 @dataclass
 class BlocksRun(TaskRun):
-    """Where such a task stands. A round: training, all-to-all (dispatch), the host's expert, all-to-all (combine).
+    """The state of such a task. A round: training, all-to-all (dispatch), the host's expert, all-to-all (combine).
 
-    Its weights are what comes back, summed over all hosts and blocks: w - step * sum. Every block is checked.
+    Its weights are what comes back, summed over all hosts and blocks: w - step * sum. Every block is checked. Where
+    workers lack the model, it is the block that the host of the global model sends; those of others are zeros then.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._last = len(self.order.all_ranks)  # the rank of the global model's host, whoever of the others is lost
         self._given: list[FloatArray] = []
         self._got: list[FloatArray] = []
         self._back: list[FloatArray] = []
@@ -42,7 +44,7 @@ class BlocksRun(TaskRun):
         self.phase = "training"
         self.times = {"started_ps": now_ps}
         self.checkpoint[:] = self.weights
-        ranks = (*self.order.all_ranks, len(members) - 1)
+        ranks = (*self.order.all_ranks, self._last)
         self._given = [gradient(task.name, rank, self.round, len(members) * self._held) for rank in ranks]
         self._got = [np.zeros_like(own) for own in self._given]
         self._back = [np.zeros_like(own) for own in self._given]
@@ -50,11 +52,22 @@ class BlocksRun(TaskRun):
         self.times["trained_ps"] = max(self.due.values())
         self.due[members[task.server]] = min(self.due.values())
 
+    def _restore(self, now_ps: int) -> None:
+        """All to all, too."""
+        super()._restore(now_ps)
+        size = len(self._job.members)
+        self._given = [*np.zeros((size - 1, size * self._held), np.float32), np.tile(self.weights, size)]
+        self._got = [np.zeros_like(own) for own in self._given]
+
     def _operation(self, index: int) -> Post:
-        """Dispatch, or combine."""
+        """Dispatch, or combine; or the model."""
         rank = list(self._job.members.values()).index(index)
-        source, target = (self._given, self._got) if self.phase == "training" else (self._got, self._back)
+        source, target = (self._got, self._back) if self.phase == "combining" else (self._given, self._got)
         return Post(Collective.ALL_TO_ALL, source[rank], target[rank], self.round, words=True)
+
+    def _carries(self, index: int) -> int:
+        """A block for every host."""
+        return self.order.task.elements * len(self._job.members)
 
     def _aggregated(self, now_ps: int) -> None:
         """Blocks are there, and what the host makes of them goes back."""
@@ -69,17 +82,21 @@ class BlocksRun(TaskRun):
         self.due = dict.fromkeys(self._job.members.values(), now_ps)
 
     def end_round(self) -> str | None:
-        """As of all tasks, with the weights of what came back."""
+        """End the round as for all tasks, with weights from the blocks that came back."""
         if not (fault := self._differs()):
             step = np.float32(LEARNING_RATE / len(self._back))
-            total = np.sum([own.reshape(len(self._back), -1).sum(axis=0) for own in self._back], axis=0)
+            total = np.sum([own.reshape(len(self._back), self._held).sum(axis=0) for own in self._back], axis=0)
             self.weights -= step * np.asarray(total, np.float32)
             return super().end_round()
         self._give_up(f"round {self.round}: {fault}")
         return self.error
 
     def _differs(self) -> str:
-        """Whose blocks came back as others; empty where all are right."""
+        """A text that names a host with other blocks or another model than were sent; empty if there is none."""
+        if self.phase == "restoring":
+            wanted = exchanged(self._given)
+            wrong = [rank for rank, got in enumerate(self._got) if got.tobytes() != wanted[rank].tobytes()]
+            return f"host {wrong[0]} has another model than the server" if wrong else ""
         for rank, (given, back) in enumerate(zip(self._given, self._back, strict=True)):
             if not np.array_equal(EXPERT(given).view(np.uint32), back.view(np.uint32)):
                 return f"host {rank} got back other blocks than it sent"

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Final, Self, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from p4reduce.base.records import from_plain, to_plain
 from p4reduce.base.signals import SEEN_S
@@ -27,6 +26,7 @@ from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology, to_yaml
 from p4reduce.topologies.files import build
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import one_line, read_yaml
 
 # The executor in another process, as the orchestrator sees it.
@@ -37,7 +37,7 @@ from p4switch.base.safe_yaml import one_line, read_yaml
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 13
+VERSION: Final = 14
 """of these messages: both ends must have the same"""
 
 
@@ -69,7 +69,7 @@ class AbsentError(ClusterError):
     """No network listens at a socket, or it ended before it answered."""
 
 
-class RemoteExecutor:
+class RemoteExecutor(Closable):
     """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor` behind a socket. Raises ``ClusterError``."""
 
     def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
@@ -97,7 +97,7 @@ class RemoteExecutor:
         self.time = str(hello["time"])
         """'virtual' or 'flow'."""
         self.targets = [Target(name, address, device_id) for name, address, device_id in hello["targets"]]
-        """Where its switches answer."""
+        """P4Runtime targets of the network's switches"""
 
     @property
     def instance(self) -> str:
@@ -109,7 +109,7 @@ class RemoteExecutor:
         self._ask("take_charge", term=term, database=database)
 
     def now(self) -> int:
-        """Its virtual time."""
+        """The network's virtual time, picoseconds."""
         return int(self._ask("now"))
 
     def start(self, order: Order) -> None:
@@ -145,7 +145,7 @@ class RemoteExecutor:
         return int(self._ask("advance", until_ps=until_ps, after=after))
 
     def reports(self, after: int) -> list[Report]:
-        """What happened."""
+        """Reports from number ``after`` + 1 on."""
         return self._answer_to(Reports, "reports", after=after)
 
     def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
@@ -170,7 +170,7 @@ class RemoteExecutor:
         self._ask("change_link", a=a, b=b, up=up, at_ps=at_ps)
 
     def page(self, **wanted: Any) -> Any:
-        """What a network answers whose process has a live page (``views/live/tasks``)."""
+        """The address of the live page (``views/live/tasks``), if the network's process has one."""
         return self._ask("page", **wanted)
 
     def end_host(self, host: str, *, at_ps: int | None = None) -> None:
@@ -190,14 +190,6 @@ class RemoteExecutor:
         """Leave; the network stays."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _answer_to(self, kind: type[Answer], what: str, **fields: Any) -> Answer:
         return from_plain(kind, self._ask(what, **fields), f"{self._path}: the network's answer to {what}")
 
@@ -208,7 +200,7 @@ class RemoteExecutor:
             except ValueError as error:  # too large: nothing was sent
                 raise RefusedError(f"{what}: {error}") from None
             answer = receive(self._connection)
-            while answer is not None and answer.get("still"):  # time passes, or somebody who looks holds it
+            while answer is not None and answer.get("still"):  # time passes, or a viewer holds it
                 answer = receive(self._connection)
         except TimeoutError:
             raise ClusterError(
@@ -225,7 +217,7 @@ class RemoteExecutor:
         return answer["answer"]
 
 
-# Starting the network's process, so that it outlives whoever started it; of one socket there is one at a time.
+# Starting the network's process, so that it outlives its starter; of one socket there is one at a time.
 #
 # The log beside a socket is locked from before the process begins until it has ended: the lock belongs to a
 # descriptor that starter and process share, so it is held as long as one of them lives, however the other one ended.
@@ -245,7 +237,7 @@ class OccupiedError(ClusterError):
 
 
 def log_of(path: Path) -> Path:
-    """What a network whose socket is at ``path`` writes to standard error."""
+    """The file with the standard error of a network whose socket is at ``path``."""
     return path.with_name(path.name + ".log")
 
 
@@ -260,8 +252,8 @@ def join_network(
 ) -> RemoteExecutor:
     """The network at a socket, started if there is none; the parameters are those of :func:`start_network`.
 
-    Whoever is at the socket without answering yet is waited for: another call that starts a network, or a process
-    whose starter was killed, which ends by itself as soon as it finds that out.
+    A process that has the socket without answering yet is waited for: one that another call starts, or one whose
+    starter was killed, which ends by itself as soon as it finds that out.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -311,7 +303,7 @@ def start_network(
     """
     command = [sys.executable, "-m", module, "--socket", str(path), "--topology", topology]
     with _locked(path) as lock, log_of(path).open("wb") as errors:
-        path.unlink(missing_ok=True)  # nobody else is at it
+        path.unlink(missing_ok=True)  # no other process has it
         process = subprocess.Popen(
             [*command, "--lanes", str(lanes), *options],
             stdin=subprocess.DEVNULL,
@@ -323,7 +315,7 @@ def start_network(
         try:
             if _is_ready(process, time.monotonic() + patience_s):
                 return process
-        except BaseException:  # interrupted: it is ours as long as nobody knows of it
+        except BaseException:  # interrupted: it is ours as long as no caller knows of it
             process.kill()
             process.wait()
             path.unlink(missing_ok=True)
@@ -354,7 +346,7 @@ def await_end(path: Path, patience_s: float = END_S) -> None:
 def abandon(path: Path) -> None:
     """Of the process itself, at its end, while it holds the lock: remove its log, where that is empty.
 
-    Who told it to end may have ended too, or may not wait for as long as it takes.
+    The process that told it to end may have ended too, or may not wait so long.
     """
     _drop_if_empty(log_of(path))
 
@@ -381,7 +373,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _is_file(descriptor: int, path: Path) -> bool:
-    """Whether a file that was opened is the one that is there: whoever had the lock may have removed it."""
+    """Whether an open file is still the one at the path: the process that had the lock may have removed it."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
@@ -403,7 +395,7 @@ def _is_ready(process: subprocess.Popen[bytes], deadline: float) -> bool:
         return bool(ready) and output.readline() == READY.encode()
 
 
-# One end of a connection that never blocks: whoever is at the other end may be stopped in the middle of a message.
+# One end of a connection that never blocks, even if the process at the other end stops in the middle of a message.
 
 
 _CHUNK: Final = 1 << 16
@@ -484,16 +476,16 @@ ORDERS: Final = frozenset({"start", "swap", "replan", "keep_plans", "set_schedul
 """what only the orchestrator in charge may ask"""
 
 STILL_S: Final = 60.0
-"""between signs that time is still passing, or is held by somebody who looks"""
+"""between signs that time is still passing, or is held by a viewer"""
 
 Request = dict[str, Any]
 Pages = Callable[[World, Request], Any]
-"""Answers 'page': somebody wants to look at a world."""
+"""Answers 'page', the request of a viewer to look at a world."""
 
 
 @dataclass(frozen=True)
 class _Advance:
-    """Time that somebody asked for and that has not passed yet."""
+    """Time that a peer asked for and that has not passed yet."""
 
     peer: Peer
     until_ps: int
@@ -545,7 +537,7 @@ class Service:
             "end": self._end,
         }
         try:
-            before = os.umask(0o177)  # nobody else reaches the socket
+            before = os.umask(0o177)  # no other user reaches the socket
             try:
                 self._listener.bind(str(path))
             finally:
@@ -556,7 +548,7 @@ class Service:
             raise ClusterError(f"{path}: cannot listen there: {error.strerror or error}") from None
 
     def serve(self) -> None:
-        """Serve until one says 'end', or nobody asks for anything for a long time."""
+        """Serve until a client says 'end', or until no request has come for a long time."""
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:
@@ -594,7 +586,7 @@ class Service:
         self._selector.register(peer, selectors.EVENT_READ)
 
     def _drop(self, peer: Peer) -> None:
-        """A connection is over; time that only its orchestrator wanted stops."""
+        """Drop a connection that is over; time that only its orchestrator wanted stops."""
         if self._advance is not None and self._advance.peer is peer:
             self._advance = None
         self._peers.remove(peer)
@@ -648,7 +640,7 @@ class Service:
 
     def _check_charge(self, peer: Peer) -> None:
         if peer.term is None:
-            raise ClusterError("nobody gives orders without a term; take charge first")
+            raise ClusterError("orders need a term; take charge first")
         if peer.term < self._world.term:
             raise ClusterError(_taken_over(self._world.term, peer.term))
 
@@ -662,7 +654,7 @@ class Service:
             self._send(waiting, {"error": _taken_over(term, waiting.term)})
 
     def _go_on(self, advance: _Advance) -> None:
-        """Let time pass until all of it has, or somebody else wants something."""
+        """Let time pass until all of it has, or until another client asks for something."""
         answer: Request
         try:
             if time.monotonic() - self._told_s > STILL_S:

@@ -1,4 +1,4 @@
-"""A task that infers, at its hosts: clients ask, the server answers each of them by itself."""
+"""An inference task at its hosts: clients send requests, and the server answers each of them by itself."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.group.backend import FloatArray
-from p4reduce.network.jobs.network import Job, JobNetwork
-from p4reduce.play.tasks.task_run import TaskRun, piece_of
+from p4reduce.network.jobs.network import Job
+from p4reduce.play.tasks.reading import piece_of
+from p4reduce.play.tasks.task_run import TaskRun
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4switch.base.values import PS_PER_S
@@ -80,7 +81,7 @@ class Client:
 
 @dataclass
 class ServiceRun(TaskRun):
-    """Where a task that infers stands: all its requests are one round.
+    """The state of an inference task: all its requests are one round.
 
     A client sends a request when it is due and the one before was answered. The server computes for one request at a
     time, in the order in which they are sent; it computes before request and answer cross the network, which takes as
@@ -104,7 +105,7 @@ class ServiceRun(TaskRun):
 
     @property
     def endpoints(self) -> list[int]:
-        """Of all clients and their server."""
+        """Endpoints of all clients and their server."""
         return [index for job in self.jobs.values() for index in job.endpoints]
 
     @property
@@ -113,7 +114,7 @@ class ServiceRun(TaskRun):
         return any(client.done or client.asking for client in self._clients)
 
     def next_ps(self) -> int | None:
-        """When a request is due, or an answer is computed."""
+        """When a request is due, or an answer is computed, picoseconds."""
         if self.died:
             return None
         waiting = [client for client in self._clients if not client.asking and self._is_left(client)]
@@ -129,9 +130,8 @@ class ServiceRun(TaskRun):
         records = self.network.endpoints.records
         for client in self._clients:
             own = records[client.job.endpoints]
-            if isinstance(self.network, JobNetwork) and (own["failed_seq"] >= 0).any():
-                index = client.job.endpoints[int(own["failed_seq"].argmax())]
-                return self._give_up(self.network.status(index).error or "failed")
+            if reason := self.network.failure(client.job.endpoints):
+                return self._give_up(reason)
             if client.asking and not (own["status"] == State.ACTIVE).any():
                 worker = client.job.members[client.host]
                 if fault := client.answered(int(records["done_at"][worker])):
@@ -150,17 +150,19 @@ class ServiceRun(TaskRun):
             client.ready_ps = self._free_ps = max(now_ps, self._free_ps) + computing_ps
         if client.ready_ps > now_ps:
             return
-        elements, number = self.order.task.elements, client.done
-        client.given = piece_of(f"{self.order.task.name}/{client.host}", number, elements)
-        client.got, client.asking = np.zeros(elements, np.float32), True
+        number = client.done
+        client.given = piece_of(f"{self.order.task.name}/{client.host}", number, self._held)
+        client.got, client.asking = np.zeros(self._held, np.float32), True
         server, worker = client.job.server, client.job.members[client.host]
         assert server is not None  # a job of one client and the server  # noqa: S101
-        self.network.post(server, Post(Collective.PULL, client.given, None, number))
-        self.network.post(worker, Post(Collective.PULL, None, client.got, number))
+        elements = self.order.task.elements
+        self.network.post(server, Post(Collective.PULL, client.given, None, number), elements)
+        self.network.post(worker, Post(Collective.PULL, None, client.got, number), elements)
 
     def end_round(self) -> str | None:
-        """All requests were answered, each with what the server gave for it."""
-        self.digest = hashlib.sha256(b"".join(client.digest for client in self._clients)).digest()
+        """End the task's only round, since all requests are answered; returns None."""
+        if self._held:
+            self.digest = hashlib.sha256(b"".join(client.digest for client in self._clients)).digest()
         self.round, self.ended, self.times = self.order.task.rounds, True, {}
         return None
 

@@ -1,9 +1,8 @@
 """A task at its hosts: trains (lets time pass), uploads, aggregates, broadcasts, round after round."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -11,7 +10,6 @@ from zlib import crc32
 import numpy as np
 
 from p4reduce.control_plane.orchestrator.executor import (
-    LAST_JOB,
     Interruption,
     Order,
     Read,
@@ -21,140 +19,20 @@ from p4reduce.control_plane.orchestrator.executor import (
     Turn,
     TurnWindow,
     circuits_of,
+    lit_of,
 )
 from p4reduce.control_plane.orchestrator.options import RefusedError
-from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
-from p4reduce.control_plane.resources import Resources
+from p4reduce.control_plane.plans import Plan
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.checkpoint import Checkpoint
 from p4reduce.group.checkpoint import State as Saved
-from p4reduce.group.errors import ClusterError
-from p4reduce.network.flow_jobs import Carrier, FlowJobs
+from p4reduce.network.flow_jobs import Carrier
 from p4reduce.network.jobs.network import Job, JobNetwork, parts_of
-from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.network.virtual.records import FabricError
+from p4reduce.play.tasks.reading import Key, Reading
 from p4reduce.topologies import Link
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
-
-# Data that hosts read from other hosts before they train: flows on the links like any other.
-#
-# Each is a job of one worker, the reader, and one server, the home of the data, of the baseline without aggregation:
-# PULL after PULL of a piece, with windows, time-outs and resends. Switches forward its frames along their base
-# routes, and count them as frames of INC.
-
-
-Key = tuple[int, int]
-PIECE: Final = 1 << 18
-"""elements of one PULL: what a reader keeps in memory of its shard"""
-MOST_READS: Final = 4096
-"""of a task, at one time"""
-
-
-def check_reads(reads: Sized) -> None:
-    """`ClusterError` for more than `MOST_READS`."""
-    if len(reads) > MOST_READS:
-        raise ClusterError(f"{len(reads)} reads of data are more than {MOST_READS}; make shards larger")
-
-
-def read_keys() -> Iterator[Key]:
-    """(job, epoch) of reads: jobs that no orchestrator gives to a task, each again in its next epoch."""
-    numbers = range(LAST_JOB + 1, 1 << 16)
-    return ((job, epoch) for epoch in cycle(range(1 << 16)) for job in numbers)
-
-
-def piece_of(home: str, number: int, elements: int) -> FloatArray:
-    """What the home of a shard sends as its ``number``-th piece: normal numbers of these arguments; float32."""
-    key = np.random.Philox(key=[crc32(home.encode()), number])
-    return np.random.Generator(key).standard_normal(elements, np.float32)
-
-
-@dataclass
-class _Reading:
-    read: Read
-    job: Job
-    left: int
-    """elements that are not asked for yet"""
-    pieces: int = 0
-    given: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
-    got: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
-
-
-class Reading:
-    """What the hosts of a task read at one time, all of them at once; :meth:`step` whenever something may be done.
-
-    Parameters
-    ----------
-    network : Carrier
-        Where.
-    reads : iterable of (str, str, int)
-        Home, reader, bytes.
-    keys : iterator
-        Gives them numbers (:func:`read_keys`).
-    lanes : int
-        Of frames.
-    """
-
-    def __init__(self, network: Carrier, reads: Iterable[Read], *, keys: Iterator[Key], lanes: int) -> None:
-        self._network = network
-        self.error: str | None = None
-        self._left: list[_Reading] = []
-        topology = network.topology
-        try:
-            for read, (job, epoch) in zip(reads, keys, strict=False):
-                home, reader, size = read
-                request = PlanRequest("ps", job=job, epoch=epoch, workers=(reader,), server=home, lanes=lanes)
-                made = network.add(make_plan(topology, request, Resources()))
-                self._left.append(_Reading(read, made, -(-size // 4)))
-        except BaseException:
-            self.close()
-            raise
-        for one in self._left:
-            self._post(one)
-
-    def active(self) -> list[int]:
-        """Endpoints that are at work."""
-        records = self._network.endpoints.records
-        indices = [index for one in self._left for index in one.job.endpoints]
-        return [index for index in indices if records["status"][index] == State.ACTIVE]
-
-    def step(self) -> bool:
-        """Go on where a piece has come; whether everything is there, or something never will be (``error``)."""
-        for one in list(self._left):
-            records = self._network.endpoints.records[one.job.endpoints]
-            home, reader, _ = one.read
-            if (records["failed_seq"] >= 0).any():
-                self.error = f"{reader} cannot read its data at {home}: no answer comes"
-                return True
-            if (records["status"] == State.ACTIVE).any():
-                continue
-            if not np.array_equal(one.given.view(np.uint32), one.got.view(np.uint32)):
-                self.error = f"{reader} has read other data than {home} has sent"
-                return True
-            if one.left:
-                self._post(one)
-            else:
-                self._network.retire(one.job)
-                self._left.remove(one)
-        return not self._left
-
-    def close(self) -> None:
-        """Give up what is left."""
-        for one in self._left:
-            self._network.give_up(one.job)
-            self._network.retire(one.job)
-        self._left = []
-
-    def _post(self, one: _Reading) -> None:
-        elements = min(PIECE, one.left)
-        one.given, one.got = piece_of(one.read[0], one.pieces, elements), np.zeros(elements, np.float32)
-        one.left -= elements
-        (worker,) = one.job.members.values()
-        if one.job.server is not None:
-            self._network.post(one.job.server, Post(Collective.PULL, one.given, None, one.pieces))
-        self._network.post(worker, Post(Collective.PULL, None, one.got, one.pieces))
-        one.pieces += 1
-
 
 LEARNING_RATE: Final = 0.1
 """of the synthetic task: weights -= rate * sum of gradients / workers"""
@@ -163,7 +41,7 @@ GRID: Final = np.float32(4096)
 
 
 def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
-    """What a worker gives in a round: about normal numbers that depend on the arguments alone; float32 (elements,)."""
+    """A worker's gradient in a round: about normal numbers that depend only on the arguments; float32 (elements,)."""
     key = np.random.Philox(key=[crc32(task.encode()), rank << 32 | round_])
     drawn = np.random.Generator(key).standard_normal(elements, np.float32)
     return np.asarray(np.round(drawn * GRID) / GRID, np.float32)
@@ -171,7 +49,7 @@ def gradient(task: str, rank: int, round_: int, elements: int) -> FloatArray:
 
 @dataclass
 class TaskRun:
-    """Where a task stands. ``step`` is called whenever something may have ended.
+    """The state of a task. ``step`` is called whenever something may have ended.
 
     Both directions on one tree: PUSH_PULL, where the server answers chunk by chunk. On two trees, or with an
     aggregation time: PUSH, then the server adds and updates, then PULL. Round a ring, or in several trees at once, of
@@ -210,13 +88,14 @@ class TaskRun:
     def __post_init__(self) -> None:
         task = self.order.task
         # The flow model needs no numbers of a model, only how many there are.
-        self._held = 0 if isinstance(self.network, FlowJobs) else task.elements
+        self._held = task.elements if self.network.holds_arrays else 0
         self.weights: FloatArray = np.zeros(self._held, np.float32)
         self.checkpoint: FloatArray = self.weights.copy()
         self.sum: FloatArray = np.zeros(self._held, np.float32)
         self.arrays: list[FloatArray] = [np.zeros(self._held, np.float32) for _ in task.workers]
         self._reading: Reading | None = None
-        self._unread: set[tuple[str, str, int]] = set()
+        self._unread: set[Read] = set()
+        self._present: set[Read] = set()  # of these, in turns, what is read now
         self._lacking = False  # workers without a model
         self._began_ps = 0
 
@@ -245,7 +124,7 @@ class TaskRun:
 
     @property
     def endpoints(self) -> list[int]:
-        """Of the present phase."""
+        """Endpoints of the present phase."""
         return [index for job in self.present for index in job.endpoints]
 
     @property
@@ -256,7 +135,7 @@ class TaskRun:
     # --- how it begins, and goes on elsewhere
 
     def begin(self, now_ps: int) -> None:
-        """Its hosts read their data, then train."""
+        """Begin: the hosts read their data, then train."""
         self._unread = set(self.order.reads)
         self._prepare(now_ps)
 
@@ -270,7 +149,7 @@ class TaskRun:
         self._lacking = True
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """What :meth:`resume` needs, beside the round."""
+        """The arrays that :meth:`resume` needs, beside the round."""
         return {"weights": self.weights, "digest": np.frombuffer(self.digest, np.uint8)}
 
     def turn(self, order: Order, jobs: Mapping[Role, Job], now_ps: int) -> None:
@@ -298,9 +177,32 @@ class TaskRun:
         else:
             self.begin_round(now_ps)
 
+    def await_turn(self, now_ps: int) -> None:
+        """Rest until it is its turn to read its data, and then to train."""
+        self._unread, self._began_ps = set(self.order.reads), now_ps
+        self.rest()
+
+    @property
+    def to_read(self) -> tuple[Link, ...] | None:
+        """In turns: circuits over which its hosts read what they lack first; () for none; None: they lack nothing."""
+        if not self._unread or not self.turns:
+            return None
+        plans = self._read_plans()
+        return next((lit for read in sorted(self._unread) if (lit := lit_of(plans[read[:2]]))), ())
+
+    def read(self, circuits: tuple[Link, ...]) -> None:
+        """Its hosts read what they can over these circuits, as soon as it is lit."""
+        plans = self._read_plans()
+        self._present = {read for read in self._unread if lit_of(plans[read[:2]]) in ((), circuits)}
+        self.phase = "reading"
+
+    def _read_plans(self) -> dict[tuple[str, str], Plan]:
+        """By home and reader: where circuits change, plans of the orchestrator."""
+        return {(plan.server or "", plan.workers[0]): plan for plan in self.order.read_plans.values()}
+
     def reader_at(self, home: str) -> str | None:
-        """Who reads data now that lie at a host; None: nobody."""
-        unread = sorted(self._unread) if self._reading is not None else []
+        """The host that reads data at ``home`` now, or is about to; None if there is none."""
+        unread = sorted(self._unread) if self.turns or self._reading is not None else []
         return next((reader for at, reader, _ in unread if at == home), None)
 
     def _restore(self, now_ps: int) -> None:
@@ -311,15 +213,18 @@ class TaskRun:
         self.due = dict.fromkeys(self.endpoints, now_ps)
 
     def _ready(self, now_ps: int) -> None:
-        """All hosts have data and model."""
-        read = sum(size for _, _, size in self._unread)
-        model = 4 * self.order.task.elements * len(self.arrays) if self._lacking else 0
-        self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
+        """Begin the first round: all hosts have data and model."""
+        self._tell_restored(self._unread, now_ps)
         self._lacking, self._unread = False, set()
         self.begin_round(now_ps)
 
+    def _tell_restored(self, reads: Iterable[Read], now_ps: int) -> None:
+        read = sum(size for _, _, size in reads)
+        model = 4 * self.order.task.elements * len(self.arrays) if self._lacking else 0
+        self.restored = {"read_bytes": read, "model_bytes": model, "duration_ps": now_ps - self._began_ps}
+
     def close(self) -> None:
-        """Nobody reads anything any more."""
+        """Stop reading data."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None
@@ -348,7 +253,7 @@ class TaskRun:
         return self.phase != "idle" and now_ps >= self.times["trained_ps"]
 
     def next_ps(self) -> int | None:
-        """When it wants to be stepped, if no endpoint is done before; one that is dark waits for light."""
+        """When to call ``step`` if no endpoint is done before, picoseconds; a task in darkness waits for light."""
         if self.died:
             return None
         times = list(self.due.values()) if self.lit else []
@@ -368,18 +273,19 @@ class TaskRun:
             pass
 
     def _once(self, now_ps: int) -> bool:
-        """One step; False when it must wait."""
+        """Take one step; False if the task must wait."""
         if self.phase == "idle" or not self.lit or self.died:
             return False
+        if self.phase == "reading" and self._reading is None:
+            lanes = self.upload.plan.lanes
+            reads = sorted(self._present)
+            self._reading = Reading(self.network, reads, keys=self.read_keys, lanes=lanes, plans=self._read_plans())
         if self._reading is not None:
             return self._read_on(self._reading, now_ps)
         ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
         for index in ready:
             del self.due[index]
-            if isinstance(self.network, FlowJobs):
-                self.network.post(index, self._operation(index), self.order.task.elements)
-            else:
-                self.network.post(index, self._operation(index))
+            self.network.post(index, self._operation(index), self._carries(index))
         if self.due or (self.wake_ps is not None and self.wake_ps > now_ps):
             return False
         if self.phase == "aggregating":
@@ -387,8 +293,8 @@ class TaskRun:
             return not self.exchanged
         indices = self.endpoints
         records = self.network.endpoints.records[indices]
-        if isinstance(self.network, JobNetwork) and (records["failed_seq"] >= 0).any():
-            return self._give_up(self.network.status(indices[int(records["failed_seq"].argmax())]).error or "failed")
+        if reason := self.network.failure(indices):
+            return self._give_up(reason)
         if (records["status"] == State.ACTIVE).any():
             return False
         done_ps = int(records["done_at"].max())
@@ -410,6 +316,12 @@ class TaskRun:
         self.close()
         if reading.error is not None:
             return self._give_up(reading.error)
+        if self.turns:
+            self._unread -= self._present
+            if not self._unread:
+                self._tell_restored(self.order.reads, now_ps)
+            self.rest()
+            return False
         if self._lacking:
             self._restore(now_ps)
         else:
@@ -467,15 +379,24 @@ class TaskRun:
         self.phase = "broadcasting"
         self.due = dict.fromkeys(self.endpoints, now_ps)
 
+    def _carries(self, index: int) -> int:
+        """Numbers that an endpoint gives or gets, of arrays that nobody holds."""
+        part = self._job_of(index).plan.part_of(self.order.task.elements)
+        return int(part.stop - part.start)
+
     def _serving(self, job: Job) -> int:
         """Endpoint of the global model's host."""
         if job.server is None:
             return job.members[self.order.task.server]
         return job.server
 
+    def _job_of(self, index: int) -> Job:
+        """The job that an endpoint belongs to."""
+        return next(job for job in self.present if index in job.endpoints)
+
     def _operation(self, index: int) -> Post:
-        """What an endpoint gives and gets in the present phase."""
-        job = next(job for job in self.present if index in job.endpoints)
+        """The operation of an endpoint in the present phase."""
+        job = self._job_of(index)
         serves = index == self._serving(job)
         own = self.arrays[0 if serves else list(job.members.values()).index(index)]
         if self.exchanged:
@@ -500,7 +421,7 @@ class TaskRun:
 
 
 class OpenSwap:
-    """What was counted when the swap began; made before any endpoint changes."""
+    """Counts at the begin of a swap; made before any endpoint changes."""
 
     def __init__(self, network: JobNetwork, run: TaskRun, role: Role) -> None:
         self._endpoints = network.endpoints
@@ -521,7 +442,7 @@ class OpenSwap:
         return all(self._endpoints.oldest_missing(index) >= self._frontier for index in self._workers)
 
     def interruption(self, now_ps: int) -> Interruption:
-        """What the swap has cost until now."""
+        """The cost of the swap until now."""
         frames, octets = self._count_resent()
         return Interruption(
             role=self.role,
@@ -572,14 +493,14 @@ class Attempts:
             self._remove(kept)
 
     def keep(self, run: TaskRun) -> None:
-        """A round is done. `CheckpointError` where it cannot be written."""
+        """Write a checkpoint after a round. `CheckpointError` if it cannot be written."""
         kept = self._of(run.order)
         if kept is not None:
             kept.path.parent.mkdir(parents=True, exist_ok=True)
             kept.save(run.round, run.state())
 
     def end(self, run: TaskRun, *, finished: bool) -> None:
-        """A run has ended; nobody needs its checkpoint where no attempt can follow."""
+        """Note that a run has ended, and remove its checkpoint if no attempt can follow."""
         kept = self._of(run.order)
         if kept is not None and (finished or run.order.attempt >= run.order.task.max_restarts):
             self._remove(kept)
@@ -597,14 +518,14 @@ class Attempts:
             self._folder.rmdir()
 
 
-# Tasks that take turns: plays a timetable, window after window, round after round, and asks nobody meanwhile.
+# Tasks that take turns: plays a timetable, window after window, round after round, without asking the orchestrator.
 
 
 _STEP_PS: Final = 200_000
 """in which is looked whether an answer that was owed has left"""
 
 Change = Callable[[TaskRun, Role, Plan], None]
-"""A task goes on with another plan of one of its jobs."""
+"""A function that moves a task to another plan of one of its jobs."""
 Tell = Callable[[ReportKind, Mapping[str, Any]], None]
 """Report something: its kind and data."""
 
@@ -612,35 +533,32 @@ Tell = Callable[[ReportKind, Mapping[str, Any]], None]
 class Rounds:
     """One schedule at a time.
 
-    A task trains while others communicate: from the opening of another process's window on. It communicates once a
-    round, when its window is lit. Circuits turn only when everything of the window before has arrived.
+    Hosts of a task read their data first, in windows of their own. A task trains while others communicate: from the
+    opening of another process's window on. It communicates once a round, when its window is lit. Circuits turn only
+    when everything of the window before has arrived.
     """
 
     def __init__(self, network: Carrier, change: Change, tell: Tell) -> None:
         self._network, self._change, self._tell = network, change, tell
         self._table: Timetable | None = None
         self._next: Timetable | None = None
-        self._lit: tuple[Link, ...] = ()
+        self._lit: tuple[Link, ...] = ()  # of the window
+        self._standing: tuple[Link, ...] = ()
         self._round, self._place = 0, -1
         self._open = False
+        self._reads = False  # whether hosts read their data in the window that is open
         self._own: list[TaskRun] = []  # of the window that is open, as long as something of theirs is under way
         self._started_ps = self._lit_ps = 0
         self._clear_ps = 0  # until then frames of a task that was given up may be under way
         self._lost = (0, 0)
 
     @property
-    def _fabric(self) -> VirtualNetwork:
-        if isinstance(self._network, FlowJobs):
-            raise RefusedError("the flow model has no circuits that change; choose time: virtual")
-        return self._network.fabric
-
-    @property
     def number(self) -> int:
-        """Of the schedule that holds; 0: none."""
+        """Number of the present schedule; 0: none."""
         return 0 if self._table is None else self._table.number
 
     def turn(self) -> Turn:
-        """Where it is."""
+        """The present place in the schedule."""
         waiting = 0 if self._next is None else self._next.number
         return Turn(self.number, waiting, self._round, self._place, self._lit, self._open)
 
@@ -653,13 +571,22 @@ class Rounds:
             raise RefusedError(f"schedule {timetable.number}: {max(known, default=1)} came after it")
         if self._next is not None:
             raise RefusedError(f"schedule {timetable.number}: {self._next.number} waits for the end of the round")
-        fabric = self._fabric
         for window in timetable.windows:
             try:
-                fabric.check_circuits(window.circuits)
+                self._network.check_circuits(window.circuits)
             except FabricError as error:
                 raise RefusedError(f"schedule {timetable.number}: {error}") from None
         self._next = timetable
+
+    def stand(self, circuits: tuple[Link, ...]) -> int:
+        """Circuits that stay in all windows from now on; for how long those that are new are dark, ps."""
+        new, before = {*circuits}, {*self._standing}
+        if new == before:
+            return 0
+        self._standing = circuits
+        dark_ps = 0 if self._table is None or new <= before else self._table.delta_ps
+        self._network.light((*self._lit, *circuits), dark_ps)
+        return dark_ps
 
     def step(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
         """Go as far as it can now; whether tasks may have something to do."""
@@ -673,7 +600,7 @@ class Rounds:
         return {name: run for name, run in runs.items() if run.turns and (run.order.schedule or 0) <= self.number}
 
     def next_ps(self, runs: Mapping[str, TaskRun], now_ps: int) -> int | None:
-        """When it wants to be stepped, if nothing of a task ends before."""
+        """When to call ``step`` if nothing of a task ends before, picoseconds."""
         times = []
         if self._open:
             if self._lit_ps > now_ps:
@@ -689,9 +616,11 @@ class Rounds:
     def _once(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
         if self._open:
             return self._go_on(now_ps)
+        if self._begin_reading(runs, now_ps):
+            return True
         live = [] if self._table is None else self._live(self._table.windows, runs)
         following = [place for place in live if place > self._place]
-        if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or nobody is in one
+        if not following and (self._place >= 0 or self._next is not None):  # a round has ended, or none is under way
             self._end_round(runs)
             return True
         if not following or self._table is None:
@@ -726,20 +655,42 @@ class Rounds:
         self._tell("schedule", {"number": self._table.number})
 
     def _begin_window(self, table: Timetable, place: int, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
-        """Have the others train and turn the mirrors; False while somebody of the window trains."""
+        """Have the others train and turn the mirrors; False while a task of the window trains."""
         window = table.windows[place]
         own = [runs[name] for name in window.tasks if name in runs]
         if not all(run.trained(now_ps) for run in own):
             return False
         self._train(runs, now_ps, lambda process: process != window.process)
-        self._open, self._place, self._own = True, place, own
-        self._started_ps = self._lit_ps = now_ps
-        if window.circuits != self._lit:
-            self._fabric.reconfigure(None, window.circuits, None, table.delta_ps)
-            self._lit, self._lit_ps = window.circuits, now_ps + table.delta_ps
+        self._place = place
+        self._open_window(table, own, window.circuits, now_ps)
         for run in own:
             run.lit = now_ps >= self._lit_ps or not any(circuits_of(job.plan) for job in run.jobs.values())
         return True
+
+    def _begin_reading(self, runs: Mapping[str, TaskRun], now_ps: int) -> bool:
+        """Before all others: a window in which hosts of tasks that have not begun read their data; whether one begins.
+
+        Who has data to read over the same circuits reads with the first one.
+        """
+        waiting = [(run, circuits) for run in runs.values() if (circuits := run.to_read) is not None]
+        if not waiting or self._table is None:
+            return False
+        circuits = next((lit for _, lit in waiting if lit), ())
+        own = [run for run, lit in waiting if lit in ((), circuits)]
+        self._reads = True
+        self._open_window(self._table, own, circuits or self._lit, now_ps)
+        for run in own:
+            run.read(circuits)
+            run.lit = now_ps >= self._lit_ps
+        return True
+
+    def _open_window(self, table: Timetable, own: list[TaskRun], circuits: tuple[Link, ...], now_ps: int) -> None:
+        """Turn the mirrors for some tasks."""
+        self._open, self._own = True, own
+        self._started_ps = self._lit_ps = now_ps
+        if circuits != self._lit:
+            self._network.light((*circuits, *self._standing), table.delta_ps)
+            self._lit, self._lit_ps = circuits, now_ps + table.delta_ps
 
     def _go_on(self, now_ps: int) -> bool:
         """Light, and the end of a window."""
@@ -755,8 +706,10 @@ class Rounds:
                     self._clear_ps = now_ps + self._table.guard_ps
         if self._own or now_ps < max(self._lit_ps, self._clear_ps):
             return False
-        counted = self._fabric.links.array()
-        lost = int(counted["dark_lost"].sum()), int(counted["misrouted"].sum())
+        if self._reads:
+            self._open = self._reads = False
+            return True
+        lost = self._network.lost_by_circuits()
         self._open = False
         self._tell(
             "window",

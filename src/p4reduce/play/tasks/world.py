@@ -1,9 +1,9 @@
-"""Where orchestrated tasks run: a virtual network, its switches behind P4Runtime, and the tasks' hosts."""
+"""The world of orchestrated tasks: a virtual network, its switches behind P4Runtime, and the tasks' hosts."""
 
 import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,19 +28,21 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background
 from p4reduce.network.flow_jobs import Carrier, FlowJobs
 from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches
-from p4reduce.network.virtual import Faults, VirtualNetwork
+from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.blocks import BlocksRun
+from p4reduce.play.tasks.reading import check_reads, read_keys
 from p4reduce.play.tasks.serving import ServiceRun
-from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun, check_reads, read_keys
+from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import one_line
 
-# What an executor reports, numbered from 1 on, until whoever asks has kept it.
+# What an executor reports, numbered from 1 on, until the caller has kept it.
 
 
 _OFTEN: Final = ("round", "window")
-"""kinds that nobody waits for"""
+"""kinds that no caller waits for"""
 
 
 class ReportLog:
@@ -53,14 +55,14 @@ class ReportLog:
         """number of the last report that is not of a round or window"""
 
     def add(self, at_ps: int, kind: ReportKind, task: str | None, data: Mapping[str, Any]) -> None:
-        """One more."""
+        """Add a report."""
         number = self._forgotten + len(self._kept) + 1
         self._kept.append(Report(number, at_ps, kind, task, dict(data)))
         if kind not in _OFTEN:
             self.news = number
 
     def after(self, number: int) -> list[Report]:
-        """Those from ``number`` + 1 on; the others are forgotten."""
+        """Reports from ``number`` + 1 on; earlier ones are forgotten."""
         known = max(0, number - self._forgotten)
         del self._kept[:known]
         self._forgotten += known
@@ -83,7 +85,7 @@ class Damage:
     def __init__(
         self,
         topology: Topology,
-        network: VirtualNetwork | FlowJobs,
+        network: Carrier,
         switches: ServedSwitches,
         faults: Faults,
         tell: Tell,
@@ -102,7 +104,7 @@ class Damage:
         return set(self._down)
 
     def next_ps(self) -> int | None:
-        """When something is due."""
+        """When the next change is due, picoseconds; None: never."""
         return min((one[0] for one in self._agenda), default=None)
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
@@ -145,7 +147,7 @@ class Damage:
             raise ClusterError(f"{host!r} is no host of topology {self._topology.name!r}")
 
     def restart_switch(self, switch: str, *, at_ps: int | None = None, away_ps: int = 0) -> None:
-        """A switch begins anew, now or at a time, without entries and registers, after it was away for so long."""
+        """Restart a switch, now or at a time, without entries and registers; first it is away for ``away_ps``."""
         if switch not in {node.name for node in self._topology.switches}:
             raise ClusterError(f"{switch!r} is no switch of topology {self._topology.name!r}")
         if away_ps < 0:
@@ -196,7 +198,7 @@ class Damage:
 
 
 def half_of_memory() -> int:
-    """Of this machine, bytes."""
+    """Half of this machine's memory, bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
@@ -220,16 +222,16 @@ def _model_bytes(order: Order) -> int:
     return 4 * order.task.elements * (hosts + 6)
 
 
-# Leaving a network whose time stands still because somebody looks at it, as soon as something else is to be done.
+# Leaving a network whose time a viewer holds, as soon as something else is to be done.
 
 
 class _WantedError(Exception):
-    """Somebody waits; never leaves :func:`wanted`."""
+    """A client waits; never leaves :func:`wanted`."""
 
 
 @contextmanager
 def wanted(unless: Callable[[], bool] | None) -> Iterator[Callable[[], None] | None]:
-    """What a network that is held calls now and then: it ends the block between two events if ``unless`` says so."""
+    """A check that a held network calls now and then: it ends the block between two events if ``unless`` says so."""
 
     def check() -> None:
         if unless is not None and unless():
@@ -297,7 +299,7 @@ class Changes:
             raise RefusedError(f"task {name}: its process of {died[0]} has died")
 
     def turn(self, run: TaskRun) -> bool:
-        """A run goes on with the order that waits: endpoints of its own, the old ones leave; whether it did."""
+        """Move a run to its waiting order, with new endpoints in place of the old ones; return whether it did."""
         order, run.coming = run.coming, None
         if order is None:
             return False
@@ -318,7 +320,7 @@ class Changes:
         return True
 
     def change_over(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """All endpoints of a job go on in the next epoch, on another tree, now."""
+        """Move all endpoints of a job to the next epoch, on another tree, now."""
         job = run.jobs[role]
         if run.died:
             raise RefusedError(f"task {run.order.task.name}: its process of {run.died[0]} has died")
@@ -360,14 +362,14 @@ class Changes:
                 self._report(one.run, "resumed", to_plain(one.interruption(self._network.now)))
 
     def next_ps(self) -> list[int]:
-        """When to look again: while a job catches up, as often as its busiest link carries a chunk."""
+        """When to look again, while a job catches up: as often as its busiest link carries a chunk."""
         return [self._network.now + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self.open]
 
     def die(self, run: TaskRun, host: str, *, whole: bool) -> None:
-        """The process of a run at a host has ended: whoever is left stops, until somebody says how to go on.
+        """Handle the end of a run's process at a host: the others stop, until the orchestrator says how to go on.
 
-        ``whole``: the host itself has; then nobody reads data there any more, and a task of which somebody would fails.
-        Where tasks take turns nobody could, before the end of the round, for which the others would wait: it fails.
+        ``whole``: the host itself has ended; a task that would read data there fails. Where tasks take turns the task
+        fails, too: it could go on only after the round, for whose end the others would wait.
         """
         if run.ended or host in run.died:
             return
@@ -391,10 +393,10 @@ class Changes:
 _WHOLE: Final = Faults()
 Time = Literal["virtual", "flow"]
 _EVENTS: Final = 1_000_000
-"""of the network, after which it is asked whether somebody waits: about a second"""
+"""of the network, after which it is asked whether a client waits: about a second"""
 
 
-class World(AbstractContextManager["World"]):
+class World(Closable):
     """An :class:`~p4reduce.control_plane.orchestrator.executor.Executor`.
 
     Not thread-safe, but P4Runtime calls may come at any time.
@@ -411,7 +413,7 @@ class World(AbstractContextManager["World"]):
     faults, seed
         Of all links.
     background : Background or None
-        Traffic of others between all hosts, from the first moment on; None: nobody else is there.
+        Traffic of others between all hosts, from the first moment on; None: no other traffic.
     most_bytes : int or None
         Of memory for the models of all tasks together; None: half of the machine's.
     slowdowns : mapping or None
@@ -451,7 +453,7 @@ class World(AbstractContextManager["World"]):
         self._database: str | None = None
         self._runs: dict[str, TaskRun] = {}
         self._ended: dict[str, Running] = {}
-        self._leaving: list[list[Job]] = []  # of tasks that have ended or changed; their endpoints are still there
+        self._leaving: list[tuple[bool, list[Job]]] = []  # of tasks that have ended, and whether they took turns
         self._read_keys = read_keys()
         self._log = ReportLog()
         self.switches = ServedSwitches(topology)
@@ -464,10 +466,9 @@ class World(AbstractContextManager["World"]):
                     self.switches, faults=faults, queue_frames=queue_frames, seed=seed, background=background
                 )
             )
-            fabric = self.network if isinstance(self.network, FlowJobs) else self.network.fabric
             tell = partial(self._report, None)
             self._changes = Changes(self.network, self._report, self._fail)
-            self.damage = Damage(topology, fabric, self.switches, faults, tell, self._die)
+            self.damage = Damage(topology, self.network, self.switches, faults, tell, self._die)
             self._rounds = Rounds(self.network, self._change_turn, tell)
         except BaseException:
             self.switches.close()
@@ -478,9 +479,6 @@ class World(AbstractContextManager["World"]):
         self.network.close()
         self.switches.close()
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # --- the executor
 
     def now(self) -> int:
@@ -488,7 +486,7 @@ class World(AbstractContextManager["World"]):
         return self.network.now
 
     def take_charge(self, term: int, database: str) -> None:
-        """One orchestrator after the other, all of one database."""
+        """Give charge to an orchestrator, whose term is not below the last one; all must be of one database."""
         if self._database not in (None, database):
             raise ClusterError(
                 "the network belongs to another database; end it, or give the database that it began with"
@@ -510,21 +508,19 @@ class World(AbstractContextManager["World"]):
         jobs: dict[Role, Job] = {}
         try:
             check_reads(order.reads)
-            if order.task.serving is not None and isinstance(self.network, FlowJobs):
-                raise ClusterError("the flow model knows no requests; choose time: virtual")
-            if isinstance(self.network, JobNetwork):
+            if self.network.holds_arrays:
                 check_memory(order, (run.order for run in self._runs.values()), self._most_bytes)
             jobs = self._changes.add(order)
             kind = BlocksRun if order.task.exchange == "a2a" else TaskRun
             kind = kind if order.task.serving is None else ServiceRun
             run = kind(order, jobs, self.network, self._read_keys)
             self._attempts.begin(run)
-            self._light(jobs.values())
             run.turns = order.schedule is not None
+            dark_ps = self._light(() if run.turns else jobs.values())
             if run.turns:
-                run.rest()
+                run.await_turn(self.now())
             else:
-                run.begin(self.now())
+                run.begin(self.now() + dark_ps)
         except Exception as error:  # whatever is wrong with one task, the others go on
             for job in jobs.values():
                 self.network.retire(job)
@@ -563,6 +559,8 @@ class World(AbstractContextManager["World"]):
 
     def set_schedule(self, timetable: Timetable) -> None:
         """Tasks take turns from the end of this round on."""
+        if self.time == "flow":
+            raise RefusedError("the flow model has no circuits that change; choose time: virtual")
         self._rounds.set(timetable)
 
     def turn(self) -> Turn:
@@ -582,8 +580,7 @@ class World(AbstractContextManager["World"]):
             if self.now() >= until_ps or (after is not None and self.news > after) or (unless and unless()):
                 return self.now()
             watched = [index for run in self._runs.values() for index in run.active()]
-            held = isinstance(self.network, JobNetwork) and self.network.fabric.pacer is not None
-            with wanted(unless if held else None) as check:
+            with wanted(unless if self.network.held else None) as check:
                 self.network.advance(
                     min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS, check=check
                 )
@@ -615,17 +612,11 @@ class World(AbstractContextManager["World"]):
 
     def interface_bytes(self) -> dict[Hop, int]:
         """Bytes that every interface has sent."""
-        if isinstance(self.network, FlowJobs):
-            return self.host_bytes()
-        return {port: self.network.fabric.links[port].bytes for port in self._ports()}
+        return self._at_ports(self.network.sent())
 
     def host_bytes(self) -> dict[Hop, int]:
-        """Of these, what hosts sent for tasks; in the flow model what all have, as no switch counts anything."""
-        if isinstance(self.network, FlowJobs):
-            sent = self.network.sent()
-            return {port: sent.get(port, 0) for port in self._ports()}
-        links = {port: self.network.fabric.links[port] for port in self._ports() if self.topology.node(port[0]).is_host}
-        return {port: counted.inc_first_bytes + counted.inc_resend_bytes for port, counted in links.items()}
+        """Bytes that hosts have sent for tasks; in the flow model those of all ports, as no switch counts."""
+        return self._at_ports(self.network.host_sent())
 
     def links_down(self) -> set[Hop]:
         """Links that were cut, both directions."""
@@ -635,16 +626,17 @@ class World(AbstractContextManager["World"]):
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
         """As of :meth:`Damage.change_link`."""
-        if isinstance(self.network, FlowJobs):
+        if self.time == "flow":
             raise ClusterError(f"link {a} - {b}: the flow model knows no links that are cut; choose time: virtual")
         self.damage.change_link(a, b, up=up, at_ps=at_ps)
 
     # --- inside
 
-    def _ports(self) -> list[Hop]:
+    def _at_ports(self, sent: Mapping[Hop, int]) -> dict[Hop, int]:
+        """What was counted at ports of nodes that count, in the order of the topology's links."""
         passive = {node.name for node in self.topology.crossconnects}
         ends = (end for link in self.topology.links for end in ((link.a, link.port_a), (link.b, link.port_b)))
-        return [end for end in ends if end[0] not in passive]
+        return {end: sent[end] for end in ends if end[0] not in passive and end in sent}
 
     def _run(self, task: str) -> TaskRun:
         if task not in self._runs:
@@ -657,7 +649,7 @@ class World(AbstractContextManager["World"]):
         return replace(order, training_ps=times)
 
     def _next_ps(self, until_ps: int) -> int:
-        """When Python is needed at the latest."""
+        """When Python is needed at the latest, picoseconds."""
         times = [until_ps if (at_ps := self.damage.next_ps()) is None else min(at_ps, until_ps)]
         times += [at_ps for run in self._runs.values() if (at_ps := run.next_ps()) is not None]
         if (at_ps := self._rounds.next_ps(self._runs, self.now())) is not None:
@@ -673,29 +665,31 @@ class World(AbstractContextManager["World"]):
             if not self._rounds.step(self._runs, self.now()):
                 break
         self._changes.follow()
-        for jobs in list(self._leaving):
+        for turns, jobs in list(self._leaving):
             if not any(map(self.network.lingers, jobs)):
-                self._leaving.remove(jobs)
+                self._leaving.remove((turns, jobs))
                 for job in jobs:
                     self.network.retire(job)
                 self._light()
 
-    def _light(self, coming: Iterable[Job] = ()) -> None:
-        """Where no turns are taken, the circuits that plans name: those of tasks that run, then of those that leave."""
-        if isinstance(self.network, FlowJobs) or not self.topology.crossconnects:
-            return
-        if self._rounds.number or any(run.turns for run in self._runs.values()):
-            return
+    def _light(self, coming: Iterable[Job] = ()) -> int:
+        """Light the circuits of plans that take no turns: of tasks that run, then of those that leave; ps until then.
+
+        Those that are there stay, whatever windows come.
+        """
+        if not self.topology.crossconnects:
+            return 0
         lit: list[Link] = []
         ports: set[Hop] = set()
-        running = [job for run in self._runs.values() for job in run.jobs.values()]
-        for job in (*coming, *running, *(job for jobs in self._leaving for job in jobs)):
+        running = [job for run in self._runs.values() if not run.turns for job in run.jobs.values()]
+        leaving = [job for turns, jobs in self._leaving if not turns for job in jobs]
+        for job in (*coming, *running, *leaving):
             for link in circuits_of(job.plan):
                 ends = {(link.a, link.port_a), (link.b, link.port_b)}
                 if link not in lit and not ends & ports:
                     lit.append(link)
                     ports |= ends
-        self.network.fabric.reconfigure(None, lit)
+        return self._rounds.stand(tuple(lit))
 
     def _die(self, host: str, task: str | None) -> None:
         """Processes of a task, or of all, at a host end."""
@@ -742,7 +736,7 @@ class World(AbstractContextManager["World"]):
         self._end(run)
 
     def _end(self, run: TaskRun) -> None:
-        """Nothing of a run is done any more."""
+        """Stop all operations of a run."""
         run.ended = True
         self._attempts.end(run, finished=False)
         run.close()
@@ -751,15 +745,15 @@ class World(AbstractContextManager["World"]):
         self._leave(run)
 
     def _leave(self, run: TaskRun) -> None:
-        """A run has ended: what is known of it stays, its memory goes as soon as none of its frames is awaited."""
+        """Let an ended run leave: its figures stay, its memory is freed as soon as none of its frames is awaited."""
         name = run.order.task.name
         if name in self._runs:
             self._ended[name] = self.running([name])[name]
             del self._runs[name]
-            self._leaving.append(list(run.jobs.values()))
+            self._leaving.append((run.turns, list(run.jobs.values())))
 
     def _change_turn(self, run: TaskRun, role: Role, plan: Plan) -> None:
-        """As :meth:`Changes.change_over` where nobody can be told: the task fails."""
+        """As :meth:`Changes.change_over`, but where that is refused the task fails."""
         try:
             self._changes.change_over(run, role, plan)
         except RefusedError as error:

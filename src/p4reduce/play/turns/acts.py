@@ -1,6 +1,6 @@
-"""What jobs of a schedule do in turns: a generator for each cycle. Who carries bytes, and when, others say.
+"""Acts of a schedule's jobs, which take turns: a generator for each cycle. Carriers decide when bytes move.
 
-Played on packets (`player`) and at flow level (`flow_player`): the same turns, so that both differ in what
+Played on packets (`player`) and at flow level (`flow_model`): the same turns, so that both differ in what
 communication takes, and in nothing else.
 """
 
@@ -27,7 +27,7 @@ class _Training:
 
 
 class Gpus:
-    """Who trains where. A job is as fast as the slowest of its hosts; times are those of a fluid, rounded up."""
+    """GPUs that jobs share. A job is as fast as its slowest host; times are those of a fluid, rounded up."""
 
     def __init__(self, each: int) -> None:
         """``each``: GPUs of a host."""
@@ -42,7 +42,7 @@ class Gpus:
         self._share()
 
     def next_end(self) -> int | None:
-        """When the next job has trained, if nothing changes; None: nobody trains."""
+        """When the next job has trained, if nothing changes, in picoseconds; None if no job trains."""
         ends = [self._now + one.left / one.rate for one in self._jobs.values() if one.rate > 0]
         return max(self._now, _up(min(ends))) if ends else None
 
@@ -103,7 +103,7 @@ What = Literal["train", "communicate", "dark"]
 
 @dataclass(frozen=True)
 class Span:
-    """What a job did from when to when, or (job '') the cross-connect; picoseconds."""
+    """An interval of a job or (job '') of the cross-connect, picoseconds."""
 
     job: str
     what: What
@@ -113,7 +113,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Window:
-    """One process of one round: from its beginning to the next one's, and how long it communicated; picoseconds."""
+    """One process of one round: its beginning, the next one's, and the time in which it communicated; picoseconds."""
 
     process: int
     start_ps: int
@@ -128,7 +128,7 @@ class Window:
 
 @dataclass
 class Played:
-    """A schedule that was played.
+    """The result of a schedule that was played.
 
     rounds_ps: how long each round took, whole rounds only. iterations_ps: of each job, from one end of communication to
     the next. dark_lost, misrouted, resends: frames. exact: every sum and block was right, everywhere. guard_s: of
@@ -175,11 +175,11 @@ class Played:
 
 
 class Sending(Protocol):
-    """Something that is under way, phase by phase."""
+    """A communication that is under way, phase by phase."""
 
     @property
     def now(self) -> Sequence[object]:
-        """What its present phase consists of; empty: it is over."""
+        """The parts of its present phase; empty: it is over."""
 
     def through(self) -> bool:
         """Whether nothing of this phase is under way any more."""
@@ -193,11 +193,11 @@ class Actor(Protocol):
 
     @property
     def job(self) -> TdmJob:
-        """What it is."""
+        """The job's description."""
 
     @property
     def plan(self) -> JobPlan:
-        """Where it is, and when."""
+        """The job's place and times in the schedule."""
 
     @property
     def local(self) -> bool:
@@ -215,11 +215,11 @@ Wait = tuple[int | None, Sequence[Under]]
 Act = Generator[Wait[Under], None, None]
 
 
-ITSELF: Final = "nobody trains and nobody communicates: the schedule waits for itself"
+ITSELF: Final = "no job trains and no job communicates: the schedule waits for itself"
 
 
 class Acts(ABC, Generic[Who, Under]):
-    """Moves jobs through their rounds. Whoever inherits says what is under way, and how time passes."""
+    """Moves jobs through their rounds. Subclasses say what is under way, and how time passes."""
 
     def __init__(self, schedule: Schedule, jobs: Mapping[str, Who], rounds: int) -> None:
         self.schedule, self.jobs, self.rounds = schedule, jobs, rounds
@@ -257,10 +257,10 @@ class Acts(ABC, Generic[Who, Under]):
         one.go_on()
 
     def sent(self, jobs: Sequence[Who], under: Sequence[Under], start: int) -> None:
-        """All of it is through."""
+        """Take in that all of ``under`` is through."""
 
     def ended_ps(self, job: Who, start: int) -> int:
-        """When a job had its last result, which it began at ``start``."""
+        """When a job had its last result, of a communication that began at ``start``; picoseconds."""
         del job, start
         return self.now
 
@@ -271,7 +271,7 @@ class Acts(ABC, Generic[Who, Under]):
     # --- turns
 
     def drive(self) -> None:
-        """All that everybody does, to its end, or until it is ``halted``."""
+        """Play the acts of all jobs to their end, or until ``halted``."""
         acts = self.acts()
         waits: dict[int, Wait[Under]] = {}
         ready = list(range(len(acts)))
@@ -302,7 +302,7 @@ class Acts(ABC, Generic[Who, Under]):
         return over if at is None else now >= at
 
     def acts(self) -> list[Act[Under]]:
-        """What everybody does."""
+        """Make the acts of all cycles."""
         found: list[Act[Under]] = []
         alone = len(self.schedule.cycles) == 1  # else others send across its boundaries
         for cycle in self.schedule.cycles:
@@ -438,7 +438,7 @@ class Acts(ABC, Generic[Who, Under]):
         return lit, done
 
     def _exclusive(self, cycle: Cycle) -> Act[Under]:
-        """Whole iterations of one job after the other, next whoever has had least of the time so far."""
+        """Whole iterations of one job after the other; next is the job that has had least time so far."""
         had = dict.fromkeys(cycle.jobs, 0)
         times = dict.fromkeys(cycle.jobs, 0)
         while min(times.values()) <= self.rounds:

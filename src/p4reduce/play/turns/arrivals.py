@@ -1,4 +1,4 @@
-"""Jobs that come and go, at flow level: who waits, who runs, who shares GPUs with whom (online).
+"""Jobs that come and go, at flow level: an online policy decides which wait, run, and share GPUs.
 
 An iteration is far shorter than a job, so a job advances at the throughput it has relative to alone: 1, or what its
 way of sharing gives (`p4reduce.control_plane.tdm.pairs`). Schedules change at the end of a round, which is nothing
@@ -52,7 +52,7 @@ class Arrival:
     duration_s: float
     """of the whole job, alone on its GPUs"""
     step: Alone
-    """an iteration; one GPU communicates with nobody"""
+    """an iteration; a job on one GPU does not communicate"""
 
 
 def draw_trace(trace: str, seed: int, *, jobs: int, gpus: int, load: float, c_over_w: float = 1.0) -> list[Arrival]:
@@ -133,7 +133,7 @@ class _Running:
 
 @dataclass
 class Outcome:
-    """What became of a trace."""
+    """The result of a trace."""
 
     jct_s: list[float]
     """of each job: end - arrival"""
@@ -147,11 +147,11 @@ class Outcome:
 
 
 def run_trace(arrivals: Sequence[Arrival], gpus: int, policy: str, progress: Progress | None = None) -> Outcome:
-    """Play a trace. First in, first out with backfilling: whoever fits starts, in the order of arrival.
+    """Play a trace. First in, first out with backfilling: each job that fits starts, in the order of arrival.
 
     With sharing, a job for which no GPUs are free joins a running one (`cheapest pair`): that with which most is done
     together, on GPUs that no other guest is on. When a host ends its guests keep the GPUs they are on; a guest moves
-    out when GPUs are free for which nobody waits.
+    out when GPUs are free for which no job waits.
 
     Raises
     ------
@@ -176,7 +176,7 @@ class _Cluster:
         self.paired: set[int] = set()
 
     def run(self, progress: Progress | None) -> Outcome:
-        """All of it."""
+        """Play the whole trace."""
         coming, done = 0, 0
         total = len(self.arrivals)
         while done < total:
@@ -280,7 +280,7 @@ class _Cluster:
         self._set_rate(job, 1.0)
 
     def _move_out(self) -> None:
-        """Whoever is slowest as a guest gets GPUs of its own, while there are any."""
+        """Give the slowest guest GPUs of its own, while there are free ones."""
         while self.free:
             guests = [guest for host in self.hosts.values() for guest in host.guests if guest.gpus <= self.free]
             if not guests:
@@ -296,7 +296,7 @@ class _Cluster:
 
 @cache
 def rated(host: Alone, guests: tuple[Alone, ...], modes: tuple[Mode, ...]) -> tuple[float, ...] | None:
-    """Throughput of a job and of those on its GPUs, relative to alone; None where somebody would be below `LEAST`.
+    """Throughput of a job and of those on its GPUs, relative to alone; None if one would be below `LEAST`.
 
     Two share in the best of the modes. More are gated with one period, the longest that the host would have with one of
     its guests; or (free) the host is as slow as with the worst of its guests.

@@ -68,7 +68,7 @@ BYTES: Final[FactorsOf] = {way: Factors(1.0, 0.0) for way in WAYS}
 
 
 def way_of(job: TdmJob, plan: JobPlan) -> Way:
-    """How an iteration's bytes are carried."""
+    """The way in which an iteration's bytes are carried."""
     if job.kind == "a2a":
         return "all-to-all"
     return "push-pull" if plan.ring is not None or any(not tree.pipelined for tree in plan.trees) else "tree"
@@ -85,7 +85,7 @@ ANSWER = 86 / 1110
 
 @dataclass(frozen=True)
 class Flow:
-    """One phase of a job in one configuration: one rate on everything that it uses."""
+    """One phase of a job in one configuration: a flow with one rate on everything that it uses."""
 
     job: str
     phase: int
@@ -98,7 +98,7 @@ class Flow:
 
 
 def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf) -> list[Flow]:
-    """Of one job: a flow for each phase and configuration.
+    """The flows of one job: one for each phase and configuration.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors
 
 
 def _named(schedule: Schedule, plan: JobPlan, configuration: int, name: Resource) -> Resource:
-    """The same for all who use it: jobs of one process and configuration share circuits."""
+    """The resource that all its users share: jobs of one process and configuration share circuits."""
     if isinstance(name[0], str):
         return name
     a, b = name
@@ -206,7 +206,7 @@ def _lit(schedule: Schedule, process: int, configuration: int) -> Matrix:
 
 
 def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf) -> Sequence[Flow]:
-    """Of all jobs of a schedule."""
+    """The flows of all jobs of a schedule."""
     return [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
 
 
@@ -274,7 +274,7 @@ def play_flows(
     jobs : mapping of TdmJob
         By name.
     rounds : int
-        Whole rounds after the first one; where nobody is gated, iterations of everybody.
+        Whole rounds after the first one; where no job is gated, iterations of each job.
     factors : mapping of Factors
         Of each way to carry bytes; none: bytes over rates.
 
@@ -336,7 +336,7 @@ class _Fluid:
         self._rate: Floats | None = None
 
     def begin(self, numbers: Sequence[int]) -> None:
-        """These send from now on."""
+        """Begin these flows."""
         for number in numbers:
             self.left[number] = self.size[number]
             self.active[number] = True
@@ -344,7 +344,7 @@ class _Fluid:
         self._rate = None
 
     def next_end(self) -> int | None:
-        """When the next flow has sent, or what it sent is all there; None: nobody sends."""
+        """When the next flow has sent, or what it sent is all there, in picoseconds; None if no flow sends."""
         ends = [int(one) for one in self.done_ps[self.done_ps > self.now]]
         if self.active.any():
             rate = self.rates()
@@ -428,7 +428,7 @@ class _FlowPlayer(Acts[_Job, _Sent]):
         return self._fluid.now
 
     def run(self) -> Played:
-        """All rounds."""
+        """Play all rounds."""
         self.begin()
         self.drive()
         self.played.lasted_ps = self.now
@@ -448,7 +448,7 @@ class _FlowPlayer(Acts[_Job, _Sent]):
         return found
 
     def let_pass(self, until: int | None, under: Sequence[_Sent]) -> None:
-        """Until a flow ends."""
+        """Let time pass until a flow ends."""
         del under
         times = [at for at in (until, self._fluid.next_end()) if at is not None]
         if not times:
@@ -456,11 +456,11 @@ class _FlowPlayer(Acts[_Job, _Sent]):
         self._fluid.advance(min(times))
 
     def ended_ps(self, job: _Job, start: int) -> int:
-        """When its last byte was there."""
+        """When the last byte of a job was there, picoseconds."""
         return max((int(self._fluid.done_ps[number]) for number in job.flows), default=start)
 
     def light(self, matrix: Matrix, dark_ps: int) -> None:
-        """Nothing to do: a flow has the capacity of its own configuration."""
+        """Do nothing: a flow has the capacity of its own configuration."""
 
     def _in(self, number: int, configuration: int) -> bool:
         return configuration < 0 or max(0, self._flows[number].configuration) == configuration

@@ -60,7 +60,7 @@ class Part:
 
     @property
     def elements(self) -> int:
-        """Of each worker's array."""
+        """Elements of each worker's array."""
         return int((self.sources or self.targets)[0].size)
 
     @property
@@ -96,7 +96,7 @@ class Part:
             network.post(index, Post(collective, own, result, words=words))
 
     def exact(self) -> bool:
-        """Whether everybody has what they must have."""
+        """Whether all hosts have the values that they must have."""
         if not self.targets:
             return self.stored is not None and np.array_equal(self.stored, self.expected)
         rows = self.expected if self.expected.ndim > 1 else [self.expected] * len(self.targets)
@@ -108,7 +108,7 @@ class Part:
         return [index for index in self.job.endpoints if status[index] == State.ACTIVE]
 
     def let(self, network: JobNetwork, configuration: int) -> None:
-        """Of blocks: only those of one configuration, at its pace, from now on."""
+        """Let only the blocks of one configuration be sent, at its pace."""
         for rank, index in enumerate(self.job.members.values()):
             network.endpoints.streams(index)["blocked"] = self.blocked[configuration][rank]
             network.endpoints.change_pace(index, self.paces[configuration][rank])
@@ -210,7 +210,7 @@ class Piece:
 
 
 def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
-    """What carries the vector of a ps or rar; a job without a tree lies in ``pod``.
+    """The pieces that carry the vector of a ps or rar; a job without a tree lies in ``pod``.
 
     A ring of m ToRs is m shards. In reduce-scatter the k-th passes from the pod after k all the way round to k, and
     every ToR adds what its pod sends: a chain, towards k, along the ring. In all-gather it goes on from k to the pod
@@ -250,8 +250,8 @@ def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
 #
 # Sums wait for their results, so a window bounds what of them queues. The streams of an all-to-all are paced: two
 # jobs of one turn that each took a circuit for themselves would fill its queue. Here all of a turn end together: a
-# job's time is that of the busiest link that it crosses, with everybody's frames on it, and its hosts spread their
-# chunks over that.
+# job's time is that of the busiest link that it crosses, with all jobs' frames on it, and its hosts spread their chunks
+# over that.
 
 
 Load = Counter[Hop]
@@ -279,7 +279,7 @@ def set_paces(schedule: Schedule, installed: Mapping[str, Installed], rates: Rat
 
 
 def _turns(schedule: Schedule, cycle: Cycle) -> Iterable[list[str]]:
-    """Who sends at the same time; where nobody is gated, each for itself: nobody knows of others."""
+    """Groups of jobs that send at the same time; in a cycle that is not gated each job is a group of its own."""
     return turns_of(schedule, cycle).values() if cycle.mode == "gated" else ([name] for name in cycle.jobs)
 
 
@@ -292,7 +292,7 @@ def _paces(part: Part, configuration: int, total: Load, rates: Mapping[Hop, int]
 
 
 def _load(one: Installed, configuration: int, rates: RatesOf) -> Load:
-    """All phases of a job on every link."""
+    """The load of all phases of a job on every link."""
     lit = rates(one.plan, configuration)
     return _sum(
         blocks_load(part, configuration, lit) if part.blocked else _sum_load(part)
@@ -311,7 +311,7 @@ def _sum_load(part: Part) -> Load:
 
 
 def blocks_load(part: Part, configuration: int, rates: Mapping[Hop, int]) -> Load:
-    """What the blocks of a configuration take on every link, with what acknowledges them."""
+    """The load of a configuration's blocks on every link, with their acknowledgements."""
     plan: Plan = part.job.plan
     chunks = -(-part.elements // (len(part.job.members) * plan.lanes))
     hosts = list(part.job.members)
@@ -365,7 +365,7 @@ def physical(network: OpticalNetwork, delay: str = "1us", *, servers: bool = Fal
     """Hosts, ToRs and the cross-connect of a network; ``delay`` is that of every fibre.
 
     ``servers``: a host beside each ToR that keeps what is pushed there until it is pulled, with a link as fast as all
-    others of its ToR together: (4) counts no bytes for it, so it must not be what anybody waits for. ``planes``: 1 or 2
+    others of its ToR together: (4) counts no bytes for it, so no job may have to wait for it. ``planes``: 1 or 2
     cross-connects, to which the ports of a ToR go in turns.
     """
     if network.ports < 1:
@@ -424,11 +424,11 @@ class Installer:
         return list(lay_circuits(self._topology, self.matrices, self._schedule.network.parallel))
 
     def pieces(self, plan: JobPlan, pod: int) -> list[Piece]:
-        """What carries the vector of a job."""
+        """The pieces that carry the vector of a job."""
         return pieces_of(plan, pod)
 
     def install(self, job: TdmJob, seed: int) -> Installed:
-        """One job; `TdmError` or `PlanError` when its plan cannot be carried out on packets."""
+        """Install one job; `TdmError` or `PlanError` if its plan cannot be carried out on packets."""
         plan = self._schedule.plan(job.name)
         hosts = tuple(host for host, _ in plan.placement)
         draw = np.random.default_rng(seed)
@@ -556,7 +556,7 @@ class Installer:
     def _stripe(
         self, plan: JobPlan, routes: Sequence[Route], hosts: tuple[str, ...], block: int, draw: np.random.Generator
     ) -> list[Part]:
-        """So many elements of every block, along the routes of a stripe."""
+        """The parts that carry ``block`` elements of every block, along the routes of a stripe."""
         paths, at, links = self._routed(plan, routes, hosts)
         # Dispatch and combine: endpoints of their own, since pairs of a configuration may be in the second phase while
         # others wait for circuits with their first.
@@ -662,6 +662,6 @@ def _when(configuration: int, first: int) -> int:
 
 
 def _drawn(draw: np.random.Generator, workers: int, elements: int) -> list[Words]:
-    """What workers give: parts of one row of random words, each from another place on."""
+    """Inputs of workers: parts of one row of random words, each from another place on."""
     words = draw.integers(-MOST, MOST, elements + workers, dtype=np.int32)
     return [words[rank : rank + elements] for rank in range(workers)]

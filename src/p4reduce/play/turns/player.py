@@ -56,7 +56,7 @@ class Counting:
         self._parts = {id(part): part for one in jobs for part in one.parts}
 
     def post(self, part: Part) -> None:
-        """A part is sent once more."""
+        """Send a part once more."""
         self._posted[id(part)] += 1
 
     def boundary(self) -> tuple[int, tuple[str, ...]]:
@@ -111,7 +111,7 @@ class Player(Acts[Installed, Sent]):
         return self.network.now
 
     def run(self) -> Played:
-        """All rounds."""
+        """Play all rounds."""
         self.begin()
         self.drive()
         self._settle()
@@ -120,7 +120,7 @@ class Player(Acts[Installed, Sent]):
     # --- the clock
 
     def let_pass(self, until: int | None, under: Sequence[Sent]) -> None:
-        """Until an endpoint is done, or until what endpoints do not tell is to be looked at."""
+        """Let time pass until an endpoint is done, or until something is due that endpoints do not report."""
         working = [index for one in under for index in one.busy()]
         looks = [self.now + look for one in under if one.now and (look := one.look_ps()) is not None]
         until = min([*looks, *([] if until is None else [until])], default=None)
@@ -130,7 +130,7 @@ class Player(Acts[Installed, Sent]):
         self._check(working, quiet=reason is Stop.QUIET and until is None)
 
     def step(self, one: Sent) -> None:
-        """What is posted is counted."""
+        """Begin the next phase of a communication, and count what is posted."""
         for part in one.go_on():
             self._counting.post(part)
 
@@ -161,7 +161,7 @@ class Player(Acts[Installed, Sent]):
             self.played.exact &= part.exact() or (part.divided and bool(part.busy(self.network)))
 
     def ended_ps(self, job: Installed, start: int) -> int:
-        """When its last worker had its result."""
+        """When the last worker of a job had its result, picoseconds."""
         return max((self.network.done_ps(part.job) for part in job.parts), default=start)
 
     def light(self, matrix: Matrix, dark_ps: int) -> None:
@@ -176,7 +176,7 @@ class Player(Acts[Installed, Sent]):
         return self._counting.boundary()
 
     def changes(self, one: Installed, before: Matrix, after: Matrix, configuration: int) -> bool:
-        """As the circuits lie on ports: another bond, or another port, is another circuit."""
+        """Whether circuits change on ports: another bond, or another port, is another circuit."""
         pairs = [{f"tor{a + 1}", f"tor{b + 1}"} for a, b in pairs_of(one.plan, configuration)]
         index = self.installer.matrices.index
         stay = set(self.installer.circuits[index(before)])
@@ -214,10 +214,10 @@ WARM_UP = 2
 
 
 class SlottedPlayer(Player):
-    """The same with fixed slots; all jobs are in one cycle."""
+    """A player of schedules with fixed slots; all jobs are in one cycle."""
 
     def acts(self) -> list[Act[Sent]]:
-        """The clock's, and everybody's."""
+        """The clock's act, and those of all jobs."""
         schedule = self.schedule
         self.network.advance(self.network.now)  # the fabric knows of all endpoints then
         self._round_ps = round(schedule.round_s * PS_PER_S)
@@ -230,7 +230,7 @@ class SlottedPlayer(Player):
         return [self._ticks(), *waiting]
 
     def _set_gates(self) -> None:
-        """In darkness no group's queue is open, afterwards that of the group whose window it is.
+        """Set gates: in darkness no group's queue is open, afterwards that of the group whose window it is.
 
         A port that stays is never dark.
         """
@@ -253,7 +253,7 @@ class SlottedPlayer(Player):
                 fabric.set_gates(port, entries, base_ps=0, longest=longest)
 
     def _circuit(self, port: Hop, process: int) -> Link | None:
-        """What a port is part of in a process."""
+        """The circuit that a port is part of in a process, or None."""
         matrix = self.schedule.processes[process].configurations[0].circuits
         lit = self.installer.circuits[self.installer.matrices.index(matrix)]
         return next((link for link in lit if port in ((link.a, link.port_a), (link.b, link.port_b))), None)
@@ -263,13 +263,13 @@ class SlottedPlayer(Player):
         return found[0] if found else 0
 
     def _window(self, one: Installed, number: int) -> tuple[int, int]:
-        """When a job's window opens and closes in a round."""
+        """When a job's window opens and closes in a round, picoseconds."""
         start, end = self._slots[one.plan.process]
         opens = number * self._round_ps + start + self._dark_ps(one)
         return opens, max(opens, number * self._round_ps + end - self._guard_ps)
 
     def _dark_ps(self, one: Installed) -> int:
-        """How long a job's circuits are dark when its process begins."""
+        """Picoseconds for which a job's circuits are dark when its process begins."""
         processes = self.schedule.processes
         before = processes[one.plan.process - 1].configurations[0].circuits
         after = processes[one.plan.process].configurations[0].circuits
@@ -334,7 +334,7 @@ ELECTRICAL: Final = ("eps-ideal", "eps-ecmp")
 
 @dataclass(frozen=True)
 class Hashing:
-    """How `eps-ecmp` picks spines: ``flows`` an edge; ``polarized``: not the ToR, only the flow is in the hash."""
+    """The hashing by which `eps-ecmp` picks spines: ``flows`` an edge; ``polarized``: the hash leaves out the ToR."""
 
     flows: int = 4
     polarized: bool = False
@@ -360,13 +360,13 @@ def twin_of(network: OpticalNetwork, delay: str = "1us") -> Topology:
 
 
 class TwinInstaller(Installer):
-    """The same without circuits."""
+    """An installer without circuits, for electrical twins."""
 
     hashing = Hashing()
     seed = 1
 
     def lay(self) -> list[tuple[Link, ...]]:
-        """None, whatever the configuration."""
+        """Lay no circuits, in all configurations."""
         return [() for _ in self.matrices]
 
     def rates(self, plan: JobPlan, configuration: int) -> dict[Hop, int]:
@@ -393,7 +393,7 @@ class TwinInstaller(Installer):
         return network.ports if self._schedule.policy == "eps-ideal" else self.hashing.flows
 
     def _spine(self, plan: JobPlan, flow: int, source: str) -> str:
-        """Where the ``flow``-th of a job's flows goes from a ToR."""
+        """The spine to which the ``flow``-th of a job's flows goes from a ToR."""
         ports = self._schedule.network.ports
         if self._schedule.policy == "eps-ideal":
             return f"spine{flow % ports + 1}"
@@ -525,7 +525,7 @@ def play(
 
 
 def _least_guard_s(schedule: Schedule, installed: Mapping[str, Installed]) -> float:
-    """Of those who communicate at the same time, whoever they are."""
+    """The least guard time, in seconds, that is enough for all jobs that communicate at the same time."""
     groups: dict[tuple[int, int], list[Plan]] = {}
     for plan in schedule.jobs:
         own = groups.setdefault((plan.process, plan.group), [])

@@ -12,10 +12,21 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 from p4reduce.control_plane.plans import Plan
-from p4reduce.group.backend import COLLECTIVES, PLAIN, FloatArray, Message, Options, Tallied, Wait, as_carried, part
+from p4reduce.control_plane.plans.forest import shares
+from p4reduce.group.backend import (
+    COLLECTIVES,
+    Asked,
+    FloatArray,
+    Message,
+    Options,
+    Tallied,
+    Wait,
+    as_carried,
+    part,
+)
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
-from p4reduce.network.jobs.specs import shares, timing_of
+from p4reduce.network.jobs.specs import timing_of
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import Partial, Residuals
 from p4reduce.workers.operation import Post
@@ -36,7 +47,7 @@ PATIENCE_S: Final = 60.0
 
 
 class SocketSpec(BaseModel):
-    """Where the process's socket is: plain UDP, or with ``remote`` a tunnel to a switch port."""
+    """The address of the process's socket: plain UDP, or with ``remote`` a tunnel to a switch port."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,18 +73,18 @@ class ProcessSpec(BaseModel):
     jobs: dict[str, int]
     """The job that carries an operation: ``all_reduce``, ``push`` …, and ``broadcast/0`` from rank 0."""
     trees: list[tuple[int, int]] = []
-    """Where several trees carry an all-reduce: the job and the weight of each."""
+    """If several trees carry an all-reduce: the job and the weight of each."""
     patience_s: float = Field(PATIENCE_S, gt=0)
     quorum: int = Field(1, ge=1)
     """Contributions that are enough, where endpoints are of a job with a deadline."""
     lane_bits: Literal[32, 16, 8] = 32
-    """Of all-reduces of floats."""
+    """Bits of a lane in all-reduces of floats."""
     records: str | None = None
     """File in which its endpoints' records are kept, for those who look on."""
 
     @property
     def lanes(self) -> int:
-        """Of the longest frame."""
+        """Lanes of the longest frame."""
         return max(endpoint.lanes for endpoint in self.endpoints)
 
     @property
@@ -83,24 +94,24 @@ class ProcessSpec(BaseModel):
 
 
 class ScriptSpec(BaseModel):
-    """What a user's script is told, beside what a worker is."""
+    """The specification of a user's script, which adds to that of a worker."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     worker: ProcessSpec
     folder: str
-    """Where it leaves its report."""
+    """Folder in which it leaves its report."""
     coordinator: str
     """Path of the coordinator's socket (runs/real/coordinator.py)."""
     on_failure: OnFailure = "abort"
     members: tuple[int, ...] = ()
-    """Who takes part at first; nobody: this one joins, and its endpoint is that of the group that takes it in."""
+    """Ranks that take part at first; empty: this one joins, and gets its endpoint from the group that takes it in."""
     grows: bool = False
     """Whether others may join."""
 
     @staticmethod
     def report(rank: int) -> str:
-        """What it leaves behind."""
+        """Name of the report's file of a rank."""
         return f"rank-{rank}.report"
 
 
@@ -163,11 +174,11 @@ class Carried:
     start_ns: int
     end_ns: int
     sha256: str
-    """Of this participant's array when it was done."""
+    """SHA-256 of this participant's array when it was done."""
     words: bool = False
-    """Its lanes were added as they are."""
+    """Whether its lanes were added as they are."""
     closing: Closing | None = None
-    """What became of it, where it might be closed without some."""
+    """Its contributions, if a deadline might close it without some."""
     failed: str | None = None
     """The error that every participant got in the place of a result."""
     saturated: int = 0
@@ -175,12 +186,12 @@ class Carried:
     bare: tuple[int, ...] = ()
     """Chunks of it that travelled without lanes in each tree, since they are zero at all workers."""
     bits: int = WORD_BITS
-    """Of its lanes."""
+    """Bits of its lanes."""
 
 
 @dataclass(frozen=True)
 class RealFigure:
-    """What a training script recorded."""
+    """A figure that a training script recorded."""
 
     name: str
     iteration: int
@@ -190,7 +201,7 @@ class RealFigure:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a participant's process counted: its endpoints by job (of a script by job and epoch), its port; seconds."""
+    """Counts of a participant's process: its endpoints by job (of a script by job and epoch), its port, CPU seconds."""
 
     endpoints: dict[str, EndpointStatus]
     port: PortCounts
@@ -199,7 +210,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """What a training recorded, and the digest of the weights; None at a server."""
+    """The figures of a training, and the digest of its weights (None at a server)."""
 
     figures: tuple[RealFigure, ...]
     sha256: str | None
@@ -207,7 +218,7 @@ class TrainingReport:
 
 @dataclass(frozen=True)
 class ScriptReport:
-    """What a script's participant leaves behind: when it began, what it carried since it came, and what it counted."""
+    """The report of a script's participant: when it began, the collectives since it joined, and its counts."""
 
     began_ns: int
     first: int
@@ -280,22 +291,14 @@ class RealBackend:
             self.port.close()
             raise
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
-        """Take part in one collective, in place; blocks. It starts now, whatever ``start_ps`` says.
+    def collective(self, asked: Asked) -> int:
+        """Take part in one collective; blocks. It starts now, whatever ``start_ps`` says.
 
         Raises ``ValueError`` for NaN or infinity, ``SaturatedError`` for a sum beyond int32, ``CollectiveError`` when
         the network gives up.
         """
-        self.check(operation, root, options)
-        self.attempt(operation, array, root, learning_rate, options)
+        self.check(asked.operation, asked.root, asked.options)
+        self.attempt(asked)
         return self.now_ps()
 
     def check(self, operation: str, root: int, options: Options) -> None:
@@ -313,10 +316,9 @@ class RealBackend:
             known = ", ".join(sorted(jobs)) or "none"
             raise RefusedError(f"{operation}: {self._spec.host} has no job for it; the jobs are for {known}")
 
-    def attempt(
-        self, operation: str, array: FloatArray, root: int, learning_rate: float, options: Options = PLAIN
-    ) -> FloatArray:
+    def attempt(self, called: Asked) -> FloatArray:
         """Carry one collective to its end among ``members``; what it carried, as every member has it then."""
+        operation, array, root, options = called.operation, called.array, called.root, called.options
         if operation == "broadcast" and self.size == 1:
             return array
         asked = options.name or operation
@@ -341,7 +343,7 @@ class RealBackend:
                 COLLECTIVES[carried],
                 array[where],
                 iteration,
-                learning_rate,
+                called.learning_rate,
                 options,
                 serves=serves,
                 lost=None if lost is None else lost[where],
@@ -385,7 +387,7 @@ class RealBackend:
         return array
 
     def compute(self, seconds: float) -> None:
-        """Nothing: in real time a computation takes as long as it takes."""
+        """Do nothing: in real time a computation takes as long as it takes."""
 
     def now(self) -> float:
         """Seconds since this participant was made."""
@@ -396,10 +398,10 @@ class RealBackend:
         return (time.monotonic_ns() - self._began_ns) * PS_PER_NS
 
     def reach(self, time_ps: int) -> None:
-        """Nothing: time passes by itself."""
+        """Do nothing: time passes by itself."""
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "RealBackend":
-        """Not in real time, where the jobs are made before the workers."""
+        """Raise: in real time jobs are made before the workers, so there are no subgroups."""
         raise ClusterError(f"group {list(ranks)}: in real time there is one group, of all workers")
 
     def sent(self, message: Message) -> None:
@@ -409,7 +411,7 @@ class RealBackend:
         """There are no traces of real time."""
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
-        """Not in real time."""
+        """Do nothing: real time keeps no tally."""
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training."""
@@ -427,15 +429,15 @@ class RealBackend:
 
     @property
     def began_ns(self) -> int:
-        """When it was made."""
+        """When this participant was made, nanoseconds of the monotonic clock."""
         return self._began_ns
 
     def statuses(self) -> dict[int, EndpointStatus]:
-        """Of each endpoint, by job."""
+        """The status of each endpoint, by job."""
         return {job: self._endpoints.status(index) for job, (index, _) in self._places.items()}
 
     def counts(self) -> PortCounts:
-        """Of the port."""
+        """The counts of the port."""
         return self.port.counts()
 
     def _carry_out(self, given: Mapping[int, Post], options: Options) -> None:
@@ -478,7 +480,7 @@ class RealBackend:
         """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""
         every = np.zeros((len(self.members), array.size), np.float32)
         every[self.members.index(self.rank)] = array
-        self.attempt("all_reduce", every.reshape(-1), 0, 0.0, options)
+        self.attempt(Asked("all_reduce", every.reshape(-1), options=options))
         self._take_blocks(array, every, self.members)
         return every.reshape(-1)
 
@@ -500,7 +502,7 @@ class RealBackend:
         bare: tuple[int, ...] = (),
         bits: int = WORD_BITS,
     ) -> FloatArray:
-        """A collective is over; its array."""
+        """Note that a collective is over; return its array."""
         end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
         turn = self.first + len(self.carried)
         self.carried.append(

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,8 +22,8 @@ from p4reduce.control_plane.resources import SLOTS
 from p4reduce.group.backend import SERVED, FloatArray, as_carried
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import Decision
-from p4reduce.network.jobs.network import Job
-from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum, shares
+from p4reduce.network.jobs.network import Job, parts_of
+from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import Experiment, ExperimentError
@@ -45,13 +44,14 @@ from p4reduce.workers.numbers import BlockFloat, FixedScale, check_bits, with_bi
 from p4reduce.workers.specs import Congestion, EndpointSpec
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
+from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
 # What each host does in a run in real time: the one job that carries the run's collective, and who takes part.
 
 
 WINDOW: Final = 256
-"""Chunks that may be in flight where nobody says how many: processes add more delay than links, so rate * round trip
+"""Chunks that may be in flight if no window is given: processes add more delay than links, so rate * round trip
 of the plan would be too few; how many there are at a time, loss and round-trip times decide. On BMv2 no more than an
 output queue holds: results then find room in it, unless some are sent again. (With a deadline that bounds what is on
 its way: what waits for a straggler is in no queue, and is to be open at once.)"""
@@ -63,7 +63,7 @@ LEAST_WINDOW: Final = 8
 
 @dataclass(frozen=True)
 class Assignment:
-    """Who takes part in a run's collective, and in which job."""
+    """The hosts that take part in a run's collective, and its jobs."""
 
     workers: tuple[str, ...]
     server: str | None
@@ -71,14 +71,14 @@ class Assignment:
     requests: tuple[PlanRequest, ...]
     """One, or one for each tree of the plan."""
     weights: tuple[int, ...]
-    """Of each tree."""
+    """Weight of each tree."""
     whole: PlanRequest
     """Before it was divided among trees."""
 
     def trees(
         self, experiment: Experiment, topology: Topology, workers: tuple[str, ...]
     ) -> tuple[tuple[PlanRequest, ...], tuple[int, ...]]:
-        """As those of this one, for other workers in what is left of the network."""
+        """Plan requests and weights as of this assignment, for other workers in what is left of the network."""
         return _divided(replace(self.whole, workers=workers), experiment, topology, several=True)
 
     @property
@@ -113,7 +113,7 @@ class Assignment:
             job, server = SERVED_JOB, servers[0]
         elif operation == "broadcast":
             if len(workers) == 1:
-                raise ExperimentError("workers: 1, but a broadcast in real time needs somebody to send to")
+                raise ExperimentError("workers: 1, but a broadcast in real time needs 2 or more")
             job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
         narrow = experiment.target == "bmv2" and experiment.deadline_ps is None
         window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if narrow else WINDOW)
@@ -169,27 +169,27 @@ SETTLE_S: Final = 10.0
 
 @dataclass
 class Moved:
-    """What came of the run so far. Times are nanoseconds of the machine's monotonic clock."""
+    """Results of the run so far. Times are nanoseconds of the machine's monotonic clock."""
 
     records: list[CollectiveRecord] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
     busy_ns: int = 0
-    """All collectives together."""
+    """Time of all collectives together."""
     zeros_ns: list[int] = field(default_factory=list)
-    """When time began, as seen from each collective: the run's clock stands still while its sums are checked."""
+    """The run's time 0 as of each collective: the run's clock stands still while sums are checked."""
     points: list[TrainingPoint] = field(default_factory=list)
     steps: Steps | None = None
-    """Of a script."""
+    """Steps of a script."""
     weights_sha256: str | None = None
-    """Of a training: what rank 0 recorded, and the parameters with which every worker ended."""
+    """SHA-256 of the parameters with which every worker of a training ended."""
     done_ns: int = 0
     """When the last participant had its result."""
     closed: list[ClosedRecord] = field(default_factory=list)
-    """As ``NetworkResult`` has it."""
+    """Of ``NetworkResult``."""
     left_out: LeftOut = field(default_factory=LeftOut)
 
     def note_closing(self, turn: int, every: Sequence[Closing | None]) -> int:
-        """What the workers, by rank, know of an all-reduce that a deadline might close; how often it was carried."""
+        """Note what workers, by rank, report of an all-reduce with a deadline; return how often it was carried."""
         known = [one for one in every if one is not None]
         if not known:
             return 1
@@ -207,7 +207,7 @@ class Moved:
         self.zeros_ns.append(self.zeros_ns[-1] + now - self.done_ns if self.zeros_ns else now)
 
 
-class RealCluster:
+class RealCluster(Closable):
     """The network, switches and workers of one run. Use as a context manager, from the main thread."""
 
     may_stripe = True
@@ -236,17 +236,17 @@ class RealCluster:
         self.program = program_of(experiment)
         self.assignment = Assignment.of(experiment, self.topology, several=self.may_stripe)
         self.turns = experiment.repeat
-        """How many collectives there will be."""
+        """Number of collectives of the whole run."""
         if experiment.model == "digits":
             self.turns = training_iterations(experiment, len(self.assignment.workers))
         self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
         self.moved = Moved()
         self.decisions: Sequence[Decision] = ()
-        """What was decided of the group's members, in order …"""
+        """Decisions on the group's members, in order."""
         self.resumed: Sequence[Resumed] = ()
-        """… and when that took effect."""
+        """Times at which these took effect."""
         self.lost_switches: Collection[str] = ()
-        """Those that ended on the way."""
+        """Switches that ended on the way."""
         self._deadline = 0.0
         self.folder = folder
         self._aside = aside or folder
@@ -267,7 +267,7 @@ class RealCluster:
                     check_growth(plan, experiment.collective)
                 self.trees.append(Job(plan, self.numbers if plan.in_network else None))
             self.plans_in_use: Callable[[], Sequence[Plan]] = lambda: [tree.plan for tree in self.trees]
-            """Whoever looks on may ask at any time."""
+            """May be called at any time, also by viewers in other threads."""
             progress(f"{experiment.plan}: workers", 0, 1)
             self.group = self._parts.enter_context(self._start_workers())
             self.group.answers(self.hosts, "starting", time.monotonic() + START_S, idle_s=experiment.budget_s)
@@ -289,26 +289,25 @@ class RealCluster:
 
     def parts(self, elements: int, bits: int) -> list[tuple[Job, int]]:
         """The trees that carry an all-reduce, and how many elements each does. bits: of its lanes."""
-        bounds = shares(elements, self.assignment.weights, self.experiment.lanes * (WORD_BITS // bits))
-        found = [(tree, b - a) for tree, (a, b) in zip(self.trees, bounds, strict=True) if b > a]
+        found = [(tree, part.stop - part.start) for tree, part in parts_of(self.trees, elements, bits)]
         return found or [(self.job, elements)]
 
     @property
     def hosts(self) -> list[str]:
-        """Those who take part, in rank order."""
+        """Hosts that take part, in rank order."""
         return self.assignment.participants(self.job)
 
     @property
     def got(self) -> Path:
-        """Where the result of the last collective is, as far as it was kept."""
+        """The file with the result of the last collective, if it was kept."""
         return self.folder / "got.npy"
 
     def records_of(self, host: str) -> Path:
-        """Where those who look on find the records of a host's endpoints."""
+        """The file with the records of a host's endpoints, for viewers."""
         return self._aside / f"{host}.records"
 
     def answers(self, what: str) -> dict[str, Message]:
-        """One message of every host, within the run's wall-clock time."""
+        """Wait for one message of every host, within the run's wall-clock time."""
         try:
             return self.group.answers(self.hosts, what, self._deadline)
         except WorkerError:
@@ -379,7 +378,7 @@ class RealCluster:
 
     @staticmethod
     def _bound_ps(parts: Sequence[tuple[Job, int]], operation: Operation, bits: int) -> int:
-        """Of these trees and how many elements each carries."""
+        """The lower bound, picoseconds, of these trees with the elements that each carries."""
         [(job, elements), *others] = parts
         if others:
             return parts_bound([(tree.plan, words_of(count, bits)) for tree, count in parts]).time_ps
@@ -397,7 +396,7 @@ class RealCluster:
             time.sleep(0.05)
 
     def _counts(self) -> dict[str, Counts]:
-        """What all hosts have counted."""
+        """The counts of all hosts."""
         answers = self.ask({"do": "status"}, "status")
         return {host: from_plain(Counts, answer, f"{host}: status") for host, answer in answers.items()}
 
@@ -407,20 +406,12 @@ class RealCluster:
         return self.answers(what)
 
     def incidents(self) -> dict[Where, Incidents]:
-        """What happened to first transmissions, as far as switches and relays know."""
+        """Losses and duplicates of first transmissions, as far as switches and relays know them."""
         return merged(self.target.incidents(), self.relays.incidents())
 
     def close(self) -> None:
         """End workers and switches, remove links."""
         self._parts.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- starting
 
@@ -495,7 +486,7 @@ class RealCluster:
                 )
 
     def _right_blocks(self, hashes: dict[str, str], turn: int, given: Callable[[int], FloatArray]) -> None:
-        """Everybody has a block of each other worker, as it was sent."""
+        """Check that all workers have a block of each other worker, as it was sent; ``ClusterError`` if not."""
         wanted = exchanged([given(rank) for rank in range(len(self.assignment.workers))])
         for host, array in zip(self.assignment.workers, wanted, strict=True):
             if hashes[host] != hashlib.sha256(array.data).hexdigest():
@@ -520,7 +511,7 @@ class RealCluster:
         return found.max_error, found.error_bound
 
     def _diagnose(self, host: str) -> str:
-        """Whom the switches' slots wait for, where the worker at ``host`` gave up."""
+        """Explain for which workers slots wait, after the worker at ``host`` gave up."""
         if not self.job.plan.in_network:
             return ""
         try:
@@ -550,7 +541,7 @@ def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[W
 
 
 def _traffic(answers: dict[str, Counts]) -> list[tuple[dict[str, EndpointStatus], int]]:
-    """What changes as long as frames move."""
+    """Figures that change as long as frames move."""
     return [(counts.endpoints, counts.port.first_frames) for counts in answers.values()]
 
 
@@ -632,7 +623,7 @@ def _links(
 
 
 def _sent_by(answer: Counts) -> LinkCounters:
-    """What the endpoints of a worker sent."""
+    """Counts of the frames that a worker's endpoints sent."""
     endpoints = answer.endpoints.values()
     frames, octets = sum(one.frames_sent for one in endpoints), sum(one.bytes_sent for one in endpoints)
     again, again_octets = sum(one.resends for one in endpoints), sum(one.resend_bytes for one in endpoints)
@@ -653,7 +644,7 @@ def _unseen_losses(
     counters: Mapping[str, SwitchCounters],
     links: Mapping[Hop, LinkCounters],
 ) -> bool:
-    """Whether somebody received less than was sent to it and not lost on purpose, or nobody can tell."""
+    """Whether frames may be lost uncounted: a node's count does not fit what was sent to it, and frames were resent."""
     received = cluster.target.received(counters)
     for (node, port), seen in links.items():
         peer = cluster.topology.neighbour(node, port)

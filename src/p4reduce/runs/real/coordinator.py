@@ -99,25 +99,25 @@ class Trees:
 
     @property
     def may_return(self) -> bool:
-        """Whether a switch has ended just now, and may begin anew before anybody draws conclusions."""
+        """Whether a switch has ended just now, and may begin anew before it counts as lost."""
         return any(time.monotonic() < at + SILENT_S for at in self._away.values())
 
     def lose(self, switch: str) -> None:
-        """A switch has ended."""
+        """Note that a switch has ended."""
         self.reach.switches.add(switch)
         self._away[switch] = time.monotonic()
 
     def begin_anew(self, switch: str) -> None:
-        """A switch is there, and has lost all plans, of those that are being installed, too."""
+        """Note that a switch has restarted and has lost all plans, also those that are being installed."""
         self.reach.switches.discard(switch)
         self._away.pop(switch, None)
         self._anew[switch] = self._epoch
 
     def next(self, members: Sequence[int], epoch: int) -> Callable[[], Stand | None]:
-        """What installs the trees of ``members`` beside the old ones, in an epoch above all before; in any thread.
+        """A function, for any thread, that installs the trees of ``members`` beside the old ones, in a higher epoch.
 
-        One alone needs none. It raises ``ClusterError`` where there is no way, ``ControllerError`` where a switch does
-        not take them.
+        It returns None for a single member, which needs no tree. It raises ``ClusterError`` if there is no way, and
+        ``ControllerError`` if a switch does not take a tree.
         """
         self._epoch, self._planned_on = epoch, self._known
         if len(members) == 1:
@@ -157,7 +157,7 @@ class Trees:
         return None
 
     def drop(self, stand: Stand) -> None:
-        """Take trees out of the switches that are there; later, where one is gone of which nobody knows yet."""
+        """Take trees out of the switches that are there; later, if a switch has ended unnoticed."""
         self._planned_on = None
         self._uninstall(stand.plans)
 
@@ -170,7 +170,7 @@ class Trees:
                 self._dropped.remove(one)
 
     def swap(self, stand: Stand | None) -> Callable[[], None]:
-        """All use these from now on, or none; what takes the old ones out, in any thread."""
+        """Use these trees from now on (None: no change); return a function that removes the old ones."""
         self._planned_on = None
         if stand is None:
             return lambda: None
@@ -178,7 +178,7 @@ class Trees:
         return lambda: self.drop(old)
 
     def blamed(self, waiting: Mapping[int, Sequence[Lacking]], members: Collection[int]) -> Collection[int]:
-        """Those of ``members`` that an operation waits for, by who waits: what each lacks of every tree."""
+        """The ``members`` that an operation waits for. ``waiting``: what each waiting member lacks of every tree."""
         names: set[str] = set()
         for place, plan in enumerate(self.used.plans):
             lacking = {
@@ -187,7 +187,7 @@ class Trees:
                 if place < len(every) and every[place][0] is not None
             }
             if lacking and not plan.in_network:
-                return members  # in a circle everybody waits for everybody
+                return members  # in a ring each member waits for all others
             names |= self._blamed(plan, lacking) if lacking else set()
         return [member for member in members if self.hosts[member] in names]
 
@@ -212,7 +212,7 @@ Watch = Callable[[], Collection[str]]
 
 @dataclass(frozen=True)
 class Ended:
-    """How the run's first rank failed that the others could not go on without."""
+    """The end of the first rank without which the others could not go on."""
 
     rank: int
     code: int
@@ -221,16 +221,16 @@ class Ended:
 
 @dataclass(frozen=True)
 class Resumed:
-    """When a change was noticed and when the survivors went on, nanoseconds of the machine's monotonic clock."""
+    """Times at which a change was noticed and survivors went on, nanoseconds of the machine's monotonic clock."""
 
     noticed_ns: int
     resumed_ns: int
 
 
 class Coordinator:
-    """Of the group whose processes ``presence`` has.
+    """Coordinates the group whose processes ``presence`` has.
 
-    ``watch`` looks at switches and links: it raises where nothing can go on, and returns what is news of ``trees``.
+    ``watch`` looks at switches and links: it raises if nothing can go on, and returns news about ``trees``.
     ``deadline``: of ``time.monotonic()``.
     """
 
@@ -268,7 +268,7 @@ class Coordinator:
         return self.agreement.survivors
 
     def wait(self) -> Ended | None:
-        """Until all who are not dead have ended; who failed, where that ended the run.
+        """Wait until all living ranks have ended; return the failure that ended the run, or None.
 
         Raises ``ClusterError`` where no group can go on.
         """
@@ -290,11 +290,11 @@ class Coordinator:
             self._follow()
         if not self.survivors and first is None:
             said = "; ".join(f"rank {rank} {why}" for rank, why in dead.dead.items())
-            raise ClusterError(f"nobody survived: {said}")
+            raise ClusterError(f"no rank survived: {said}")
         return None if self.survivors else first
 
     def _pump(self) -> None:
-        """Hear what has happened; nothing follows yet."""
+        """Collect events, without acting on them."""
         events = self._presence.pump()
         self._arrivals.start_due(self.survivors)
         events += map(agreement.Damaged, self._watch())
@@ -330,7 +330,7 @@ class Coordinator:
     # --- what the agreement hears, and wants
 
     def _follow(self) -> None:
-        """What follows from all that was heard."""
+        """Pass on all events heard, and do what follows."""
         while self._inbox:
             self._hear(*self._inbox.popleft())
         if self._begun is not None and self._begun[1].done():
@@ -378,7 +378,7 @@ class Coordinator:
                 raise CollectiveError(said or f"{cause}; the tree of the group has lost it")
 
     def _abandon(self) -> None:
-        """Take away a tree of which nobody was told, once it stands."""
+        """Take away a tree that no member was told of, once it stands."""
         if self._begun is not None:
             (_, work), self._begun = self._begun, None
             with contextlib.suppress(ControllerError, ClusterError):

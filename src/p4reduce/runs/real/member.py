@@ -15,7 +15,7 @@ A thread has the connection; the caller's thread has the collectives. Messages a
 | from the coordinator | |
 |---|---|
 | ``prepare``: term | stop, and answer |
-| ``hold``: term, or null | begin no other operation, as somebody joins; or go on |
+| ``hold``: term, or null | begin no other operation, as a rank joins; or go on |
 | ``give``: term | another one needs the last result |
 | ``commit``: a decision | go on, with ``endpoints``; the result of the operation follows where another one had it |
 | … ``failed`` | the error that this result had |
@@ -41,7 +41,7 @@ from pydantic import Field
 
 from p4reduce.base.records import from_json, from_plain, to_json, to_plain
 from p4reduce.group import remote
-from p4reduce.group.backend import PLAIN, FloatArray, Options
+from p4reduce.group.backend import Asked, FloatArray, Options
 from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
 from p4reduce.group.membership import REAL_LEASE, Decision, cannot_redo, group_changed
 from p4reduce.runs.real.backend import Counts, RealBackend, ScriptReport, ScriptSpec
@@ -60,7 +60,7 @@ BEAT_S: Final = REAL_LEASE.beat / NS_PER_S
 
 @dataclass(frozen=True)
 class Calling:
-    """What the caller's thread asks for; ``view``: changes that it has heard of."""
+    """A call of the caller's thread; ``view``: number of changes that it has heard of."""
 
     operation: str
     root: int
@@ -69,13 +69,13 @@ class Calling:
 
 @dataclass(frozen=True)
 class Turn:
-    """What the caller's thread does now: try, in the epoch of ``endpoints`` where that is a new one, or take this."""
+    """What the caller's thread has to do now: try (with new ``endpoints`` if the epoch is new), or take this result."""
 
     members: tuple[int, ...]
     endpoints: tuple[EndpointSpec, ...]
     epoch: int
     weights: tuple[int, ...] = ()
-    """Of the tree of each endpoint."""
+    """Weight of the tree of each endpoint."""
     array: FloatArray | None = None
     """The operation's result, that another member had …"""
     contributors: tuple[int, ...] = ()
@@ -86,7 +86,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Committed:
-    """What the coordinator tells a member of a decision. The result of an operation that it lacks follows.
+    """The coordinator's message to a member about a decision. The result that the member lacks, if any, follows.
 
     commit: the decision. endpoints: of the member in each tree from now on; none where no tree follows. weights: of
     these trees. failed: the error that the operation ended with. history: all decisions so far, for a member that joins
@@ -101,10 +101,10 @@ class Committed:
 
 
 class Member:
-    """What one participant knows of its group. ``close`` it.
+    """One participant's end of the control connection to its group. ``close`` it.
 
-    ``members``: of the start; nobody for one that joins, which calls :meth:`admitted` before all else.
-    ``stop`` and ``go_on``: of whoever carries operations (``Driver``). ``waits``: what it waits for now, for a beat.
+    ``members``: of the start; empty for one that joins, which calls :meth:`admitted` before all else. ``stop`` and
+    ``go_on``: of the ``Driver`` that carries operations. ``waits``: what it waits for now, for a beat.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class Member:
         self._result: tuple[FloatArray, tuple[int, ...], str | None] | None = None
         self._calling: Calling | None = None
         self._trying = False
-        self._term: int | None = None  # of whoever asked to stop, until it says how to go on
+        self._term: int | None = None  # of the request to stop, until the coordinator says how to go on
         self._answered = False
-        self._held: int | None = None  # of whoever asked to begin nothing
+        self._held: int | None = None  # of the request to begin nothing
         self._next = Turn(members, (), 0)
         self._admission: tuple[Turn, int, int] | None = None
         # a result that the caller has not taken yet, and its error
@@ -294,7 +294,7 @@ class Member:
             self._released.set()
 
     def _hear_of(self, told: Committed, array: FloatArray | None) -> None:
-        """Who joins is told everything: the operation that the others call next is its first."""
+        """Take in a decision; for a rank that joins, the operation that the others call next is its first."""
         decision = told.commit
         with self._changed:
             self._next = Turn(decision.after, told.endpoints, decision.epoch, told.weights)
@@ -334,7 +334,7 @@ class Member:
             try:
                 remote.send(self._connection, message, array)
             except OSError:
-                return  # whoever reads will see that it has ended
+                return  # the reader will see that it has ended
 
 
 def _connect(connection: socket.socket, address: str) -> None:
@@ -400,34 +400,27 @@ class ScriptBackend(RealBackend):
         self._driver.go_on()
 
     def _come_in(self, spec: ScriptSpec) -> None:
-        """Where others are already: in the tree of the group that has this one, too."""
+        """Join a running group, in the tree of the group that includes this rank."""
         turn, view, first = self._member.admitted()
-        assert turn.endpoints  # noqa: S101  (a group that takes somebody in has a tree)
+        assert turn.endpoints  # noqa: S101  (a group that takes a rank in has a tree)
         trees = _weighted(turn)
         super().__init__(spec.worker.model_copy(update={"endpoints": list(turn.endpoints), "trees": trees}))
         self.members = self.contributors = turn.members
         self._epoch, self.view, self.first = turn.epoch, view, first
 
-    def collective(
-        self,
-        operation: str,
-        array: FloatArray,
-        root: int,
-        learning_rate: float,
-        options: Options = PLAIN,
-        start_ps: int | None = None,
-    ) -> int:
-        """As of ``RealBackend``, whoever dies meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
-        self.check(operation, root, options)
+    def collective(self, asked: Asked) -> int:
+        """As of ``RealBackend``; members may die meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
+        array, options = asked.array, asked.options
+        self.check(asked.operation, asked.root, options)
         given = array.copy() if self._survives else array
         while True:
-            turn = self._member.begin(Calling(operation, root, options.view))
+            turn = self._member.begin(Calling(asked.operation, asked.root, options.view))
             if turn.array is not None:
-                self._take_over(operation, array, turn, options)
+                self._take_over(asked.operation, array, turn, options)
                 return self.now_ps()
             self._adopt(turn)
             try:
-                carried = self.attempt(operation, array, root, learning_rate, options)
+                carried = self.attempt(asked)
             except StoppedError:
                 array[:] = given
                 self._member.stopped()
@@ -489,7 +482,7 @@ class ScriptBackend(RealBackend):
         self._earlier += self.statuses().values()
 
     def _waits(self) -> dict[str, Any]:
-        """What the endpoints that are at work wait for now."""
+        """What the active endpoints wait for now, as fields of a beat."""
         places = [index for index, _ in [*self._places.values()]]
         every = [self._endpoints.status(index) for index in places]
         oldest = [self._endpoints.oldest_missing(index) & 0xFFFFFFFF for index in places]

@@ -1,6 +1,6 @@
-"""Who of a group is there: its processes, their connections to the coordinator, and their leases.
+"""Presence of a group's members: their processes, their connections to the coordinator, and their leases.
 
-Messages are those of runs/real/member.py. Nothing is decided here; what is heard of are events of ``group/agreement``.
+Messages are those of runs/real/member.py. Nothing is decided here; news become events of ``group/agreement``.
 """
 
 import json
@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from p4reduce.group.remote import FramingError
 from p4reduce.network.real.net.namespaces import last_lines, stop
 from p4reduce.runs.launch import how_ended
 from p4reduce.workers.status import WaitStatus
+from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S
 
 # Processor time of processes.
@@ -63,7 +63,7 @@ def descends(pid: int, ancestor: int) -> bool:
 
 
 class Idle:
-    """How long a process has used no processor time."""
+    """Measures for how long a process has used no processor time."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -129,7 +129,7 @@ class WorkerError(ClusterError):
 
 
 class Worker:
-    """One process. What it says on standard error goes to its log."""
+    """A worker's process. Its standard error goes to its log."""
 
     def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.host = host
@@ -138,7 +138,7 @@ class Worker:
         self._partial = b""
 
     def send(self, message: Message) -> None:
-        """One line to the process; one that is gone is noticed by whoever waits for its answer."""
+        """Send one line to the process; if it is gone, the wait for its answer will find out."""
         assert self.process.stdin is not None  # noqa: S101  (for the type checker: it is a pipe)
         try:
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -159,7 +159,7 @@ class Worker:
             raise ClusterError(f"worker {self.host} wrote what is no message: {error}{self.last_lines()}") from None
 
     def ended(self) -> ClusterError:
-        """How it ended, with its last lines."""
+        """The error for a process that has ended, with its last lines."""
         code = self.process.wait(GRACE_S)
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return ClusterError(f"worker {self.host} (process {self.process.pid}) ended with {how}{self.last_lines()}")
@@ -169,7 +169,7 @@ class Worker:
         return f"; its last lines:\n{last_lines(self.log)}"
 
 
-class WorkerGroup:
+class WorkerGroup(Closable):
     """All workers of a run. Use as a context manager: at its end every process is gone."""
 
     def __init__(self, start: Start, commands: Mapping[str, Sequence[str]], folder: Path, watch: Watch) -> None:
@@ -200,7 +200,7 @@ class WorkerGroup:
             self.workers[host].send(message)
 
     def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = math.inf) -> dict[str, Message]:
-        """One message of each of ``hosts``; ``deadline`` is of ``time.monotonic()``.
+        """Wait for one message of each of ``hosts``; ``deadline`` is of ``time.monotonic()``.
 
         Raises ``ClusterError`` that names who ended or reported an error, who has not answered in time, or who has
         used no processor time for ``idle_s`` seconds (a process that is stopped, or waits for what never comes).
@@ -247,14 +247,6 @@ class WorkerGroup:
                 if pipe is not None:
                     _close(pipe)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def _close(pipe: Any) -> None:
     try:
@@ -290,7 +282,7 @@ class Control:
         """one whose array has not come whole"""
 
     def receive(self) -> Sequence[tuple[Message, FloatArray | None]] | None:
-        """What has come whole by now; None: the other end is gone, or speaks another language."""
+        """Messages that have come whole by now; None: the other end is gone, or does not speak the protocol."""
         try:
             data = os.read(self.connection.fileno(), _READ)  # ``recv`` would wait for as long as it takes to send
         except BlockingIOError:
@@ -339,7 +331,7 @@ class Control:
             if type(floats) is not int or not 0 <= floats <= remote.MAX_FLOATS:
                 raise remote.FramingError(f"floats: {floats!r}")
             if floats and not self.asked:
-                raise remote.FramingError(f"an array of {floats} elements that nobody asked for")
+                raise remote.FramingError(f"an array of {floats} elements that was not asked for")
             if len(self._buffer) < _FLOAT_BYTES * floats:
                 return
             message, self._message = self._message, None
@@ -351,7 +343,7 @@ class Control:
             yield message, array
 
 
-# What a member says, held against the protocol of runs/real/member.py before anybody relies on it.
+# What a member says, held against the protocol of runs/real/member.py before the coordinator relies on it.
 #
 # A message has a form, and a place: a member that has finished seven operations has not finished six, answers no
 # question that was not asked, and joins once. What was said before, by it or by another one, is no message any more.
@@ -367,7 +359,7 @@ _LEVELS: Final = 1 << 16
 def check(message: Mapping[str, Any], *, finished: int, term: int, left: bool, ranks: int) -> str:
     """Which of ``KINDS`` a message is. Raises ``FramingError`` for one that no member says.
 
-    finished: operations that its member has said to have finished. term: the last one in which anybody was asked.
+    finished: operations that its member has said to have finished. term: the last one in which a member was asked.
     left: whether it has said that it leaves. ranks: that there are.
     """
     kind = next((one for one in KINDS if one in message), None)
@@ -428,7 +420,7 @@ def _check_beat(message: Mapping[str, Any], finished: int) -> None:
 
 def _term(message: Mapping[str, Any], name: str, term: int) -> None:
     if type(message[name]) is not int or not 0 < message[name] <= term:
-        raise FramingError(f"{name}: nobody asked in a term {message[name]!r}")
+        raise FramingError(f"{name}: there was no question in a term {message[name]!r}")
 
 
 def _number(message: Mapping[str, Any], name: str, least: int, end: int = MOST_OPERATIONS) -> None:
@@ -457,7 +449,7 @@ QUIET: Final = 3
 
 @dataclass
 class Seen:
-    """What the coordinator has of one rank."""
+    """The coordinator's state of one rank."""
 
     process: "subprocess.Popen[bytes]"
     signs: Signs
@@ -474,14 +466,14 @@ class Seen:
     """Or it wants to join."""
 
 
-class Presence:
-    """Of the processes that are added, by rank. Use as a context manager; one thread calls it.
+class Presence(Closable):
+    """Presence of the processes that are added, by rank. Use as a context manager; one thread calls it.
 
-    ``leases`` are those of an agreement, which has them run out; here they are read.
+    ``leases`` belong to an agreement, which ends them; they are only read here.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Listen in ``folder``, which nobody else may enter."""
+        """Listen in ``folder``, which no other user may enter."""
         self.address: Final = str(folder / "group")
         self.seen: list[Seen] = []
         self.leases = Leases(REAL_LEASE, (), 0)
@@ -489,14 +481,14 @@ class Presence:
         """The last in which members were asked something."""
         self.array: FloatArray | None = None
         self.failed: str | None = None
-        """That somebody was asked to give."""
+        """The error of the result that a member was asked to give."""
         self._holder: int | None = None
         self._events: list[Event] = []
         self._closed = False
         self._strangers: list[Control] = []
         """Connections that have not said whose they are, the oldest first."""
         self._looked_ns: int | None = None
-        """When the last look ended."""
+        """When the last look ended, nanoseconds."""
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -516,7 +508,7 @@ class Presence:
             os.eventfd_write(self._alarm, 1)
 
     def wake_for(self, events: socket.socket) -> None:
-        """A wait ends when there is something to read from this socket, which whoever is woken does."""
+        """Have a wait end when there is something to read from this socket; the caller of the wait reads it."""
         self._selector.register(events, selectors.EVENT_READ, lambda: None)
 
     def wake_at_end(self, pid: int) -> None:
@@ -558,7 +550,7 @@ class Presence:
         return events
 
     def request_array(self, holder: int) -> None:
-        """One that has stopped is about to be asked for the result of its last operation."""
+        """Expect the array of a stopped member that is about to be asked for its last result."""
         self.array, self._holder = None, holder
         if (control := self.seen[holder].control) is not None:
             control.asked += 1
@@ -592,14 +584,6 @@ class Presence:
                 seen.process.kill()
         self._listener.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _accept(self) -> None:
         """Take the connections that wait, as long as there is room for one that has not said whose it is."""
         while self._has_room():
@@ -616,7 +600,7 @@ class Presence:
             self._selector.register(connection, selectors.EVENT_READ, lambda control=control: self._first(control))
 
     def _has_room(self) -> bool:
-        """Where there is none, the oldest stranger makes some, unless it came just now."""
+        """Whether there is room for one more stranger; if not, close the oldest, unless it has just come."""
         if len(self._strangers) < MOST_STRANGERS:
             return True
         oldest = self._strangers[0]
@@ -626,7 +610,7 @@ class Presence:
         return len(self._strangers) < MOST_STRANGERS
 
     def _first(self, control: Control) -> None:
-        """What a new connection says first."""
+        """Take in the first message of a new connection."""
         messages = self._messages(control, None)
         if not messages:
             return
@@ -665,14 +649,14 @@ class Presence:
                 self._take(rank, seen, kind, message, array)
 
     def _take(self, rank: int, seen: Seen, kind: str, message: Message, array: FloatArray | None) -> None:
-        """One message of a member, which is one."""
+        """Take in a checked message of a member."""
         if kind == "beat":
             if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
                 seen.since_ns = time.monotonic_ns()
             seen.beat, seen.finished = message, message["beat"]
             said: Event = Beat(rank, message["beat"], message["calls"], message.get("held"), message["rests"])
         elif kind == "left":
-            seen.beat = {}  # it waits for nobody any more
+            seen.beat = {}  # it does not wait any more
             seen.left = seen.finished = message["left"]
             said = Left(rank, message["left"])
         elif kind == "stopped":
@@ -687,7 +671,7 @@ class Presence:
         self._events.append(said)
 
     def out_of_turn(self, rank: int, why: str) -> None:
-        """It said what no member says: the others go on without it."""
+        """Exclude a rank whose message no member sends: the others go on without it."""
         reason = f"said what no member says: {why}"
         control = self.seen[rank].control
         self._events.append(Ended(rank, reason))
@@ -696,7 +680,7 @@ class Presence:
             self._forget(control)
 
     def _messages(self, control: Control, rank: int | None) -> Sequence[tuple[Message, FloatArray | None]]:
-        """What a connection brought; its end is the end of its member."""
+        """Read the messages of a connection; its end is the end of its member."""
         if control.ended:
             return ()
         found = control.receive()
@@ -735,14 +719,14 @@ def is_of(connection: socket.socket, pid: int) -> bool:
     return descends(_CREDENTIALS.unpack(credentials)[0], pid)
 
 
-# Ranks that join a group in real time: each is started when its time has come, where nobody else is.
+# Ranks that join a group in real time: each is started when its time has come, at a host without a rank.
 
 
 StartRank = Callable[[int], "subprocess.Popen[bytes]"]
 
 
 class Arrivals:
-    """Of the ranks behind those of the start, in order of ``times``: seconds from now on.
+    """Starts ranks that join after the start, in order of ``times`` (seconds from now on).
 
     ``hosts``: of all ranks. ``start`` starts the process of one. A host whose process still runs begins anew.
     """
@@ -766,7 +750,7 @@ class Arrivals:
             self._presence.add(self._start(rank), member=False)
 
     def outside(self, refused: Mapping[int, str]) -> dict[int, str]:
-        """Who did not join, and why; ``refused``: of those that were there."""
+        """Ranks that did not join, with the reason; ``refused``: reasons of those that had connected."""
         seen = self._presence.seen
         ranks = range(self._first, len(self._hosts))
         left = [rank for rank in ranks if rank >= len(seen) or not seen[rank].member]

@@ -81,7 +81,7 @@ def run_session(
 
 @dataclass(frozen=True)
 class Scripted:
-    """How a script in real time ended."""
+    """The end of a script in real time."""
 
     result: RunResult | None
     failed: int | None
@@ -136,7 +136,7 @@ def _session(
 
 
 def _about(experiment: Experiment) -> str:
-    """What a run is, for those who look for it."""
+    """A line that describes a run, for its folder's record."""
     return f"{experiment.plan} on {experiment.topology}, {experiment.target}, links {experiment.links}"
 
 
@@ -216,7 +216,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 OTHERS: Final = {"gloo": has_gloo, "mpi": has_mpi}
-"""What is measured beside, where an interpreter has it."""
+"""other libraries that are measured beside, if an interpreter has them"""
 
 
 def measure_real(experiment: Experiment, plan: Plan, progress: PerfProgress, *, others: bool) -> list[Row]:

@@ -20,8 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -55,6 +54,7 @@ from p4reduce.topologies.model import TopologyError
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.training.digits import DataError
 from p4reduce.workers.wire import WORD_BITS
+from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S, PS_PER_NS
 from p4switch.program.errors import ProgramError
 
@@ -67,7 +67,7 @@ NEXT: Final = {"do": "next"}
 
 
 def carry_out(cluster: RealCluster, sizes: Sequence[int] = ()) -> None:
-    """All that the experiment asks for; with ``sizes`` (elements) a tensor of each. ``ClusterError`` when it fails."""
+    """Carry what the experiment asks for, or a tensor of each of ``sizes`` (elements). Raises ``ClusterError``."""
     if sizes:
         move_tensors(cluster, sizes)
     elif cluster.experiment.model == "digits":
@@ -170,7 +170,7 @@ class ScriptCluster(RealCluster):
 
     @property
     def hosts(self) -> list[str]:
-        """Of those who have not died."""
+        """Hosts of members that have not died."""
         return [self.everybody[rank] for rank in self._survivors] if self._survivors else [*self.assignment.workers]
 
     @property
@@ -235,7 +235,7 @@ class ScriptCluster(RealCluster):
         return process
 
     def wait(self) -> Ended | None:
-        """Until all scripts have ended; which failed, where that ended the run. ``ClusterError`` for what else did."""
+        """Wait until all scripts have ended; return the failure that ended the run, if any. Raises ``ClusterError``."""
         assert isinstance(self.group, Scripts)  # noqa: S101
         began = Stand(tuple(tree.plan for tree in self.trees), self.assignment.weights)
         trees = Trees(
@@ -269,7 +269,7 @@ class ScriptCluster(RealCluster):
         return failed
 
     def _note_collectives(self, reports: Mapping[str, ScriptReport]) -> None:
-        """What the scripts' participants say that they carried, held against each other."""
+        """Take in the collectives of the participants' reports, and compare them with each other."""
         hosts = list(reports)
         self.moved.zeros_ns.append(min(report.began_ns for report in reports.values()))
         ends = {report.first + len(report.carried) for report in reports.values()}
@@ -337,7 +337,7 @@ def _check_agreement(turn: int, carried: Mapping[str, Carried]) -> None:
             raise ClusterError(f"collective #{turn}: participants disagree: {said}")
 
 
-class Scripts:
+class Scripts(Closable):
     """The processes of the scripts, in the place of a run's worker group."""
 
     def __init__(self, hosts: Sequence[str], say: Say, presence: Presence) -> None:
@@ -349,7 +349,7 @@ class Scripts:
         self._reports: dict[str, ScriptReport] = {}
 
     def add(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
-        """A process that was started."""
+        """Add a process that was started."""
         self._processes.append(process)
         for name in ("stdout", "stderr"):
             thread = threading.Thread(target=self._pass_on, args=(rank, name, getattr(process, name)), daemon=True)
@@ -357,7 +357,7 @@ class Scripts:
             self._threads.append(thread)
 
     def reports(self, folder: Path, ranks: Sequence[int]) -> dict[str, ScriptReport]:
-        """What those of ``ranks`` left behind. ``ClusterError`` for one that never joined."""
+        """Read the reports of ``ranks``. ``ClusterError`` for a rank that never joined."""
         for rank in ranks:
             host = self._hosts[rank]
             try:
@@ -374,7 +374,7 @@ class Scripts:
         """Scripts are told nothing."""
 
     def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = 0.0) -> dict[str, Message]:
-        """At the start nothing; of those that have ended, their reports."""
+        """The answers of hosts: empty at the start, the reports of those that have ended at the end."""
         return {host: to_plain(self._reports[host].counts) if host in self._reports else {} for host in hosts}
 
     def pids(self) -> dict[str, int]:
@@ -392,14 +392,6 @@ class Scripts:
         with pipe, suppress(ValueError):
             for line in pipe:
                 self._say({"line": [rank, name, line.decode(errors="replace").rstrip("\n")]})
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def script_argv(command: Sequence[str]) -> list[str]:

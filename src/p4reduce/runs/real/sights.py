@@ -1,4 +1,4 @@
-"""What can be seen of a network in real time while it carries packets, and why not what cannot."""
+"""Views of a network in real time while it carries packets, and the reasons why some are not to be had."""
 
 import importlib.resources
 import os
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from p4reduce.base.records import to_plain
@@ -30,7 +29,7 @@ from p4switch.device import Device
 from p4switch.trace.steps import what_if
 from p4switch.trace.to_text import of_folder
 
-# What links of a network in real time have carried, as far as somebody counts it anyway.
+# What links of a network in real time have carried, as far as it is counted anyway.
 
 
 Interfaces = Mapping[str, Mapping[int, str]]
@@ -39,7 +38,7 @@ COUNTS: Final = Path("/proc/self/net/dev")
 
 
 class LinkSight(NamedTuple):
-    """One direction of a link; None: nobody counts it.
+    """One direction of a link; None: not counted.
 
     bytes: of frames without FCS; queue: frames that wait now; lost: on the link; dropped: found no room; resent: frames
     of INC that were sent again.
@@ -178,12 +177,12 @@ NO_TRACE: Final = (
     "'p4reduce trace' shows what the program does."
 )
 NO_FRAMES: Final = (
-    "Links are datagrams between processes here, which nobody else sees; with --links veth frames are caught."
+    "Links are datagrams between processes here, which no other process sees; with --links veth frames are caught."
 )
 
 
 class NotSeenError(ValueError):
-    """What cannot be seen here, and why."""
+    """Something cannot be seen in this network; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +294,7 @@ class Sights:
                 raise NotSeenError(str(error)) from None
 
     def _end(self, link: Hop) -> Hop:
-        """Where a link leads: (node, port)."""
+        """The node and port that a link leads to."""
         try:
             node = self.topology.neighbour(*link)
             return node, self.topology.link_at(*link).port_of(node)
@@ -334,7 +333,7 @@ def nearby(path: Path) -> Iterator[str]:
 
 
 class Showing:
-    """Answers in a thread of its own while it is entered; costs nothing while nobody asks."""
+    """Answers in a thread of its own while it is entered; costs nothing while no question comes."""
 
     def __init__(self, path: Path, sights: Sights) -> None:
         """Listen at ``path``, in a folder that this user alone enters; ``ClusterError`` when that is not possible."""
@@ -399,7 +398,7 @@ class Showing:
             return {"error": f"unknown request {what!r}"} if handler is None else {"answer": handler(request)}
         except NotSeenError as error:
             return {"refused": str(error)}
-        except Exception as error:  # whoever looks ends nothing
+        except Exception as error:  # a viewer's question ends nothing
             return {"error": f"{what}: {type(error).__name__}: {one_line(error)}"}
 
     def _what(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -432,9 +431,7 @@ class Showing:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.eventfd_write(self._wake, 1)
         self._thread.join(JOIN_S)
         for key in list(self._selector.get_map().values()):
@@ -455,7 +452,7 @@ def _link(asked: dict[str, Any]) -> tuple[str, int]:
 BY_PORTS: Final = "Links by the counters of the embedded switches' ports; queues of hosts are not counted."
 BY_KERNEL: Final = (
     "Links by the kernel's counters of the switches' interfaces; queues are those that shape links, frames sent again "
-    "are counted by workers alone, queues of hosts by nobody."
+    "are counted by workers alone, queues of hosts not at all."
 )
 
 

@@ -1,4 +1,4 @@
-"""Who executes the P4 program in real time, and what they count: the embedded switch, or BMv2."""
+"""Targets that execute the P4 program in real time, and their counts: the embedded switch, or BMv2."""
 
 import queue
 import time
@@ -41,7 +41,7 @@ class RealTarget(Protocol):
 
     @property
     def processes(self) -> list[int]:
-        """Those that only execute switches; none where the session does."""
+        """Process ids of processes that only execute switches; empty if the session executes them."""
 
     def process_of(self, switch: str) -> int | None:
         """The process of one, where it executes nothing else and has not ended."""
@@ -53,7 +53,7 @@ class RealTarget(Protocol):
         """Switches that have ended by themselves; raises when all have, as one."""
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-        """What was sent on the links that leave switches; ``counters`` are the P4 program's."""
+        """Counts of the links that leave switches; ``counters`` are the P4 program's."""
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
         """Frames that came in by each port, as far as known."""
@@ -62,7 +62,7 @@ class RealTarget(Protocol):
         """Frames that found no room in the kernel, as far as known."""
 
     def incidents(self) -> dict[Where, Incidents]:
-        """What happened to first transmissions at these ports, as far as known."""
+        """Losses and duplicates of first transmissions at switches' ports, as far as known."""
 
     def __enter__(self) -> Self: ...
 
@@ -139,9 +139,7 @@ class EmbeddedTarget:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parts.close()
 
 
@@ -195,28 +193,26 @@ class Bmv2Target:
         return found
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
-        """Nobody counts what BMv2 loses before ingress."""
+        """Empty: what BMv2 loses before ingress is not counted."""
         return {}
 
     def kernel_drops(self) -> int:
-        """Nobody counts them."""
+        """0: they are not counted."""
         return 0
 
     def incidents(self) -> dict[Where, Incidents]:
-        """Nobody notes what BMv2 loses."""
+        """Empty: what BMv2 loses is not noted."""
         return {}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parts.close()
 
 
 def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Program) -> Controller:
-    """One that has connected and loaded the program."""
+    """Make a controller that has connected and loaded the program."""
     found = [Target(*target) for target in targets]
     return Controller(topology, found, program, deadline_s=CONTROL_DEADLINE_S)
 
@@ -269,7 +265,7 @@ class Damage:
             presence.wake_at_end(pid)
 
     def news(self) -> list[str]:
-        """What has happened since the last call. Raises where nothing can go on."""
+        """News since the last call. Raises if nothing can go on."""
         self._relays.check()
         if self._on_failure == "abort":
             self._target.check()
@@ -284,9 +280,7 @@ class Damage:
         self._parts.enter_context(self._target.controller.look_out(self._saw))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parts.close()
 
     def _saw(self, sighting: Sighting) -> None:

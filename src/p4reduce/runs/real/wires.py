@@ -1,4 +1,4 @@
-"""What joins hosts and switches in real time: veth pairs between namespaces, or datagrams on loopback."""
+"""Links between hosts and switches in real time: veth pairs between namespaces, or datagrams on loopback."""
 
 import secrets
 import socket
@@ -49,7 +49,7 @@ class Wires(Protocol):
     """Use as a context manager."""
 
     shaping: str
-    """What holds links to their rates, for people."""
+    """text that says what holds links to their rates"""
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
         """Ports of the embedded switches."""
@@ -58,10 +58,10 @@ class Wires(Protocol):
         """The links that relays carry; none where links do nothing to frames."""
 
     def socket(self, host: str) -> SocketSpec:
-        """How a worker reaches its switch."""
+        """The socket by which a worker reaches its switch."""
 
     def cut(self) -> Collection[Ends]:
-        """Links that have gone down, as far as anybody can tell."""
+        """Links that are known to have gone down."""
 
     @property
     def events(self) -> Events:
@@ -128,7 +128,7 @@ class VethWires:
         return SocketSpec(local=(self.network.topology.node(host).ip_text, INC_UDP_PORT))
 
     def cut(self) -> Collection[Ends]:
-        """Those of which a switch's interface has lost its carrier."""
+        """Links whose interface at a switch has lost its carrier."""
         down = self._carriers.down() if self._carriers else ()
         return {self._ends[name] for name in down}
 
@@ -201,7 +201,7 @@ class UdpWires:
         return self._relayed
 
     def socket(self, host: str) -> SocketSpec:
-        """Whole frames in datagrams."""
+        """A socket that carries whole frames in datagrams."""
         local, remote = self._pairs[host, 1]
         return SocketSpec(local=local, remote=remote, rate_bps=self._rates.get((host, 1), 0))
 
@@ -221,9 +221,7 @@ class UdpWires:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return
 
 
@@ -257,7 +255,7 @@ class LinkRelays:
         self._relays.check()
 
     def links(self) -> dict[Hop, LinkCounters]:
-        """What happened to the frames of each directed link."""
+        """Counts of the frames of each directed link."""
         found = {}
         for pair, (a, b) in enumerate(self._ends):
             there, back = self._relays.directions(pair)
@@ -265,7 +263,7 @@ class LinkRelays:
         return found
 
     def incidents(self) -> dict[Where, Incidents]:
-        """What happened to first transmissions."""
+        """Losses and duplicates of first transmissions."""
         return self._relays.incidents(self._ends, self._topology) if self._ends else {}
 
     def __enter__(self) -> Self:
@@ -273,8 +271,6 @@ class LinkRelays:
             self._relays.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._ends:
             self._relays.stop()

@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import from_json, from_plain, to_plain
-from p4reduce.group.backend import COLLECTIVES, FloatArray, Options
+from p4reduce.group.backend import COLLECTIVES, Asked, FloatArray, Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.inputs import tensor
@@ -56,7 +56,7 @@ class Worker:
         self._prepared = _NOTHING
 
     def ready(self) -> Message:
-        """What is said first."""
+        """The first message of a worker."""
         return {"ready": self._spec.host, "local": list(self._backend.port.local)}
 
     def answer(self, command: Message) -> Message:
@@ -87,7 +87,8 @@ class Worker:
         move = from_plain(Move, {"elements": 1, **command} if barrier else command, operation)
         array = np.zeros(1, np.float32) if barrier else self._array(move)
         self._prepared = _NOTHING  # the result takes its place
-        self._backend.collective(operation, array, move.root, move.learning_rate, Options(tensor="tensor"))
+        options = Options(tensor="tensor")
+        self._backend.collective(Asked(operation, array, move.root, move.learning_rate, options))
         if move.save is not None:
             np.save(Path(move.save), array)
         return {"carried": to_plain(self._backend.carried[-1])}
@@ -143,7 +144,7 @@ class _Reports:
             if command.get("do") == "next":
                 return
             _say(self._worker.answer(command))
-        raise ClusterError("train: nobody said that it goes on")
+        raise ClusterError("train: the input ended before the next command")
 
     @staticmethod
     def _keep(file: str | None, array: FloatArray) -> None:
@@ -186,7 +187,7 @@ def main(arguments: list[str]) -> int:
             if last:
                 break
     except (BrokenPipeError, KeyboardInterrupt):
-        return 1  # nobody is there any more who could be told
+        return 1  # the process that reads the answers has ended
     finally:
         worker.close()
     return 0

@@ -53,18 +53,18 @@ from p4reduce.workers.wire import WORD_BITS, words_of
 
 
 class Closings:
-    """Of one network: what its workers' operations have left out. ``quorum``: contributions that are enough."""
+    """What the operations of one network's workers left out. ``quorum``: contributions that are enough."""
 
     def __init__(self, quorum: int | None) -> None:
         self.quorum = 1 if quorum is None else quorum
         self.happened: list[ClosedRecord] = []
-        """Of each collective that was closed without some, or done again."""
+        """A record of each collective that was closed without some, or done again."""
         self.left_out: dict[int, LeftOut] = defaultdict(LeftOut)
-        """By job."""
+        """What was left out, by job."""
         self._residuals: dict[tuple[int, int], Residuals] = defaultdict(Residuals)
 
     def begin(self, job: Job, calls: list[Call], bits: int) -> "Closing | None":
-        """What is known of a collective that may be closed; None where all are waited for. bits: of its lanes.
+        """Begin a collective that may be closed; None if all contributions are waited for. bits: of its lanes.
 
         What earlier ones left out of the tensor, or narrow lanes lost of it, is in the callers' arrays from now on.
         """
@@ -78,12 +78,12 @@ class Closings:
         return Closing(self, job, calls, residuals, bits) if closes else None
 
     def keep_rounding(self, job: Job, call: Call, lost: FloatArray) -> None:
-        """What narrow lanes lost of a call's array goes into the next one of that tensor."""
+        """Keep what narrow lanes lost of a call's array, for the next one of that tensor."""
         self._residuals[job.plan.job, call.rank].keep_rounding(lost, call.options.identity)
 
 
 class Closing:
-    """One such collective."""
+    """One collective that may be closed."""
 
     def __init__(self, closings: Closings, job: Job, calls: list[Call], residuals: list[Residuals], bits: int) -> None:
         self._closings, self._job, self._calls, self._residuals = closings, job, calls, residuals
@@ -248,7 +248,7 @@ class StaleCalls:
         self._release()
 
     def _release(self) -> None:
-        """Those whom the bound does not hold back any more."""
+        """Let workers go on that the bound does not hold back any more."""
         for rank in sorted(self._held):
             if self.staleness.may(rank):
                 self._push(self._held.pop(rank))
@@ -261,12 +261,12 @@ class StaleCalls:
 
     @property
     def weights(self) -> FloatArray:
-        """Those of the server now."""
+        """The server's weights now."""
         return self.job.weights
 
 
 def _post_of_block(call: Call, array: FloatArray, *, owner: bool) -> Post:
-    """What one participant gives and gets of a block of a reduce-scatter or all-gather."""
+    """The operation of one participant on a block of a reduce-scatter or all-gather."""
     if call.options.blocks == "own":
         target = array if owner else None
         return Post(Collective.PUSH, array, target, call.iteration, poison=call.options.poison)
@@ -318,13 +318,13 @@ class Carrier(RunJobs):
 
     @property
     def slots(self) -> int:
-        """Of a switch, as its program has them."""
+        """Slots of a switch, as its program has them."""
         return self.switches.controller.resources.slots
 
     def carry(
         self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
     ) -> Sequence[Decision]:
-        """Carry one collective out; results land in the callers' arrays. See ``comm.rendezvous.Carry``.
+        """Carry one collective out; results land in the callers' arrays. See ``group.backend.Carry``.
 
         workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
         and virtual time does not go back: where two groups have collectives at once, one starts after the other.
@@ -368,7 +368,7 @@ class Carrier(RunJobs):
         lost = {call.rank: np.zeros_like(call.array) for call in calls} if keeps else {}
         while True:
             self._post(parts, operation, calls, check, closing, lost)
-            if job.plan.deadline_ps is None:  # what may be closed without some is announced by nobody
+            if job.plan.deadline_ps is None:  # a chunk that may be closed without some is not announced
                 self._announce(parts, calls, check)
             for tree, where in parts:
                 self._run(tree, first.operation, check)
@@ -390,7 +390,7 @@ class Carrier(RunJobs):
             self.on_collective(len(self.records))
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
-        """Carry calls of workers that do not wait for each other on, until one is done. See ``comm.rendezvous``."""
+        """Carry calls of workers that do not wait for each other on, until one is done. See ``group.backend``."""
         with self._one:
             check()
             if self._stale is None:
@@ -446,7 +446,7 @@ class Carrier(RunJobs):
         self.switches.close()
 
     def statuses(self) -> list[EndpointStatus]:
-        """Of all endpoints."""
+        """The status of all endpoints."""
         return [status for job in self.jobs for status in self.network.statuses(job)]
 
     def _start_job(self, request: PlanRequest) -> Job:
@@ -555,7 +555,7 @@ class Carrier(RunJobs):
                 self.network.post(index, given)
 
     def _announce(self, parts: list[Part], calls: list[Call], check: Callable[[], None]) -> None:
-        """Who starts a sum on the same jobs next announces it: now, or when its time has come and this is not done."""
+        """Announce the next sums of participants that start them on the same jobs, now or when their time comes."""
         if calls[0].operation not in {"all_reduce", "barrier"}:
             return
         watch = [index for job, _ in parts for index in job.endpoints]
@@ -571,7 +571,7 @@ class Carrier(RunJobs):
                     self.network.announce(self._endpoint(job, call), given)
 
     def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
-        """The server of a host-side all-reduce or barrier is nobody's call: it serves when the first comes."""
+        """Post for the server of a host-side all-reduce or barrier, which no participant calls, at the first call."""
         assert job.server is not None  # noqa: S101
         if self.network.status(job.server).state is not State.ACTIVE:
             target = np.zeros(call.array.size, np.float32) if collective is Collective.ALL_REDUCE else None

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.entries import P4Program
@@ -26,6 +25,7 @@ from p4reduce.runs.virtual.surviving import SurvivingCarrier
 from p4reduce.topologies import Topology, load, parse_delay, parse_rate
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import Congestion
+from p4switch.base.closing import Closable
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound=RunJobs)
 
 
-class RunCluster(Generic[C]):
+class RunCluster(Closable, Generic[C]):
     """Workers, and a parameter server where the topology has a host for one, whose collectives a carrier carries out.
 
     Use it as a context manager. ``carrier`` is closed with it. Ranks of hosts that may join are behind the others', in
@@ -65,12 +65,12 @@ class RunCluster(Generic[C]):
 
     @property
     def program(self) -> P4Program | None:
-        """What the switches run; None where there are none."""
+        """The program of the switches; None if there are no switches."""
         return None
 
     @property
     def decisions(self) -> Sequence[Decision]:
-        """What was decided of the group's members, in order."""
+        """Decisions on the group's members, in order."""
         return ()
 
     def die(self, rank: int, reason: str) -> bool:
@@ -79,7 +79,7 @@ class RunCluster(Generic[C]):
 
     @property
     def failure(self) -> ClusterError | None:
-        """What the whole group has ended with."""
+        """The error that the whole group has ended with, or None."""
         return self._rendezvous.failure
 
     @property
@@ -94,11 +94,11 @@ class RunCluster(Generic[C]):
 
     @property
     def server_rank(self) -> int:
-        """Of the parameter server, if there is one."""
+        """Rank of the parameter server, if there is one."""
         return self._places
 
     def when_joined(self, tell: Joined) -> None:
-        """From now on ``tell`` hears of workers that join: their ranks, changes of the group so far, its members."""
+        """Call ``tell`` for workers that join, with their ranks, the number of changes so far, and the members."""
         self._rendezvous.on_joined = tell
 
     @property
@@ -132,7 +132,7 @@ class RunCluster(Generic[C]):
             one.fail(error)
 
     def spans(self) -> list[Span]:
-        """What each rank did from when to when, in all groups."""
+        """Intervals of each rank, in all groups."""
         found = self._rendezvous.spans()
         for (ranks, _), one in list(self._groups.items()):
             names = ",".join(map(str, ranks))
@@ -142,13 +142,13 @@ class RunCluster(Generic[C]):
         return found
 
     def told(self) -> list[tuple[tuple[int, ...], list[Told]]]:
-        """What the ranks of each group did, for their traces; the group of all is the first."""
+        """Calls, waits and messages of each group's ranks, for their traces; the group of all is the first."""
         groups = [(tuple(range(self.size)), self._rendezvous)]
         groups += [(ranks, one) for (ranks, _), one in list(self._groups.items())]
         return [(ranks, [one.told(place) for place in range(len(ranks))]) for ranks, one in groups]
 
     def tallied(self) -> list[Tallied]:
-        """What ranks called, and what carried it: calls and bytes of all ranks, by kind."""
+        """Calls and bytes of all ranks, by kind and by what carried them."""
         return added_up(one for rank in range(self.places) for one in self._rendezvous.told(rank).tallied)
 
     def _all_groups(self) -> list[Rendezvous]:
@@ -159,7 +159,7 @@ class RunCluster(Generic[C]):
         return self._rendezvous.backend(rank)
 
     def communicators(self) -> list[Communicator]:
-        """One for each worker of the start in rank order, then the server's if there is one."""
+        """Communicators of the workers of the start, in rank order, then of the server if there is one."""
         ranks = [*range(self.size), *([] if self.server is None else [self.server_rank])]
         return [Communicator(self.backend(rank), members=range(self.size)) for rank in ranks]
 
@@ -170,11 +170,11 @@ class RunCluster(Generic[C]):
         """
         found = self.run_surviving(function, server=server)
         if not found.keys() >= {*range(self.size), *([self.server_rank] if server else [])}:
-            raise ClusterError("not everybody came to the end; " + "; ".join(one.describe() for one in self.decisions))
+            raise ClusterError("not all ranks came to the end; " + "; ".join(one.describe() for one in self.decisions))
         return [found[rank] for rank in sorted(found)]
 
     def run_surviving(self, function: Callable[[Communicator], T], *, server: bool = False) -> dict[int, T]:
-        """The same where members may die, or join: what those returned who did not, by their ranks at the start."""
+        """As ``run_threads``, but members may die or join: results of ranks that did not die, by rank at the start."""
         communicators = self.communicators()[: self.size + int(server)]
         if server and self.server is None:
             raise ClusterError(f"topology {self.topology.name!r} has no host for a server: add 'servers: 1'")
@@ -217,11 +217,11 @@ class RunCluster(Generic[C]):
         return returned
 
     def figures(self) -> list[Figure]:
-        """What the training scripts recorded."""
+        """Figures that training scripts recorded."""
         return self._rendezvous.figures()
 
     def waiting(self) -> str:
-        """Who waits for whom in a collective, as one line; empty when nobody waits."""
+        """Who waits for whom in a collective, as one line; empty when no rank waits."""
         return "; ".join(filter(None, (one.waiting() for one in self._all_groups())))
 
     def close(self) -> None:
@@ -229,14 +229,6 @@ class RunCluster(Generic[C]):
         for one in self._all_groups():
             one.close()
         self.carrier.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Cluster(RunCluster[Carrier]):
@@ -296,7 +288,7 @@ class Cluster(RunCluster[Carrier]):
 
     @property
     def decisions(self) -> Sequence[Decision]:
-        """What was decided of the group's members, in order."""
+        """Decisions on the group's members, in order."""
         return self.carrier.journal.decisions if isinstance(self.carrier, SurvivingCarrier) else ()
 
     def _note_death(self, rank: int, at_ps: int, reason: str) -> None:
@@ -314,7 +306,7 @@ class Cluster(RunCluster[Carrier]):
 
 
 class FlowCluster(RunCluster[FlowCarrier]):
-    """The same where collectives are flows: nothing runs but the model (``time: flow``)."""
+    """A cluster in the flow model (``time: flow``): collectives are flows, without switches."""
 
     def __init__(self, experiment: Experiment) -> None:
         topology = build_topology(experiment)

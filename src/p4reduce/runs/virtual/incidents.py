@@ -4,7 +4,7 @@ Members say that they live every ``VIRTUAL_LEASE.beat`` over a control network t
 loses nothing; a switch's P4Runtime stream does the same. What ends with its connection open (a host) is known when the
 lease has run out and the slots name it; a process that ends closes its connection; switches report a link that is down.
 A switch that begins anew is known when the controller looks at it (``LOOK_PS``), and at once when its stream had ended.
-A host that joins tells the coordinator, which tells the members. Whoever was there before has ended with that.
+A host that joins tells the coordinator, which tells the members. An earlier rank of that host has ended then.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -130,13 +130,13 @@ class Health:
         return {rank for rank, death in self._dead.items() if death.at_ps < at_ps}
 
     def joins_by(self, at_ps: int) -> bool:
-        """Whether the coordinator could tell members by then that somebody joins."""
+        """Whether the coordinator could tell members by then that a rank joins."""
         told = at_ps - CONTROL_LATENCY_PS
         soon = any(one.at_ps + CONTROL_LATENCY_PS <= told for one in self._agenda if one.kind == "join")
         return soon or bool(self.newcomers(at_ps))
 
     def newcomers(self, now: int) -> tuple[int, ...]:
-        """Who wants to be a member, so that the members can know by now."""
+        """Ranks that want to join, as far as the members can know by now."""
         return tuple(rank for rank, known in self._came.items() if known + CONTROL_LATENCY_PS <= now)
 
     def take_in(self, members: Collection[int]) -> None:
@@ -145,7 +145,7 @@ class Health:
         self._came = {rank: known for rank, known in self._came.items() if rank not in members}
 
     def refuse(self, member: int) -> None:
-        """One who came cannot be a member."""
+        """Refuse a rank that has come and cannot be a member."""
         self._came.pop(member, None)
 
     def die(self, rank: int, at_ps: int, reason: str) -> None:
@@ -153,7 +153,7 @@ class Health:
         self._dead.setdefault(rank, _Death(at_ps, reason, silent=False))
 
     def next_ps(self, now: int) -> int | None:
-        """When something happens next, or is to be looked at; None: never."""
+        """When the next incident or look is due, picoseconds; None: never."""
         times = [one.at_ps for one in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
         times += [now for _ in self._gone]
         times += [self._dead[member].at_ps + CONTROL_LATENCY_PS for member in self._unheard]
@@ -202,7 +202,7 @@ class Health:
                         network.set_faults(hop, _CUT)
 
     def _begin(self, incident: Incident, silence: Callable[[int], None]) -> None:
-        """A process begins at a host; one that was there has ended, and all connections of it."""
+        """Begin a process at a host; one that was there before ends with all its connections."""
         old = self._at.get(incident.what)
         said = "was started anew"
         if old is not None and not self._gave_up(old, said) and old in self._alive:
@@ -218,14 +218,14 @@ class Health:
         return {*self._leases.alive, *self._taken} - self._leases.dead.keys()
 
     def _gave_up(self, rank: int, reason: str) -> bool:
-        """Whether somebody who has ended had come, and was no member yet."""
+        """Whether a rank that has ended had come, and was no member yet."""
         if self._came.pop(rank, None) is None:
             return False
         self._gone.append(Ended(rank, reason))
         return True
 
     def _starts(self, network: VirtualNetwork, incident: Incident, restart: Callable[[str], None]) -> bool:
-        """A switch begins anew; False: it is away from now on."""
+        """Restart a switch; False: it is away from now on."""
         switch, now = incident.what, incident.at_ps
         _, down = self._broken
         if incident.away_ps and switch not in down:
@@ -254,9 +254,9 @@ class Health:
                     network.set_faults(hop, whole)
 
     def heard_of(self, now: int, look: Callable[[], Collection[str]]) -> list[Event]:
-        """What the coordinator hears of by now, and has not heard before.
+        """Events that the coordinator hears of by now and has not heard before.
 
-        look: which switches the controller finds to have begun anew; they are restored.
+        look: finds the switches that have restarted; the controller restores them.
         """
         events, self._gone = self._gone, []
         for known, incident in [one for one in self._damage if one[0] <= now]:
@@ -281,18 +281,18 @@ class Health:
 
     @property
     def _unheard(self) -> list[int]:
-        """Who has closed its connection, of which the coordinator has not heard."""
+        """Ranks whose connection has closed without the coordinator having heard of it."""
         known = self._leases.dead.keys() | self._heard
         return [member for member, death in self._dead.items() if not death.silent and member not in known]
 
     def again(self, now: int, *, patient: bool) -> int:
-        """When to ask again whom others wait for; less and less often where one is ``patient``."""
+        """When to ask again whom others wait for; with ``patient`` less and less often."""
         patience = self._patience
         self._patience *= 2 if patient else 1
         return now + patience
 
     def begun(self) -> None:
-        """Somebody has begun to wait for others."""
+        """Note that a member has begun to wait for others."""
         self._patience = VIRTUAL_LEASE.beat
 
 

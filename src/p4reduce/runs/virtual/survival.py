@@ -8,13 +8,13 @@
 | 3 ms | the switches have it |
 | 4 ms | the decision is written down, the survivors have heard of it (*commit*) and go on |
 
-They do the collective again over the survivors, or get the array that one of them has.
+The survivors then do the collective again, or get the array that one of them has.
 
-When it learns of another one before 4 ms, all this begins anew. The agreement says what follows from what
-(``group/agreement.py``). This module has the times at which it hears of events, and carries out its actions.
+If the coordinator learns of another loss before 4 ms, all this begins anew. The agreement (``group/agreement.py``)
+decides; this module tells it of events at the times at which they are known, and carries out its actions.
 
-Who joins waits for the moment between two collectives. Members hear of it 2 ms after it has begun; those that had not
-begun the next collective by then begin it in the new group. The coordinator decides as above; they call once more.
+A rank that joins waits for the moment between two collectives. Members hear of it 2 ms after it has started; if none
+has begun the next collective by then, the coordinator decides as above, and they call once more in the new group.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 LONG_PS: Final = 500 * PS_PER_MS
-"""after so long, and again and again, slots are read for whoever keeps others out of them"""
+"""after so long, and again and again, slots are read for members that keep others out of them"""
 OUT_OF_TURN: Final = "spoke out of turn"
 SERVER_WAITS: Final = -1
 """in place of a chunk: the server waits"""
@@ -55,9 +55,9 @@ _WORDS: Final = Options(words=True)
 
 
 class Attempts:
-    """One collective over all its attempts; whether and when there is another one, ``Survival`` decides.
+    """One collective over all its attempts; ``Survival`` decides whether and when there is another attempt.
 
-    Ranks are those of the start; that after the last one is the server.
+    Ranks are those of the start; the server's is the one after the last.
     """
 
     def __init__(self, carrier: "SurvivingCarrier", calls: list[Call]) -> None:
@@ -65,18 +65,18 @@ class Attempts:
         self._network = carrier.network
         self._health = carrier.health
         self.calls = {call.rank: call for call in calls}
-        """By rank, of those who called."""
+        """Calls by rank, of the ranks that have called."""
         self.first = calls[0]
         self.given = {call.rank: call.array.copy() for call in calls}
-        """What they called with."""
+        """Copies of their inputs, by rank."""
         self.done: dict[int, tuple[int, ...]] = {}
-        """Who has the result, and whose contributions are in it."""
+        """The ranks that have the result, with the members whose contributions are in it."""
         self.posted: set[int] = set()
-        """Who has begun in this attempt."""
+        """Ranks that have begun in this attempt."""
         self.parts: Sequence[Part] = ()
         """The jobs of the last attempt, and what each carries; none where one is alone."""
         self.since_ps = carrier.network.now
-        """When the last of them began."""
+        """When the last of them began, picoseconds."""
         self._spread = False
         self._arrays: dict[int, FloatArray] = {}
         self._contributors = carrier.members
@@ -86,7 +86,7 @@ class Attempts:
 
     @property
     def living(self) -> list[int]:
-        """Who takes part and has not died, known or not; the server too."""
+        """Ranks that take part and have not died, whether their death is known or not; with the server."""
         return self.living_of(self._carrier.members)
 
     def living_of(self, members: Iterable[int]) -> list[int]:
@@ -96,7 +96,7 @@ class Attempts:
 
     @property
     def unposted(self) -> list[int]:
-        """Who has still to begin: its call comes later."""
+        """Ranks that have still to begin, because their calls come later."""
         return [rank for rank in self.living if rank not in self.posted and rank not in self.done]
 
     @property
@@ -130,7 +130,7 @@ class Attempts:
         self.attempt(job, spread=False)
 
     def attempt(self, job: Job | None, *, spread: bool) -> None:
-        """Have everybody post: its input, or, to spread the result of one to all, that result and zeros."""
+        """Have all members post: their inputs, or, to spread the result of one to all, that result and zeros."""
         self._spread = spread
         operation = "all_reduce" if spread and self.first.operation not in SERVED else self.first.operation
         elements = 1 if operation == "barrier" else self.first.array.size
@@ -170,7 +170,7 @@ class Attempts:
                 self._arrays[rank] = np.zeros_like(call.array)
 
     def post_due(self) -> None:
-        """Who is there begins."""
+        """Have ranks whose calls are due begin."""
         if not self.parts:
             return
         now = self._network.now
@@ -201,7 +201,7 @@ class Attempts:
             )
 
     def _at_work(self, ranks: Iterable[int]) -> Iterator[tuple[int, Job, int]]:
-        """Of those of these ranks that have begun, each job and endpoint that is at work."""
+        """The active endpoints, with rank and job, of those of ``ranks`` that have begun."""
         for rank in ranks:
             for job, _ in self.parts if rank in self.posted else ():
                 index = self._carrier._endpoint(job, self.calls[rank])
@@ -224,7 +224,7 @@ class Attempts:
         )
 
     def collect(self) -> None:
-        """Who has its result by now."""
+        """Note the ranks that have their results by now."""
         for rank in list(self.posted) if self.parts else ():
             if rank in self.done or rank in self._health.dead:
                 continue
@@ -247,7 +247,7 @@ class Attempts:
             call.array[:] = self._arrays[rank]
 
     def settle_rest(self) -> None:
-        """All others are done too: there is nothing to spread, they only had not heard of it."""
+        """Note that all other ranks are done too: they only had not heard of it, and there is nothing to spread."""
         for rank in self.living:
             if rank not in self.done:
                 self._contributors = next(iter(self.done.values()))
@@ -285,15 +285,15 @@ class Restored:
     """One change of the group, picoseconds of virtual time."""
 
     began_ps: int
-    """When the last of the survivors had called the collective that was under way."""
+    """When the last survivor had called the collective that was under way."""
     noticed_ps: int
-    """When the coordinator knew the last of what it decided about."""
+    """When the coordinator knew the last event that it decided about."""
     resumed_ps: int
     """When the survivors went on."""
 
 
 class Survival:
-    """Carries one collective to its end, whoever dies; see the module."""
+    """Carries one collective to its end, whichever members die; see the module."""
 
     def __init__(self, carrier: "SurvivingCarrier", calls: list[Call], check: Callable[[], None]) -> None:
         self._carrier = carrier
@@ -313,7 +313,7 @@ class Survival:
     # --- from start to end
 
     def carry(self) -> None:
-        """Until every survivor has its result, or is told that there is none. Raises ``CollectiveError``."""
+        """Run until every survivor has its result, or hears that there is none. Raises ``CollectiveError``."""
         for call in self._calls.values():
             call.start_ps = max(call.start_ps, self._network.now)
         if not self._welcome():
@@ -323,10 +323,10 @@ class Survival:
             whole = not self._attempts.unposted
             until = self._next_ps(whole=whole)
             if until is None and not watched and whole:
-                raise CollectiveError(f"{self._first.operation}: nobody is left who could carry it on")
+                raise CollectiveError(f"{self._first.operation}: no rank is left that could carry it on")
             reason = self._network.advance(until, watch=watched if whole else (), check=self._check)
             self._health.happen(self._network.fabric, self._silence, self._carrier.switches.restart)
-            if self._stopped_ps is None:  # nobody begins once it was told to stop
+            if self._stopped_ps is None:  # no member begins once it was told to stop
                 self._attempts.post_due()
                 self._attempts.collect()
             self._proceed()
@@ -334,7 +334,7 @@ class Survival:
                 raise CollectiveError(f"{self._first.operation}: nothing moves any more, but not all have a result")
             waited_ps = self._network.now - self._attempts.since_ps
             if whole and waited_ps > 2 * PATIENCE_PS:  # workers alone give up after half of it
-                raise CollectiveError(f"{self._first.operation}: no result, and nobody is known to be dead")
+                raise CollectiveError(f"{self._first.operation}: no result, and no rank is known to be dead")
         self._finish()
 
     @property
@@ -358,11 +358,11 @@ class Survival:
 
     @property
     def _looks_at_ps(self) -> int:
-        """When the coordinator looks, or looks again, why an operation takes long."""
+        """When the coordinator looks, or looks again, for why an operation takes long."""
         return max(self._attempts.since_ps + LONG_PS, self._look_again_ps)
 
     def _welcome(self) -> bool:
-        """Whether somebody joins before anybody has begun: then nobody begins, but for the new group to be decided."""
+        """Whether a rank joins before any member has begun: then none begins until the new group is decided."""
         network, begin = self._network, min((self._calls[rank].start_ps for rank in self._attempts.living), default=0)
         if not self._health.joins_by(begin):
             return False
@@ -377,13 +377,13 @@ class Survival:
         return True
 
     def _silence(self, rank: int) -> None:
-        """A host has died: nothing of it is sent any more."""
+        """Silence a host that has died: it sends nothing any more."""
         self._carrier.pause(self._carrier.host_of(rank))
 
     # --- what the coordinator hears
 
     def _proceed(self) -> None:
-        """What it hears of by now, and what was due."""
+        """Take in the events that the coordinator hears of by now, and do what is due."""
         now = self._network.now
         events = self._health.heard_of(now, self._carrier.look)
         if not events and not self._carrier.changing and not self._attempts.unposted and now >= self._looks_at_ps:
@@ -402,10 +402,10 @@ class Survival:
         if not self._agreement.survivors:
             dead = self._agreement.leases.dead
             said = "; ".join(f"rank {one} {dead[one]}" for one in self._agreement.members)
-            raise ClusterError(f"nobody survived: {said}")
+            raise ClusterError(f"no rank survived: {said}")
 
     def _turn_out(self) -> list[Event]:
-        """Members that keep others out of slots are members no more."""
+        """Exclude members that keep others out of slots."""
         oldest = self._attempts.oldest_missing()
         pulls = COLLECTIVES[self._first.operation] is Collective.PULL
         names: set[str] = set()
@@ -473,7 +473,7 @@ class Survival:
                 raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {said}")
 
     def _ask(self) -> None:
-        """Survivors hear it and answer, each after one latency; who has stopped as somebody joins has heard it."""
+        """Survivors hear it and answer, each after one latency; members that have stopped for a join have heard it."""
         now, waits = self._network.now, self._stopped_ps is not None
         if not waits:
             self._due = now + CONTROL_LATENCY_PS, self._stop
@@ -482,20 +482,20 @@ class Survival:
         self._carrier.changing = True
 
     def _stop(self) -> None:
-        """Survivors hear that they are to stop."""
+        """Stop the survivors, which hear of the request now."""
         self._oldest = self._attempts.oldest_missing()
-        self._carrier.stop_jobs()  # what is still on its way writes to nobody's array
+        self._carrier.stop_jobs()  # what is still on its way writes to no array
         self._stopped_ps = self._network.now
         self._due = self._network.now + CONTROL_LATENCY_PS, self._answer
 
     def _answer(self) -> None:
-        """The answers come in of all who live. Of an operation with a server, it says for all."""
+        """Take in the answers of all living members; of an operation with a server, the server answers for all."""
         attempts, first, term = self._attempts, self._first, self._agreement.term
         size, done, asked = len(self._carrier.everybody), dict(self._attempts.done), sorted(self._agreement.asked)
         if first.operation in SERVED:
             done = dict.fromkeys(asked, done[size]) if size in done else {}
         elif first.operation == "all_to_all" and not all(member in done for member in asked):
-            done = {}  # blocks for each rank are nobody's
+            done = {}  # blocks for one rank are of no use to another
         events: list[Event] = []
         if not attempts.posted and not attempts.done:
             events += map(Joined, self._carrier.newcomers())

@@ -35,7 +35,7 @@ class SurvivingCarrier(Carrier):
     """
 
     may_return = False
-    """A switch that is away counts as lost once its lease has run out; before, nobody knows."""
+    """A switch that is away counts as lost once its lease has run out; before, its absence is not known."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class SurvivingCarrier(Carrier):
         self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
         self.agreement = Agreement(range(len(workers)), leases, self, self.on_failure)
         self.coming: Coming | None = None
-        """What is installed beside the jobs that are there."""
+        """jobs that are being installed beside the present ones"""
         self.changing = False
         """Whether members were asked to stop: then the jobs that are there go anyway."""
         self.restored: list[Restored] = []
         """For each decision that took effect, when what happened."""
         self.waiting_since_ps = 0
-        """When the last participant had called the collective that is under way."""
+        """when the last participant had called the collective that is under way, picoseconds"""
         self._epochs = {MAIN_JOB: 0}
         self._lapsed: set[tuple[int, int]] = set()
         self._paused: set[int] = set()
@@ -104,7 +104,7 @@ class SurvivingCarrier(Carrier):
     def carry(
         self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
     ) -> Sequence[Decision]:
-        """As of ``Carrier.carry``; what was decided of the members meanwhile."""
+        """As ``Carrier.carry``; returns the decisions on the members made meanwhile."""
         if workers is not None:
             raise RefusedError("groups of some ranks need --on-failure abort: members are watched in the whole group")
         refuse_narrow(calls, "a group that outlives members (--on-failure)")
@@ -122,20 +122,20 @@ class SurvivingCarrier(Carrier):
             return self.journal.decisions[known:]
 
     def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
-        """Not where members may die."""
-        raise RefusedError("push_pull: staleness needs --on-failure abort: who does not wait misses nobody")
+        """Raise ``RefusedError``: there is no staleness where members may die."""
+        raise RefusedError("push_pull: staleness needs --on-failure abort: deaths are noticed by waiting only")
 
     def statuses(self) -> list[EndpointStatus]:
-        """Of all endpoints, those of earlier epochs too."""
+        """The status of all endpoints, also of earlier epochs."""
         return [*self._left, *super().statuses()]
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Of all ranks, then the server's."""
+        """Hosts of all ranks, then the server's."""
         return (*self.everybody, *([] if self.server is None else [self.server]))
 
     def host_of(self, rank: int) -> str:
-        """Of a rank, or of the server (``size``)."""
+        """The host of a rank, or of the server (``size``)."""
         return self.hosts[rank]
 
     # --- members and trees
@@ -162,7 +162,7 @@ class SurvivingCarrier(Carrier):
         """There is room, until a plan says otherwise."""
 
     def newcomers(self) -> tuple[int, ...]:
-        """Who could be a member from now on: known to the members, and within their reach."""
+        """Ranks that could join now: the members know of them and reach them."""
         first = next((self.everybody[member] for member in self.agreement.survivors), None)
         came = self.health.newcomers(self.network.now)
         return tuple(one for one in came if first is not None and not self.reach.apart([first, self.everybody[one]]))
@@ -178,7 +178,7 @@ class SurvivingCarrier(Carrier):
             self._left += self.network.statuses(job)
             self.network.give_up(job)
             self.network.retire(job)
-        for index in self._paused:  # another job's endpoint takes its place, of whoever comes back to the host
+        for index in self._paused:  # another job's endpoint takes its place if a rank comes back to the host
             self.network.fabric.resume(index)
         self._paused.clear()
         self._stopped = True
@@ -190,7 +190,7 @@ class SurvivingCarrier(Carrier):
         self._jobs, self._stopped = {}, False
 
     def pause(self, host: str) -> None:
-        """Nothing at a host is sent any more."""
+        """Have a host send nothing any more."""
         for job in self._jobs.values() if not self._stopped else ():
             for index in job.endpoints:
                 if self.network.hosts[index] == host:
@@ -247,7 +247,7 @@ class SurvivingCarrier(Carrier):
         return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
 
     def _requests_for(self, operation: str, root: int, workers: tuple[str, ...]) -> list[PlanRequest]:
-        """As ``Carrier`` chooses: a ring only reduces, everything else goes host to host."""
+        """As ``Carrier``: a ring only reduces, everything else goes host to host."""
         plan, server = self.plan_of_one, None
         if operation == "all_to_all":
             plan = "all-to-all"

@@ -29,7 +29,7 @@ from p4reduce.views.live.session import BACKLOG, NotOffered, Source, Wanted
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, load_colour
 from p4reduce.views.report.network import Drawing, draw_inline
 
-# A scene's drawing, made for whoever looks.
+# A scene's drawing, made when a viewer asks.
 
 
 MAX_DRAWN: Final = 400
@@ -110,8 +110,8 @@ HEADERS: Final = {
 class Connections:
     """The connections of one server: at most ``MOST_CONNECTIONS``, and none without the token beyond ``IDLE_S``.
 
-    Where there are too many, the one that has been idle longest is closed, and a new one only if none is idle: whoever
-    holds connections open without the token keeps nobody else away.
+    Where there are too many, the one that has been idle longest is closed, and a new one only if none is idle:
+    connections held open without the token keep no viewer away.
     """
 
     def __init__(self) -> None:

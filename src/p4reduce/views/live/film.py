@@ -91,7 +91,7 @@ class Flight:
 
 
 class Film:
-    """Of one network. The thread in which time passes calls `record`, `begin` and `passed`; any may ask the rest."""
+    """A network's film. The thread in which time passes calls `record`, `begin` and `passed`; any calls the rest."""
 
     def __init__(self, network: JobNetwork) -> None:
         self.network = network
@@ -234,7 +234,7 @@ class Film:
     # --- what the page asks for
 
     def times(self) -> tuple[int, int] | None:
-        """When the first and the last frame that is kept arrived; None: there is none."""
+        """When the first and the last kept frame arrived, picoseconds; None: there is none."""
         with self._lock:
             reels = [reel for reel in self._reels if reel.times]
             return (reels[0].times[0], reels[-1].times[-1]) if reels else None
@@ -265,7 +265,7 @@ class Film:
         return [self._flight(*one) for one in [*reversed(list(before)), *after]]
 
     def trace(self, number: int) -> dict[str, Any]:
-        """What the end of its link did with a frame, step by step. Raises `NotOffered`.
+        """The steps that the node at the end of its link took with a frame. Raises `NotOffered`.
 
         node, port, time_ps, frame, outcome, steps; onward: for each copy that left, its port, where that leads to, and
         its number (None: it did not arrive, or was changed by a queue).
@@ -359,7 +359,7 @@ class Film:
 
 
 def _written(device: Device) -> list[Any]:
-    """What the control plane has written into a switch: entries, defaults, groups."""
+    """The entries, default actions and groups that the control plane has written into a switch."""
     tables = [table for table in device.tables.values() if table.spec.keys or not table.spec.const_default]
     entries: list[Any] = [(list(table.entries()), table.default) for table in tables]
     return [entries, [(group, device.multicast.get(group)) for group in device.multicast.groups()]]

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from p4reduce.views.live.moments import History, JobMoment, Moment, Views, direc
 from p4reduce.views.live.session import MOST_JOBS, NotOffered, Wanted, whole_views
 from p4reduce.workers.records import ENDPOINT_DTYPE
 from p4reduce.workers.wire import INC_UDP_PORT
+from p4switch.base.closing import Closable
 from p4switch.base.safe_yaml import read_yaml
 from p4switch.base.values import PS_PER_NS, PS_PER_S
 from p4switch.program import Program, load_program
@@ -36,7 +36,7 @@ OVERHEAD_BYTES: Final = 24
 """preamble, checksum and gap of a frame (docs/architecture.md)"""
 LEAST_BYTES: Final = 60
 COLUMNS: Final = ("bytes", "frames", "queue", "queue_max", "lost", "dropped", "resent")
-"""of a moment's links, as ``LinkSight`` has them; NaN: nobody counts it"""
+"""of a moment's links, as ``LinkSight`` has them; NaN: not counted"""
 
 
 class GoneError(Exception):
@@ -59,8 +59,8 @@ class Numbers:
         return self.cells[index]
 
 
-class Look:
-    """One who looks. For one thread; raises `GoneError`, and `NotOffered` for what cannot be seen there."""
+class Look(Closable):
+    """A viewer's connection to a network. For one thread; raises `GoneError` and `NotOffered`."""
 
     def __init__(self, path: Path) -> None:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -158,14 +158,6 @@ class Look:
         """Look away."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class RealViews(Views):
     """Views of moments in real time."""
@@ -176,7 +168,7 @@ class RealViews(Views):
         self._rates = np.array(rates, dtype=np.float64)
 
     def links(self, moment: Moment, before: Moment) -> list[list[float | None]]:
-        """A row of ``LINK_FIELDS`` for each direction; None: nobody counts it."""
+        """A row of ``LINK_FIELDS`` for each direction; None: not counted."""
         now, then = (dict(zip(COLUMNS, one.links.T, strict=True)) for one in (moment, before))
         frames = now["frames"] - then["frames"]
         passed_s = max(moment.time_ps - before.time_ps, 1) / 1e12
@@ -186,24 +178,24 @@ class RealViews(Views):
         return [[None if np.isnan(value) else value for value in row] for row in np.stack(columns, 1).tolist()]
 
 
-# What a live page shows of a network in real time, which tells more often while somebody looks.
+# What a live page shows of a network in real time, which tells more often while the page is open.
 
 
 EVERY_S: Final = 0.25
-"""between two moments, while somebody looks"""
+"""seconds between two moments while the page is open"""
 UNSEEN_S: Final = 5.0
-"""while nobody does"""
+"""seconds between two moments while no page is open"""
 WINDOW_PS: Final = PS_PER_S
 """over which loads are shown"""
 TRY_S: Final = 0.2
-NO_FILM: Final = "In real time frames are caught when somebody asks for them, and not kept."
+NO_FILM: Final = "In real time frames are caught when a page asks for them, and not kept."
 NO_HOLD: Final = "Real time cannot be paused or stepped; Back and the time-line show what was."
 
 
 class RealSource:
-    """A run, or a standing network, in real time. See ``source.Source``.
+    """A run, or a standing network, in real time. See ``session.Source``.
 
-    A thread looks four times a second while somebody has the page open, and hardly ever else. ``where``: the socket of
+    A thread looks four times a second while a page is open, and hardly ever else. ``where``: the socket of
     the network as soon as there is one; asked again after it has gone.
     """
 
@@ -211,7 +203,7 @@ class RealSource:
         self.title = title
         self.history = History()
         self.end: str | None = None
-        """What is said when nothing more will come."""
+        """text on the page when nothing more will come"""
         self._where = where
         self._restarts = restarts
         self._condition = threading.Condition()
@@ -226,7 +218,7 @@ class RealSource:
         self._thread.start()
 
     def finish(self, says: str) -> None:
-        """Nothing more will come."""
+        """Note that nothing more will come."""
         with self._condition:
             if self.end is None:
                 self.end = says
@@ -331,10 +323,10 @@ class RealSource:
         return {**views.view(*found, switch=wanted.switch, job=wanted.job), "events": None}
 
     def note(self) -> None:
-        """Nobody can ask a network that has ended: the latest moment stays what it was."""
+        """Do nothing: a network that has ended gives no more moments."""
 
     def views(self, most: int) -> list[dict[str, Any]]:
-        """Of at most so many moments, for a recording; none where nobody looked."""
+        """Views of at most ``most`` moments, for a recording; none if no page was open."""
         if self._views is None or not len(self.history):
             return []
         return whole_views(self.history, self._views, WINDOW_PS, most)
@@ -354,11 +346,11 @@ class RealSource:
         ]
 
     def flights(self, from_ps: int, to_ps: int) -> NoReturn:
-        """Frames are caught where somebody asks, and not kept."""
+        """Raise ``NotOffered``: frames are caught when a page asks, and not kept."""
         raise NotOffered(NO_FILM)
 
     def replay(self, number: int) -> NoReturn:
-        """None are kept."""
+        """Raise ``NotOffered``: no frames are kept."""
         raise NotOffered(NO_FILM)
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
@@ -377,7 +369,7 @@ class RealSource:
                 raise NotOffered(f"nothing runs any more: {error}") from None
 
     def looks(self, change: int) -> None:
-        """One more looks, or one less."""
+        """Count one viewer more, or one less."""
         with self._condition:
             self._viewers += change
             self._condition.notify_all()

@@ -1,4 +1,4 @@
-"""What a network looked like at a moment, copied raw while it stands still, and read only when somebody asks."""
+"""Snapshots of a network: copied raw while it stands still, and decoded only when a page asks."""
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ def job(plan: Plan) -> dict[str, Any]:
 
 
 def job_key(plan: Plan) -> str:
-    """What the page calls a job by."""
+    """The key of a job on the page."""
     return f"{plan.job}.{plan.epoch}"
 
 
@@ -108,7 +108,7 @@ class Cells(Protocol):
 
 @dataclass(frozen=True)
 class JobMoment:
-    """One job: its plan then, its workers' endpoints in rank order and the server's, its slots by switch."""
+    """A job at a moment: its plan, its workers' endpoints in rank order and the server's, its slots by switch."""
 
     plan: Plan
     members: tuple[tuple[str, int], ...]
@@ -177,7 +177,7 @@ class History:
         self._moments: list[Moment] = []
         self._bytes = 0
         self.gap_ps = 0
-        """How much virtual time lies between two moments that are kept, at least; grows as moments go."""
+        """least virtual time between two kept moments, picoseconds; grows as moments are dropped"""
 
     def add(self, moment: Moment) -> None:
         """Keep a moment; it takes the place of the latest one where both are of one time or too close together."""
@@ -207,12 +207,12 @@ class History:
         return len(self._moments)
 
     def times(self) -> tuple[int, int]:
-        """Of the first moment and of the latest; zeros where there is none."""
+        """Times of the first moment and of the latest; zeros if there is none."""
         with self._lock:
             return (self._moments[0].time_ps, self._moments[-1].time_ps) if self._moments else (0, 0)
 
     def all(self) -> list[Moment]:
-        """All of them."""
+        """All moments."""
         with self._lock:
             return list(self._moments)
 
@@ -262,7 +262,7 @@ class Views:
         self._rows = np.array([] if links is None else [links.row(hop) for hop in hops], dtype=np.intp)
 
     def view(self, moment: Moment, before: Moment, *, switch: str | None, job: str | None) -> dict[str, Any]:
-        """All of a moment, loads as since ``before``; slots of one switch, for one of its jobs."""
+        """The view of a moment, with loads since ``before``, and slots of one switch for one of its jobs."""
         statuses = _statuses(moment)
         return {
             "key": str(moment.time_ps),
@@ -276,7 +276,7 @@ class Views:
         }
 
     def whole(self, moment: Moment, before: Moment) -> dict[str, Any]:
-        """The same with the slots of every job at each of its switches, for a recording."""
+        """The view of a moment with the slots of every job at each of its switches, for a recording."""
         found = [slots(moment, name, job_key(job.plan)) for job in moment.jobs for name in job.slots]
         return {**self.view(moment, before, switch=None, job=None), "slots": found}
 
@@ -305,7 +305,7 @@ def window_ps(moment: Moment) -> int:
 
 
 def _statuses(moment: Moment) -> dict[int, EndpointStatus]:
-    """Of all jobs' endpoints, but those that came after the records were copied."""
+    """The status of all jobs' endpoints, except those made after the records were copied."""
     places = {index for job in moment.jobs for _, index in job.members if index < len(moment.endpoints)}
     return {index: read_status(moment.endpoints[index]) for index in places}
 

@@ -47,7 +47,7 @@ _PLACE: Final = re.compile(r".*?, line (\d+): (.*)", re.S)
 
 @dataclass(frozen=True)
 class Given:
-    """What a playground begins with. ``files``: where the program, the entries and the packets are, or will be."""
+    """The start of a playground. ``files``: where the program, the entries and the packets are, or will be."""
 
     files: Mapping[str, Path]
     defines: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Given:
 
 
 class PlaySource:
-    """The page of a playground. Its files on disk are the truth: they are written when somebody saves, not before."""
+    """The page of a playground. Its files on disk are the truth: they are written when the user saves, not before."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -65,11 +65,11 @@ class PlaySource:
         self._bench = Bench()
 
     def tick(self) -> dict[str, Any]:
-        """What the files on disk are now; empty: there is none."""
+        """The digests of the files on disk; empty: there is no such file."""
         return {"state": "playing", "files": {which: self._digest(which) for which in WHICH}}
 
     def looks(self, change: int) -> None:
-        """Whoever looks costs nothing."""
+        """Do nothing: viewers cost nothing."""
 
     def files(self) -> dict[str, Any]:
         """The texts as they are on disk, each with its name and digest; what is not there is a suggestion."""
@@ -82,7 +82,7 @@ class PlaySource:
         return {"title": self._given.files["program"].name, "files": found}
 
     def attempt(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """What comes of these texts: ``messages`` and ``traces`` (see :func:`attempt`)."""
+        """Compile and run these texts; return ``messages`` and ``traces`` (see :func:`attempt`)."""
         program = self._given.files["program"]
         return self._bench.ask(
             {
@@ -152,7 +152,7 @@ class TraceSource:
         return {"state": "traced", "files": {}}
 
     def looks(self, change: int) -> None:
-        """Whoever looks costs nothing."""
+        """Do nothing: viewers cost nothing."""
 
     def files(self) -> dict[str, Any]:
         """The traces, and no text to edit."""
@@ -314,7 +314,7 @@ def _answer(question: bytes, writer: int) -> None:
         answer = attempt(json.loads(question))
     except MemoryError:
         os._exit(1)
-    except Exception as error:  # of a program that nobody has tried yet
+    except Exception as error:  # of a program that has not been tried before
         text = f"this program cannot be run here: {type(error).__name__}: {str(error)[:500]}"
         answer = {"messages": [_message("program", None, text)], "traces": [], "more": 0}
     with os.fdopen(writer, "wb") as out:

@@ -1,4 +1,4 @@
-"""The pacer of a run that is looked at: it takes moments down, and holds virtual time when somebody asks it to."""
+"""The pacer of a run with a live page: it takes moments down, and holds virtual time when the page asks."""
 
 import threading
 import time
@@ -18,9 +18,9 @@ T = TypeVar("T")
 WATCH: Final = "watch"
 """a speed: so that people see what goes on"""
 UNSEEN: Final = 0.004
-"""share of the run's time that taking moments down may cost while nobody looks"""
+"""share of the run's time that taking moments down may cost while no page is open"""
 SEEN: Final = 0.04
-"""the same while somebody does"""
+"""the same while a page is open"""
 CREDIT_S: Final = 0.003
 """CPU time that is spent beforehand, so that a short run has moments, too"""
 FIRST_EVENTS: Final = 250
@@ -33,7 +33,7 @@ LONGEST_S: Final = 1.0
 LATE_S: Final = 0.25
 """wall-clock time that a slowed run may be late, and catch up with"""
 TICK_S: Final = 0.1
-"""how often whoever waits looks whether the run was ended"""
+"""seconds after which a wait looks again whether the run was ended"""
 
 
 WATCH_S: Final = 30.0
@@ -49,7 +49,7 @@ PACED_S: Final = 0.5
 
 
 class _Watched:
-    """How fast a run goes so that people see it, however long it takes: from its progress, and for how long it runs."""
+    """Finds a pace at which people can see a run, from its progress and the time for which it has run."""
 
     def __init__(self, network: JobNetwork) -> None:
         self._network = network
@@ -77,7 +77,7 @@ class _Watched:
         return None if more > FREE else max(self._whole_ps / WATCH_S, SLOWEST_PS) * 2**more
 
     def _share(self) -> float:
-        """Of the chunks of all endpoints, those that are done."""
+        """Share of the chunks of all endpoints that are done."""
         records = self._network.endpoints.records
         total = int((records["end"] - records["start"]).clip(0).sum())
         done = int((records["low"] - records["start"]).clip(0).sum())
@@ -180,14 +180,14 @@ class Player:
             self._condition.notify_all()
 
     def pace(self, speed: float | str | None) -> None:
-        """So many picoseconds in a second from now on; None: as fast as it goes; WATCH: so that people see it."""
+        """Set the speed in picoseconds a second; None: as fast as possible; WATCH: so that people can see it."""
         with self._condition:
             self.speed, self._anchor, self._watched = speed, None, None
             self.pace_ps = None if isinstance(speed, str) else speed
             self._condition.notify_all()
 
     def looks(self, change: int) -> None:
-        """One more looks, or one less."""
+        """Count one viewer more, or one less."""
         with self._condition:
             self.viewers += change
 
@@ -228,7 +228,7 @@ class Player:
             self._spent_s += self._worked_s
 
     def passed(self, check: Callable[[], None]) -> None:
-        """A slice is over: take down what there is to see, wait if somebody wants that, choose the next slice."""
+        """A slice is over: take down what there is to see, wait if a page asks for that, choose the next slice."""
         network = self.network
         if network is None:
             return
@@ -286,7 +286,7 @@ class Player:
         return min(max(grown, FIRST_EVENTS), MOST_EVENTS)
 
     def _hold(self, network: JobNetwork, check: Callable[[], None]) -> None:
-        """Until the next slice may happen; its length."""
+        """Wait until the next slice may happen; return its length."""
         while True:
             with self._condition:
                 until = self._until(network)

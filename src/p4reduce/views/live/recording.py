@@ -1,4 +1,4 @@
-"""A run that was looked at, as a file: the scene, then a view for each moment, a line of JSON each, compressed."""
+"""Recordings of runs as compressed files: a line of JSON for the scene, then one for the view of each moment."""
 
 import gzip
 import json
@@ -199,13 +199,13 @@ class ViewLine(_Plain):
 
 
 class Recorded(Protocol):
-    """What can be written down: a source of moments."""
+    """A source of moments that can be recorded."""
 
     def scene(self) -> dict[str, Any]:
         """As of ``Source``."""
 
     def views(self, most: int) -> list[dict[str, Any]]:
-        """Of at most so many moments, with all slots."""
+        """Views of at most ``most`` moments, with all slots."""
 
 
 def write(path: Path, source: Recorded) -> Path:
@@ -222,7 +222,7 @@ def _line(value: Any) -> bytes:
 
 
 class RecordedSource:
-    """What a page shows of a recording, or of a result without one. See ``source.Source``."""
+    """The source of a page for a recording, or for a result without one. See ``session.Source``."""
 
     def __init__(self, scene: SceneLine, views: Sequence[ViewLine], says: str) -> None:
         self.recorded = scene
@@ -263,7 +263,7 @@ class RecordedSource:
         return {**view.model_dump(mode="json"), "slots": slots[0].model_dump(mode="json") if slots else None}
 
     def control(self, action: str, value: float | str | None) -> NoReturn:
-        """Not of what is over."""
+        """Raise ``NotOffered``: a recorded run is over."""
         raise NotOffered("this is a recording: it can be looked at, not driven")
 
     def frames(self, link: Hop, time_ps: int | None = None) -> NoReturn:
@@ -283,7 +283,7 @@ class RecordedSource:
         raise NotOffered(NO_FRAMES)
 
     def looks(self, change: int) -> None:
-        """Nobody minds."""
+        """Do nothing: viewers of a recording change nothing."""
 
 
 def beside(named: Sequence[tuple[str, RecordedSource]]) -> RecordedSource:
@@ -342,7 +342,7 @@ _IDLE: Final = tuple(LINK_FIELDS.index(name) for name in ("load", "queue"))
 
 
 def _at_once(sources: Sequence[RecordedSource], time_ps: int) -> ViewLine:
-    """What each recording shows at a time, as one moment."""
+    """The views of all recordings at a time, as one moment."""
     now: dict[str, Any] = {"links": [], "workers": [], "waits": [], "slots": []}
     since = events = 0
     for number, source in enumerate(sources, 1):
@@ -412,7 +412,7 @@ def _check(path: Path, scene: SceneLine, views: Sequence[ViewLine]) -> None:
 
 
 def of_result(result: RunResult) -> RecordedSource:
-    """What a result says of a run that nobody recorded: its network and trees, and one moment, its end."""
+    """Make a source from the result of a run that was not recorded: its network and trees, and one moment, its end."""
     topology, network = result.topology, result.network
     loads = {(load.node, load.peer): load for load in network.links}
     rates = {frozenset((link["a"], link["b"])): int(link["rate_bps"]) for link in topology["links"]}

@@ -25,6 +25,7 @@ from p4reduce.network.jobs.network import JobNetwork
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.moments import History, Views, job_key, scene, window_ps
 from p4reduce.views.live.player import WATCH, Player
+from p4switch.base.closing import Closable
 
 if TYPE_CHECKING:
     from p4reduce.network.real.net.state import Run
@@ -47,7 +48,7 @@ MOST_JOBS: Final = 64
 
 
 class NotOffered(ValueError):
-    """What this page cannot do, and why."""
+    """Something that a page does not offer; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Source(Protocol):
     """Called from the server's threads."""
 
     def tick(self) -> dict[str, Any]:
-        """Where it stands, in few words; cheap.
+        """The state of the run in few fields; cheap to ask for.
 
         scene: changes when :meth:`scene` does; state: waiting, running, paused, ended; first_ps, last_ps, count: of the
         moments that have views; speed: picoseconds a second or None; controls: whether :meth:`control` does anything;
@@ -73,10 +74,10 @@ class Source(Protocol):
         """
 
     def scene(self) -> dict[str, Any]:
-        """See ``scene.py``."""
+        """See `moments.scene`."""
 
     def view(self, wanted: Wanted) -> dict[str, Any] | None:
-        """See ``views.py``; None before there is anything."""
+        """See `moments.Views`; None before there is anything."""
 
     def control(self, action: str, value: float | str | None) -> None:
         """pause, go, step (picoseconds; 0: an event) or speed (see ``Player.pace``)."""
@@ -92,13 +93,13 @@ class Source(Protocol):
         """
 
     def replay(self, number: int) -> dict[str, Any]:
-        """What became of such a frame, step by step (see ``Film.trace``). Raises `NotOffered`."""
+        """The steps of a frame of the film (see ``Film.trace``). Raises `NotOffered`."""
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
-        """What the switch at the link's end would do with a frame. Raises `NotOffered`."""
+        """The steps that the switch at the link's end would take with a frame. Raises `NotOffered`."""
 
     def looks(self, change: int) -> None:
-        """One more looks, or one less."""
+        """Count one viewer more, or one less."""
 
 
 class VirtualSource:
@@ -108,7 +109,7 @@ class VirtualSource:
         self.title = title
         self.player = player
         self.end: str | None = None
-        """What is said when nothing more will come."""
+        """text on the page when nothing more will come"""
         self._plans: dict[str, Plan] = {}
         self._serial = 0
 
@@ -117,7 +118,7 @@ class VirtualSource:
         self.player.note()
 
     def finish(self, says: str) -> None:
-        """Nothing more will come."""
+        """Note that nothing more will come."""
         self.note()
         self.end = says
 
@@ -173,7 +174,7 @@ class VirtualSource:
         return None if found is None else _views(network).view(*found, switch=wanted.switch, job=wanted.job)
 
     def views(self, most: int) -> list[dict[str, Any]]:
-        """Of at most so many moments, the first and the latest among them, with all slots: for a recording."""
+        """Views of at most ``most`` moments, with the first and the latest, with all slots: for a recording."""
         network, moments = self.player.network, self.player.history.all()
         if network is None or not moments:
             return []
@@ -253,7 +254,7 @@ class VirtualSource:
         self.player.looks(change)
 
 
-# The page's server: on loopback, at a port of the system's choice, for whoever has the token.
+# The page's server: on loopback, at a port of the system's choice, for clients that have the token.
 
 
 JOIN_S: Final = 5.0
@@ -265,10 +266,10 @@ BACKLOG: Final = 1024
 """connections that wait in the system until they are taken"""
 
 
-class LiveServer:
+class LiveServer(Closable):
     """Serves a source until it is closed. Use as a context manager.
 
-    Until somebody connects it is a socket and a thread that waits for it: what answers is imported then.
+    Until a client connects it is a socket and a thread that waits for it: what answers is imported then.
 
     Attributes
     ----------
@@ -344,12 +345,9 @@ class LiveServer:
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def whole_views(history: History, views: Views, span_ps: int, most: int) -> list[dict[str, Any]]:
-    """Of at most so many of the moments, the first and the latest among them, with all slots."""
+    """Views of at most ``most`` of the moments, with the first and the latest, with all slots."""
     moments = history.all()
     rows = sum(cells.size for job in moments[-1].jobs for cells in job.slots.values())
     most = min(most, max(MOST_ROWS // max(rows, 1), 2))
@@ -505,7 +503,7 @@ def record(output: Output, source: "VirtualSource | RealSource | None", out: Pat
 def _alone(*, hold: bool, browser: bool, fast: bool = False) -> None:
     """``BadInput`` for flags that mean nothing without --live."""
     if flag := "--hold" if hold else "--open" if browser else "--full-speed" if fast else "":
-        raise BadInput(f"{flag}: goes with --live")
+        raise BadInput(f"{flag}: needs --live")
 
 
 def told(output: Output, url: str, *, browser: bool) -> None:
@@ -516,10 +514,10 @@ def told(output: Output, url: str, *, browser: bool) -> None:
 
 
 def stay(output: Output, why: str, sign: Callable[[], object] | None = None) -> None:
-    """Until Ctrl-C. ``sign``: called once a minute, for others who would end when nobody asks for anything."""
+    """Wait for Ctrl-C. ``sign``: called once a minute, for servers that would end when no request comes."""
     never, signed = threading.Event(), time.monotonic()
     try:
-        output.note(f"{why}; the page stays until Ctrl-C")  # whoever has read it may press it at once
+        output.note(f"{why}; the page stays until Ctrl-C")  # the user may press it as soon as the line is there
         while not never.wait(SEEN_S):
             if sign is not None and time.monotonic() - signed > SIGN_S:
                 signed = time.monotonic()

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from p4reduce.control_plane.orchestrator import Store, StoreError, TaskError, TaskRow
@@ -20,7 +19,7 @@ MOST_TASKS: Final = 60
 
 
 class TaskSource(VirtualSource):
-    """The network of an orchestrator, and the tasks of its database. See ``source.Source``."""
+    """The network of an orchestrator, and the tasks of its database. See ``session.Source``."""
 
     def __init__(self, title: str, player: Player, database: Path | None) -> None:
         """``database``: the orchestrator's, which is only read; None: it is not known, no tasks are shown."""
@@ -39,7 +38,7 @@ class TaskSource(VirtualSource):
         return {**super().tick(), "also": self._changed()}
 
     def _changed(self) -> int:
-        """When the database was last written, in nanoseconds; 0: it is not there."""
+        """When the database was last written, nanoseconds; 0: it does not exist."""
         found = 0
         for suffix in ("", "-wal") if self._database is not None else ():
             with suppress(OSError):
@@ -105,14 +104,14 @@ class TaskSource(VirtualSource):
 
 
 def _first(rows: list[TaskRow]) -> list[TaskRow]:
-    """Those that are worth showing, in the order of their arrival."""
+    """The tasks that are worth showing, in the order of their arrival."""
     rank = dict.fromkeys(AT_WORK, 0) | {TaskState.SCHEDULED: 0, TaskState.QUEUED: 1}
     chosen = sorted(rows, key=lambda row: (rank.get(row.state, 2), -(row.finished_ps or 0), row.number))[:MOST_TASKS]
     return sorted(chosen, key=lambda row: row.number)
 
 
 def _state(row: Mapping[str, Any], at_ps: int) -> dict[str, Any]:
-    """Where a task stood at a moment, by the times at which it started and ended."""
+    """The state of a task at a moment, by the times at which it started and ended."""
     if row["finished_ps"] is not None and row["finished_ps"] <= at_ps:
         return {}
     if row["state"] in {str(state) for state in ENDED} or (row["started_ps"] or 0) > at_ps:
@@ -123,17 +122,17 @@ def _state(row: Mapping[str, Any], at_ps: int) -> dict[str, Any]:
 
 
 class TaskPages:
-    """The page of a network's process, from when somebody first asks for it. Use as a context manager."""
+    """The page of a network's process, from the first request for it on. Use as a context manager."""
 
     def __init__(self) -> None:
         self._source: TaskSource | None = None
         self._server: LiveServer | None = None
 
     def __call__(self, world: World, request: Mapping[str, Any]) -> dict[str, str]:
-        """Where the page is: ``url``.
+        """Open the page if there is none yet; return its address, ``url``.
 
-        ``title``, ``database`` (a path) and ``hold`` (begin paused) are of the first who asks; ``ended`` says what
-        stands on the page from now on, when nothing more will come.
+        ``title``, ``database`` (a path) and ``hold`` (begin paused) are those of the first request; ``ended`` is the
+        text on the page from now on, as nothing more will come.
         """
         if isinstance(world.network, FlowJobs):
             raise ClusterError("the flow model has no packets to look at; choose time: virtual")
@@ -156,8 +155,6 @@ class TaskPages:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()

@@ -1,6 +1,6 @@
 """The process of a network whose tasks can be looked at: ``python -m p4reduce.views.live.tasks_network``.
 
-As ``python -m p4reduce.play.tasks``, with a page for whoever asks for one; it is imported then.
+As ``python -m p4reduce.play.tasks``, with a page for users who ask for one; it is imported then.
 """
 
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Pages:
-    """Imports the page when somebody asks for it."""
+    """Imports the page at the first request for it."""
 
     def __init__(self, parts: ExitStack) -> None:
         self._parts = parts

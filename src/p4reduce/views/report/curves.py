@@ -202,7 +202,7 @@ _STYLE: Final = (
 
 
 def schedule_svg(schedule: Schedule) -> str:
-    """One round: a row for each job (training, communication) and each pair of pods that is ever joined."""
+    """Draw one round: a row for each job (training, communication) and each pair of pods that is ever joined."""
     longest = max([schedule.round_s, *(cycle.period_s for cycle in schedule.cycles), 1e-12])
     scale = _WIDTH / longest
     parts: list[Markup] = []

@@ -165,7 +165,7 @@ _DISTANCES: Final = (8.0, 14.0, 22.0)
 
 
 def label_places(names: Sequence[str], at: Mapping[str, Point], taken: Boxes, size: Point) -> dict[str, Point]:
-    """Where the text of each name begins, near ``at[name]`` and inside of ``size``; the first have the choice.
+    """The start of each name's text, near ``at[name]`` and inside of ``size``; earlier names choose first.
 
     Names for which there is no room are left out.
     """
@@ -183,7 +183,7 @@ def label_places(names: Sequence[str], at: Mapping[str, Point], taken: Boxes, si
 
 
 def label_box(name: str, start: Point) -> Box:
-    """What a name that begins at ``start`` covers."""
+    """The box that a name covers whose text begins at ``start``."""
     x, y = start
     return (x, y - ABOVE, x + CHARACTER * len(name), y + BELOW)
 
@@ -223,7 +223,7 @@ LABEL_LENGTH: Final = 9
 
 @dataclass(frozen=True)
 class NodeView:
-    """What a drawing needs of a node."""
+    """A node as a drawing shows it."""
 
     name: str
     kind: str
@@ -331,7 +331,7 @@ def _band(path: Sequence[str], placed: Placed, drawing: Drawing) -> Markup:
 
 
 def _lane(source: str, target: str, placed: Placed, drawing: Drawing, scale: int) -> Markup:
-    """One direction of a link, on the right as seen from its sender."""
+    """Draw one direction of a link, on the right as seen from its sender."""
     load = drawing.loads.get((source, target), 0)
     (x1, y1), (x2, y2) = placed.at[source], placed.at[target]
     length = math.hypot(x2 - x1, y2 - y1) or 1.0

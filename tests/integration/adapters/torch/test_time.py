@@ -4,12 +4,42 @@ import json
 
 import pytest
 
-from tests.support.torch_scripts.starting import HERE, LONG, WHY_LONG, WHY_NOT, launched
+from tests.support.torch_scripts.starting import HERE, LONG, WHY_LONG, WHY_NOT, launched, torchrun
 
 pytest.importorskip("torch", reason=WHY_NOT)
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(not LONG, reason=WHY_LONG)]
 BUCKET = 1_000_000
 """bytes; smaller collectives are DDP's own, at its start"""
+
+
+STEPS = """
+import p4reduce.torch, torch, torch.distributed as dist
+dist.init_process_group("p4reduce")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 10))
+p4reduce.torch.step()  # what DDP does at its start is in no step of the training
+for step in range(1, 5):
+    for _ in range(step):  # no sequence repeats
+        model(torch.ones(1, 1000)).sum().backward()
+    p4reduce.torch.step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("start", ["torchrun", "launch"])
+def test_steps_that_a_script_marks_are_those_of_the_result(tmp_path, start):
+    script, out = tmp_path / "script.py", tmp_path / "out"
+    script.write_text(STEPS)
+    if start == "launch":
+        assert "calls of comm.step(): 5" in launched(tmp_path, 2, "--out", str(out), str(script))
+    else:
+        torchrun(tmp_path, 2, str(script), P4REDUCE_OUT=str(out))
+    result = json.loads((out / "result.json").read_text())
+    network, every = result["network"], result["network"]["collectives"]
+    assert (result["experiment"]["repeat"], network["steps"], network["steps_by"]) == (5, 5, "marks")
+    sums = [at for at, one in enumerate(every) if one["operation"] == "all_reduce"]
+    assert len(sums) == 1 + 2 + 3 + 4
+    median = every[sums[0] + 1 : sums[2] + 1]  # the step of two backward passes: nothing but a mark waits for these
+    assert network["communication_ps"] == sum(one["communication_ps"] for one in median)
 
 
 def second_step(folder):

@@ -150,7 +150,7 @@ def test_a_network_stands_until_it_is_taken_down(tmp_path: Path) -> None:
     assert begin("net", "exec", "s1", "--", *PYTHON, ask).wait(DEADLINE_S) == 7
     assert "no node 'h9': there are h1, h2, s1" in call("net", "exec", "h9", "true", code=2).stderr
     assert "no port 3: its ports are 1, 2" in call("net", "pcap", "s1", "3", code=2).stderr
-    assert "'h1' is no switch" in call("net", "shell", "h1", code=2).stderr
+    assert "'h1' is not a switch" in call("net", "shell", "h1", code=2).stderr
     assert "make clients" in call("net", "shell", "s1", code=1).stderr
     assert "a run named 'lab' is there already" in call("net", "up", "star:hosts=1", "--name", "lab", code=1).stderr
 
@@ -160,7 +160,7 @@ def test_a_network_stands_until_it_is_taken_down(tmp_path: Path) -> None:
     call("net", "down")
     assert program.wait(DEADLINE_S) == -signal.SIGKILL
     nothing_is_left(run)
-    assert "no network stands" in call("net", "exec", "h1", "true", code=2).stderr
+    assert "no network is up" in call("net", "exec", "h1", "true", code=2).stderr
 
 
 def test_no_file_has_a_name_that_a_kill_would_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_addresses_that_are_none_are_refused(text):
         (("-i", "1@veth0", "-i", "1@veth1"), "port 1 of device 1 is an interface already"),
         (("-i", "1@veth0", "--executor", "interpreted"), "need machine code"),
         (("-i", "1@veth0", "--cpu-port", "64"), "with interfaces it is 510"),
-        (("-i", "1@veth0", "--pcap-out", f"1={os.devnull}"), "do not go together"),
+        (("-i", "1@veth0", "--pcap-out", f"1={os.devnull}"), "cannot be combined"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(arguments, message):

@@ -16,6 +16,8 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background
 from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import load
 from tests.support.orchestrated.bench import (
     PROGRAM,
@@ -56,6 +58,26 @@ def test_rounds_and_bytes_are_those_of_packets_and_times_nearly(tmp_path, policy
     packets, flow = found
     assert flow[:2] == packets[:2]
     assert sum(flow[2]) == pytest.approx(sum(packets[2]), rel=0.08)
+
+
+def test_a_round_over_several_trees_takes_what_one_all_reduce_over_them_takes(tmp_path):
+    """On packets, where the trees keep their paces; in the flow model nearly, where each tree has its own part."""
+    racks = "leaf-spine:leaves=4,spines=2,hosts=4,servers=0,rate=10G,capable=leaf1"
+    workers = tuple(f"h{number}" for number in range(1, 16))
+    task = Task("one", server="h16", workers=workers, elements=65_536, rounds=1, training_ps=PS_PER_US)
+    took = []
+    for name, options in (("packets", {}), ("flow", FLOW)):
+        with World(load(racks), PROGRAM, **options) as world, open_store(tmp_path / name) as store:
+            store.submit([task])
+            with orchestrating(world, store, policy="packing") as orchestrator:
+                orchestrator.run()
+            check_end(world, store)
+            (one,) = store.history.rounds("one")
+            took.append(one["done_ps"] - one["trained_ps"])
+    given = Experiment(topology=racks, plan="packing", elements=65_536, lanes=PROGRAM.lanes)
+    alone = run_experiment(given).network.communication_ps
+    assert took[0] == pytest.approx(alone, rel=0.02)
+    assert took[1] == pytest.approx(alone, rel=0.08)
 
 
 def test_a_swap_goes_on_with_what_has_not_flowed(tmp_path):

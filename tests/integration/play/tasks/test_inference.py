@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import Phase, TaskState
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.task import Serving, Wanted
-from p4reduce.play.tasks.task_run import piece_of
+from p4reduce.play.tasks.reading import piece_of
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import leaf_spine
 from tests.support.orchestrated.bench import (
@@ -202,14 +203,43 @@ def test_what_can_never_be_is_rejected_with_the_reason(tmp_path):
     assert "'h99' is no host of the topology" in reasons["nowhere"][1]
 
 
-def test_the_flow_model_knows_no_requests(tmp_path):
-    with World(two_spines(), PROGRAM, time="flow") as world, open_store(tmp_path / "t.sqlite") as store:
-        store.submit([chat()])
-        with orchestrating(world, store) as orchestrator:
-            orchestrator.run()
-        (row,) = store.tasks()
-        assert row.state is TaskState.FAILED
-        assert "the flow model knows no requests; choose time: virtual" in row.reason
+def both_times(tmp_path, seed):
+    """On packets, and in the flow model with kills: requests, bytes of links, latencies, rounds of a training."""
+    chance = random.Random(seed)
+    topology = leaf_spine(leaves=3, spines=chance.choice([1, 2]), hosts=4)
+    hosts = chance.sample([host.name for host in topology.hosts], 8)
+    training = Task("train", hosts[0], tuple(hosts[1:4]), chance.randrange(2000, 20_000), 5, 20 * PS_PER_US)
+    asked = chat(
+        server=hosts[4],
+        clients=tuple(hosts[5:]),
+        rounds=15,
+        rate=chance.choice([5_000.0, 20_000.0]),
+        training_ps=chance.choice([0, PS_PER_US]),
+        seed=seed,
+    )
+    found = {}
+    for time in ("virtual", "flow"):
+        path = tmp_path / f"{time}.sqlite"
+        with World(topology, PROGRAM, time=time) as world:
+            with open_store(path) as store:
+                store.submit([training, asked])
+            run_killed(world, path, [KillAt(3), KillAt(5)] if time == "flow" else [])
+            with open_store(path) as store:
+                check_end(world, store)
+                assert {row.state for row in store.tasks()} == {TaskState.FINISHED}
+                assert time == "virtual" or set(digests(store).values()) == {""}
+                rounds = sum(one["done_ps"] - one["trained_ps"] for one in store.history.rounds("train"))
+                found[time] = served(store) | {"sent": world.interface_bytes(), "rounds": rounds}
+    return found["virtual"], found["flow"]
+
+
+@pytest.mark.parametrize("seed", [7, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(100, 120))])
+def test_the_flow_model_has_the_bytes_of_packets_and_nearly_their_latencies(tmp_path, seed):
+    packets, flow = both_times(tmp_path, seed)
+    assert (flow["requests"], flow["sent"]) == (packets["requests"], packets["sent"])
+    assert flow["p50_ps"] == pytest.approx(packets["p50_ps"], rel=0.08)
+    assert flow["p99_ps"] == pytest.approx(packets["p99_ps"], rel=0.08)
+    assert flow["rounds"] == pytest.approx(packets["rounds"], rel=0.08)
 
 
 def test_clients_are_named_and_nothing_is_selected():

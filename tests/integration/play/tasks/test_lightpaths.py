@@ -14,6 +14,8 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import TopologyBuilder
 from p4reduce.topologies.wdm import Wdm
+from tests.integration.play.tasks.test_inference import answers, chat, served
+from tests.support.effort import examples
 from tests.support.orchestrated.bench import (
     OPTIONS,
     PROGRAM,
@@ -69,7 +71,9 @@ def end(world: World, path: object) -> dict[str, TaskState]:
         check_end(world, store)
         found = {row.name: row.state for row in store.tasks()}
         for row in store.tasks():
-            if row.state is TaskState.FINISHED:
+            if row.state is TaskState.FINISHED and row.task.serving is not None:
+                assert digests(store)[row.name] == answers(row.task)
+            elif row.state is TaskState.FINISHED:
                 rounds = [tuple(range(len(row.task.workers)))] * row.task.rounds
                 assert digests(store)[row.name] == expected_digest(row.task, rounds)
         return found
@@ -112,6 +116,73 @@ def test_kills_at_random_steps_change_no_sum_and_give_no_slot_twice(tmp_path, se
             if begins < others_finished and others_begin < finished:
                 for a, b in product(own, others):
                     assert a["circuit"] != b["circuit"] or a["slots"] & b["slots"] == 0
+
+
+def chatting(**more) -> list[Task]:
+    """Clients in three cities share a slot of lightpaths with a training, which has the other one."""
+    return [
+        task("train", "a1", "b1", "c1", rounds=8),
+        chat(server="", clients=("a2", "b2", "c2"), rate=20_000.0, **more),
+    ]
+
+
+def test_answers_have_slots_of_their_own_and_training_loses_nothing(tmp_path):
+    network, found = cities(), {}
+    for name, wanted in (("both", chatting()), ("alone", chatting()[:1])):
+        with World(network.physical(), PROGRAM) as world:
+            path = tmp_path / f"{name}.sqlite"
+            with open_store(path) as store:
+                store.submit(wanted)
+                with orchestrating(world, store, options=options(network)) as orchestrator:
+                    orchestrator.run()
+                found[name] = sum(one["done_ps"] - one["started_ps"] for one in store.history.rounds("train"))
+                told = {one["task"]: one["why"] for one in store.history.decisions() if one["what"] == "schedule"}
+                if name == "both":
+                    latencies = served(store)
+                    given = {
+                        key: {str(one["circuit"]): one["slots"] for one in why["lightpaths"]}
+                        for key, why in told.items()
+                    }
+            assert set(end(world, path).values()) == {TaskState.FINISHED}
+    assert {circuit: given["train"][circuit] & given["chat"][circuit] for circuit in given["train"]} == dict.fromkeys(
+        given["train"], 0
+    )
+    assert found["both"] <= 1.01 * found["alone"]
+    assert latencies["requests"] == 3 * 12
+    assert latencies["worst_ps"] > 2 * 4 * PS_PER_US
+
+
+@pytest.mark.parametrize("seed", range(examples(1, 40)))
+def test_kills_change_no_answer(tmp_path, seed):
+    network, path, chance = cities(), tmp_path / "tasks.sqlite", random.Random(seed)
+    with World(network.physical(), PROGRAM) as world:
+        with open_store(path) as store:
+            store.submit(chatting(arrival_ps=chance.randrange(100) * PS_PER_US))
+        run_killed(world, path, [KillAt(chance.randint(1, 9)) for _ in range(6)], options=options(network))
+        assert set(end(world, path).values()) == {TaskState.FINISHED}
+
+
+def test_services_that_cannot_be_are_rejected_wait_for_slots_or_fail_with_their_lightpath(tmp_path):
+    network, path = cities(), tmp_path / "tasks.sqlite"
+    wanted = [
+        chat("hasty", server="a1", clients=("d1",), objective_ps=10 * PS_PER_US),  # 6 us of fibre each way
+        chat("much", server="a1", clients=("b1", "c1"), demand_bps=SLOT + SLOT // 2),
+        chat("whole", server="b1", clients=("c1",), demand_bps=2 * SLOT, rounds=30),
+        chat("later", server="b2", clients=("c2",)),
+        chat("far", server="c1", clients=("d1",), rounds=200, rate=5000.0),
+    ]
+    with World(network.physical(), PROGRAM) as world:
+        with open_store(path) as store:
+            store.submit(wanted)
+            world.change_link("d1", "d", up=False, at_ps=300 * PS_PER_US)
+            with orchestrating(world, store, options=options(network)) as orchestrator:
+                orchestrator.run()
+            rows = {row.name: row for row in store.tasks()}
+        end(world, path)
+    assert "objective: 10000000 ps is less than the" in rows["hasty"].reason
+    assert "demand" in rows["much"].reason
+    assert rows["later"].started_ps >= rows["whole"].finished_ps
+    assert (rows["far"].state, "is down" in rows["far"].reason) == (TaskState.FAILED, True)
 
 
 def test_what_cannot_be_is_rejected_and_a_task_whose_link_is_cut_fails(tmp_path):

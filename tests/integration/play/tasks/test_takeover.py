@@ -107,7 +107,7 @@ def test_orders_of_an_earlier_term_are_refused_and_those_who_look_are_not(folder
         ):
             with pytest.raises(ClusterError, match="of term 2 has taken over"):
                 order()
-        with pytest.raises(ClusterError, match="nobody gives orders without a term"):
+        with pytest.raises(ClusterError, match="orders need a term"):
             looks.advance(PS_PER_MS)
         assert first.now() == looks.now() == PS_PER_US
         assert second.advance(3 * PS_PER_US) == 3 * PS_PER_US

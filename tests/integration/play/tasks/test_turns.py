@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import random
 import sqlite3
+from collections import Counter
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from p4reduce.base.errors import PlanError
+from p4reduce.base.records import from_json
+from p4reduce.control_plane.counters import predict
 from p4reduce.control_plane.orchestrator import (
     ComputingManager,
     HostProfile,
@@ -19,7 +22,10 @@ from p4reduce.control_plane.orchestrator import (
     RefusedError,
     TaskState,
 )
-from p4reduce.control_plane.orchestrator.executor import Timetable
+from p4reduce.control_plane.orchestrator.executor import Timetable, is_read
+from p4reduce.control_plane.orchestrator.installer import round_traffic
+from p4reduce.control_plane.placement import reads
+from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.task import Wanted
 from p4reduce.control_plane.tdm import one_topology, switched  # noqa: F401  (registers the built-in ones)
@@ -119,7 +125,7 @@ def check_windows(store):
     for before, after in itertools.pairwise(rows):
         assert before["ended_ps"] <= after["started_ps"]
     for row in store.tasks():
-        if row.state is not TaskState.FINISHED:
+        if row.state is not TaskState.FINISHED or row.task.serving is not None:
             continue
         own = store.schedules.turns(row.name)
         assert len(own) == row.task.rounds
@@ -201,22 +207,95 @@ def test_a_ring_gives_the_weights_of_a_tree_and_blocks_come_back(tmp_path, expec
     assert digest.hex() == found["x"]
 
 
-def test_tasks_that_exchange_blocks_take_turns_and_others_need_none(tmp_path):
-    topology = leaf_spine(leaves=2, spines=1, hosts=3)
-    tasks = [
-        replace(named("x", "h2", "h5"), exchange="a2a"),
-        replace(named("r", "h1", "h4", "h6"), exchange="rar"),
-        named("t", "h1", "h4", "h6"),
-    ]
+def test_blocks_and_rings_need_no_turns_and_give_the_same(tmp_path, expected):
+    topology = leaf_spine(leaves=2, spines=1, hosts=4)
+    tasks = [*other_kinds()[:2], named("t", "h1", "h4", rounds=6)]
     with World(topology, PROGRAM) as world, open_store(tmp_path / "t.sqlite") as store:
         store.submit(tasks)
         with orchestrating(world, store) as orchestrator:
             orchestrator.run()
         check_end(world, store)
-        states = {row.name: row.state for row in store.tasks()}
-        assert states == {"x": "rejected", "r": "finished", "t": "finished"}
-        assert "kind: a2a: blocks are exchanged in turns" in store.task("x").reason
+        assert {row.state for row in store.tasks()} == {TaskState.FINISHED}
+        found = digests(store)
+        assert {name: found[name] for name in "rx"} == {name: expected[1][other_kinds][name] for name in "rx"}
         assert {plan.role for plan in store.plans(tuple(Phase), "r")} == {"both"}
+
+
+def reading_tasks(size=20_000):
+    """`some_tasks` whose hosts read data first: of other pods, of their own, of several at one home, and late."""
+    shards = {"a": ("h1", "h5", "h9", "h12"), "b": ("h12",) * 4, "c": (), "d": ("h2", "h6", "h10")}
+    return [replace(one, wanted=replace(one.wanted, shards=shards[one.name], shard_bytes=size)) for one in some_tasks()]
+
+
+def test_data_are_read_over_circuits_of_their_own_before_the_first_round(tmp_path, expected):
+    """On every link what plans predict, and nothing else: of reads, then of rounds; reads are removed when they end."""
+    alone = [one for one in reading_tasks() if one.name == "b"]
+    with at_work(tmp_path, alone, 0) as (world, store):
+        pass
+    world.advance(world.now() + PS_PER_MS)
+    lost = world.network.fabric.links.array()
+    assert (int(lost["dark_lost"].sum()), int(lost["misrouted"].sum())) == (0, 0)
+    predicted = Counter()
+    with open_store(tmp_path / "tasks.sqlite") as store:
+        (row,) = store.tasks()
+        assert row.digest == expected[1][some_tasks]["b"]
+        pairs = reads(row.wanted, row.task.workers)
+        assert len(pairs) == 4
+        assert len({pods().neighbours(reader) for _, reader in pairs}) > 1
+        for plan_row in store.plans(tuple(Phase)):
+            plan = from_json(Plan, plan_row.plan, "plan", topology=pods())
+            read = is_read(plan_row.role)
+            once = predict(plan, "pull", 5000) if read else round_traffic(row.task, plan_row.role, plan)
+            assert not read or (plan.server, *plan.workers) in pairs
+            for hop, traffic in once.items():
+                predicted[hop] += traffic.bytes * (1 if read else row.task.rounds)
+    assert {hop: size for hop, size in world.interface_bytes().items() if size} == {
+        hop: size for hop, size in predicted.items() if size
+    }
+
+
+READING = ("installed read 1 of 3", *STEPS)
+
+
+@pytest.mark.parametrize("step", ["report restored", *(pytest.param(step, marks=pytest.mark.soak) for step in READING)])
+def test_a_kill_while_data_are_read(tmp_path, expected, step):
+    steps, rows, found = run(tmp_path, reading_tasks(), turns(), kills=[KillAt(1, step), KillAt(1, step)])
+    assert step in steps
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert found == expected[1][some_tasks]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(60))
+def test_kills_at_random_steps_while_data_are_read(tmp_path, expected, seed):
+    chance = random.Random(seed)
+    planes = chance.choice([1, 2])
+    kills = [KillAt(chance.randint(1, 14)) for _ in range(8)]
+    _, rows, found = run(tmp_path, reading_tasks(chance.choice([1, 5000, 40_000])), turns(), pods(planes), kills=kills)
+    assert {row.state for row in rows.values()} == {TaskState.FINISHED}
+    assert found == expected[1][some_tasks]
+
+
+@pytest.mark.parametrize("at_us", [40, pytest.param(130, marks=pytest.mark.soak)])
+def test_a_home_that_ends_fails_who_reads_there_and_nobody_else(tmp_path, expected, at_us):
+    """Before its data are asked for, and while they are on their way; nobody waits for an answer that never comes."""
+    end = lambda world: world.damage.end_host("h12", at_ps=at_us * PS_PER_US)  # noqa: E731
+    _, rows, found = run(tmp_path, reading_tasks(200_000), turns(), prepare=end)
+    states = {name: row.state for name, row in rows.items()}
+    assert (states["b"], states["c"]) == (TaskState.FAILED, TaskState.FINISHED)
+    assert "h12" in rows["b"].reason
+    assert found["c"] == expected[1][some_tasks]["c"]
+    assert rows["c"].finished_ps < 10 * PS_PER_MS
+
+
+def test_homes_that_are_unknown_or_empty(tmp_path, expected):
+    tasks = reading_tasks(0)
+    nowhere = task("e", 2)
+    nowhere = replace(nowhere, wanted=replace(nowhere.wanted, shards=("h99",), shard_bytes=9))
+    _, rows, found = run(tmp_path, [*tasks, nowhere], turns())
+    assert rows["e"].state is TaskState.REJECTED
+    assert "shards: 'h99' is no host of the topology" in rows["e"].reason
+    assert {name: found[name] for name in "abcd"} == expected[1][some_tasks]
 
 
 def test_circuits_move_between_two_rounds_and_nothing_is_sent_again(tmp_path, expected):

@@ -9,11 +9,11 @@ from p4reduce.control_plane.plans.trees import mst
 from p4reduce.control_plane.scheduling.trees import decide_trees
 from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, View, Weights
 from p4reduce.network.jobs.network import bundled
-from studies.poster.cells import FINISHED, PolicyCell, decide_all, run_policies
+from studies.poster.cells import FINISHED, CellResult, PolicyCell, decide_all, run_policies
 from studies.poster.packets import TaskNetwork
 from studies.poster.settings import PosterSettings, Scenario, draw_tasks
 from studies.poster.study import STUDY
-from studies.poster.swaps import OverlapCell, OverlapResult, run_overlapping
+from studies.poster.swaps import OverlapCell, run_overlapping
 
 RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")
 LOADED = Scenario("loaded", RACKS.topology, load=0.3)
@@ -200,7 +200,7 @@ def test_tasks_that_leave_first_come_nearer_to_their_bound_beside_background_tra
 
 def test_where_no_task_is_admitted_nothing_overlaps():
     settings = replace(SETTINGS, demand_bps=2 * 10**10)
-    assert run_overlapping(OverlapCell(settings, RACKS, 0, ("spff", "steiner"))) == OverlapResult((), ())
+    assert run_overlapping(OverlapCell(settings, RACKS, 0, ("spff", "steiner"))) == CellResult((), ())
     with (
         TaskNetwork(RACKS.build(), bundled(64), elements=64) as network,
         pytest.raises(PlanError, match="no task to run"),

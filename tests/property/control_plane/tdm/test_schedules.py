@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from p4reduce.base.records import from_json, to_json
 from p4reduce.control_plane.tdm import one_topology, optimum  # noqa: F401  (register all)
-from p4reduce.control_plane.tdm.circuits import check_matrix, least_time, matching_of, multi_hop, split
+from p4reduce.control_plane.tdm.circuits import check_matrix, least_time, split
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import SCHEDULERS, Options, make_schedule
 from p4reduce.control_plane.tdm.schedule import Schedule
@@ -61,9 +61,6 @@ def check(schedule: Schedule, jobs: list[TdmJob]) -> None:
     for process in schedule.processes:
         for one in process.configurations:
             check_matrix(one.circuits, network.ports)
-            ends = [end for circuit in matching_of(one.circuits, network.ports) for end in circuit]
-            assert len(ends) == len(set(ends)) == sum(map(sum, one.circuits))
-            assert all(0 <= port < network.ports for _, port in ends)
     assert [plan.job for plan in schedule.jobs] == [job.name for job in jobs]
     assert sorted(name for cycle in schedule.cycles for name in cycle.jobs) == sorted(job.name for job in jobs)
     seats: dict[tuple[int, str], int] = {}
@@ -145,21 +142,3 @@ def test_configurations_of_a_process_carry_all_of_it(pods: int, ports: int, data
         lit = np.array(part.matrix)
         assert (lit[part.demand > 0] > 0).all()
         assert all(part.demand[i, j] <= part.bytes * lit[i, j] * (1 + 1e-9) for i in range(pods) for j in range(pods))
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(3, 6), st.integers(0, 2**31))
-def test_flows_over_several_hops_are_conserved_and_fit(pods: int, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    demand = random.integers(0, 9, (pods, pods)).astype(float)
-    np.fill_diagonal(demand, 0.0)
-    ring = np.zeros((pods, pods))
-    for i in range(pods):
-        ring[i, (i + 1) % pods] = ring[(i + 1) % pods, i] = 1
-    flows = multi_hop(demand, ring)
-    assert (flows.sent.sum(axis=0) <= flows.bytes * ring + 1e-6).all()
-    for source in range(pods):
-        arrived = flows.sent[source].sum(axis=0) - flows.sent[source].sum(axis=1)
-        wanted = demand[source].copy()
-        wanted[source] = -demand[source].sum()
-        assert np.allclose(arrived, wanted, atol=1e-6)

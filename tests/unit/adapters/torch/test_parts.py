@@ -9,9 +9,10 @@ from tests.support.torch_scripts.starting import WHY_NOT
 
 torch = pytest.importorskip("torch", reason=WHY_NOT)
 
+from p4reduce.adapters.torch.arrays import array_of, bytes_of, is_carried, is_uneven, put, put_bytes  # noqa: E402
 from p4reduce.adapters.torch.create import settings_of  # noqa: E402
 from p4reduce.adapters.torch.hooks import pack, unpack  # noqa: E402
-from p4reduce.adapters.torch.process_group import array_of, bytes_of, factor_of, is_carried, put, put_bytes  # noqa: E402
+from p4reduce.adapters.torch.process_group import factor_of  # noqa: E402
 from p4reduce.group.errors import ClusterError  # noqa: E402
 
 
@@ -46,6 +47,23 @@ def test_tensors_become_arrays_and_come_back():
     again = torch.zeros(3, dtype=torch.bfloat16)
     put_bytes(again, bytes_of(half))
     assert again.view(torch.int16).tolist() == half.view(torch.int16).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 163, 256, 257, 1000])
+def test_blocks_whose_numbers_differ_too_much_are_noticed(size):
+    gradient = np.random.default_rng(size).standard_normal(size).astype(np.float32) / 100
+    assert not is_uneven(gradient)
+    assert not is_uneven(gradient * np.float32(1e30))
+    assert not is_uneven(np.zeros(size, np.float32))
+    assert not is_uneven(np.arange(size, dtype=np.int32) << 20)
+    for padding in (1e6, -1e30):
+        given = gradient.copy()
+        given[-1] = padding
+        assert is_uneven(given) == (size > 2 and size != 257)  # the last block of 257 has nothing but the padding
+    given[-1] = np.inf
+    assert not is_uneven(given)
+    assert not is_uneven(np.concatenate([gradient, np.zeros(10_000, np.float32)]))
+    assert not is_uneven(np.concatenate([np.resize(gradient, 256), np.resize(gradient * np.float32(1e9), 256)]))
 
 
 def test_settings_come_from_the_environment_and_from_options():

@@ -143,7 +143,7 @@ def test_a_database_of_another_version_is_refused(store, version):
         raw.execute(f"PRAGMA user_version = {version}")
     raw.close()
     before = store.path.read_bytes()
-    with pytest.raises(StoreError, match=f"version {version} of the tables, and this p4reduce reads version 2 alone"):
+    with pytest.raises(StoreError, match=f"version {version} of the tables, and this p4reduce reads version 3 alone"):
         Store(store.path)
     assert store.path.read_bytes() == before
 

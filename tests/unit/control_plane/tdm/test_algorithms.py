@@ -8,7 +8,6 @@ import pytest
 from p4reduce.control_plane.tdm.circuits import (
     check_matrix,
     form_ring,
-    multi_hop,
     pair_bytes,
     pod_bytes,
     process_s,
@@ -86,11 +85,6 @@ def test_all_to_all_over_more_pods_than_ports() -> None:
     """K_8 with R = 4: two configurations, 8/7 of the ideal; with R = 2 four, of which the last is doubled."""
     demand = np.ones((8, 8)) - np.eye(8)
     assert [sum(part.bytes for part in split(demand, ports)) for ports in (7, 4, 2, 1)] == [1.0, 2.0, 3.5, 7.0]
-    ring = np.zeros((8, 8))
-    for i in range(8):
-        ring[i, (i + 1) % 8] = ring[(i + 1) % 8, i] = 1
-    assert multi_hop(demand, ring).bytes == pytest.approx(8.0)  # 28 pairs x mean distance 16/7 over 8 links
-    assert multi_hop(demand, demand).bytes == pytest.approx(1.0)
 
 
 def test_seven_circuits_for_six_ports_are_no_matching() -> None:

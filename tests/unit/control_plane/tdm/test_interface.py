@@ -53,7 +53,7 @@ def test_names_that_are_no_hosts(host: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"units": 1}, "nobody to communicate with"),
+        ({"units": 1}, "no other to communicate with"),
         ({"units": 0}, "workers: must be"),
         ({"kind": "ring"}, "none of ps, rar, a2a"),
         ({"bytes": 0}, "bytes"),

@@ -36,7 +36,7 @@ def test_named_hosts_and_the_formula(tmp_path: Path) -> None:
     [
         ("{name: a, kind: rar, bytes: 1M, workers: 2}", "compute: is missing"),
         ("{name: a, kind: rar, bytes: lots, compute: 1ms, workers: 2}", r"jobs\[0\].bytes: is no number of bytes"),
-        ("{name: a, kind: rar, bytes: 1M, compute: 1ms, workers: 1}", "nobody to communicate with"),
+        ("{name: a, kind: rar, bytes: 1M, compute: 1ms, workers: 1}", "no other to communicate with"),
         ("{name: a, kind: rar, bytes: 1M, compute: soon, workers: 2}", r"jobs\[0\].compute"),
         ("{name: a, kind: ring, bytes: 1M, compute: 1ms, workers: 2}", r"jobs\[0\].kind"),
         ("{name: a, model: alexnet, workers: 2}", "'alexnet' is none of"),

@@ -57,9 +57,9 @@ def test_who_came_and_went_since_a_caller_last_heard_is_no_news():
 @pytest.mark.parametrize(
     ("answers", "lost", "said"),
     [
-        ({}, {0: "a", 1: "b", 2: "c"}, "nobody survived"),
+        ({}, {0: "a", 1: "b", 2: "c"}, "no rank survived"),
         ({0: Answer(4)}, LOST, "rank 2 has not said"),
-        ({0: Answer(4), 2: Answer(6)}, LOST, "nobody is two ahead"),
+        ({0: Answer(4), 2: Answer(6)}, LOST, "none is two ahead"),
     ],
 )
 def test_what_cannot_be(answers, lost, said):

@@ -1,1 +1,1 @@
-"""Students' controllers: P4Runtime for their code, networks in virtual time for what it installs."""
+"""Students' controllers: P4Runtime for their code, networks in virtual time for the entries that it installs."""

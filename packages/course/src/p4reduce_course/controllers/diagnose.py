@@ -1,4 +1,4 @@
-"""Entries held against the tree that they should make: what is wrong, and what follows from it."""
+"""Compares entries with the tree that they should make: finds the first error, and what follows from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from p4reduce.control_plane.resources import SLOTS, STATS_JOBS
 from p4reduce.topologies import Topology
 from p4reduce_course.frame.report import Wrong
 
-# What a student's controller has installed: as the switches took it, with the names of the P4 program.
+# Entries that a student's controller has installed, with the names of the P4 program.
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Row:
 
 @dataclass
 class Book:
-    """Entries by switch.
+    """The entries of all switches.
 
     Attributes:
-        early: (switch, job, epoch, group) of entries of table job that came before their group.
-        behind: (switch, job, epoch, what) of entries that came after the one of table job that needs them.
-        ever: (switch, job, epoch) -> the parameters of its entry of table job, as it was last.
-        changed: (switch, entry as it was) of those that were deleted, or written over, since it was emptied.
+        early: (switch, job, epoch, group) of entries of table job that were written before their group.
+        behind: (switch, job, epoch, what) of entries that were written after the entry of table job that needs them.
+        ever: by (switch, job, epoch), the latest parameters of its entry of table job.
+        changed: (switch, former entry) of entries that were deleted or written over since this list was emptied.
         undermined: (switch, job, epoch, what) of entries that were deleted before the one of table job that needs them.
     """
 
@@ -47,7 +47,7 @@ class Book:
     undermined: list[tuple[str, int, int, str]] = field(default_factory=list)
 
     def add(self, switch: str, entities: Iterable[Entity]) -> None:
-        """Entries that a switch took, in this order."""
+        """Adds entries in the order in which a switch took them."""
         held = self.held.setdefault(switch, {})
         for entity in entities:
             if key(entity) in held:
@@ -64,7 +64,7 @@ class Book:
                     self.early.append((*named, row.params["group"]))
 
     def remove(self, switch: str, entities: Iterable[Entity]) -> None:
-        """Entries that it has no more."""
+        """Removes entries that a switch no longer has."""
         for entity in entities:
             gone = self.held.get(switch, {}).pop(key(entity), None)
             if gone is None:
@@ -75,7 +75,7 @@ class Book:
                     self.undermined.append((switch, row.match["job"], row.match["epoch"], what))
 
     def _needed(self, switch: str, job: Row, entity: Entity) -> str:
-        """What an entry is to an entry of table job; empty where it has nothing to do with it."""
+        """Returns the use of an entry for an entry of table job; empty if it has none."""
         number = job.params["group"]
         if isinstance(entity, fy.P4MulticastGroupEntry):
             return f"multicast group {number}" if entity.multicast_group_id == number else ""
@@ -90,24 +90,24 @@ class Book:
         return ""
 
     def rows(self, switch: str, table: str) -> Iterator[Row]:
-        """The entries of a table."""
+        """Yields the entries of a table."""
         for entity in self.held.get(switch, {}).values():
             row = _row(entity, table)
             if row is not None:
                 yield row
 
     def jobs(self, switch: str) -> dict[tuple[int, int], Row]:
-        """Table job, by job and epoch."""
+        """Returns the entries of table job, by job and epoch."""
         return {(row.match["job"], row.match["epoch"]): row for row in self.rows(switch, "job")}
 
     def peers(self, switch: str, job: int, epoch: int) -> dict[tuple[int, int], Row]:
-        """Table peer of a job's epoch, by ingress port and source address."""
+        """Returns the entries of table peer for a job's epoch, by ingress port and source address."""
         rows = self.rows(switch, "peer")
         mine = (row for row in rows if (row.match["job"], row.match["epoch"]) == (job, epoch))
         return {(row.match["ingress_port"], row.match["src"]): row for row in mine}
 
     def groups(self, switch: str) -> dict[int, list[tuple[int, int]]]:
-        """(port, replication id) of each copy, by multicast group."""
+        """Returns (port, replication id) of each copy, by multicast group."""
         return {
             entity.multicast_group_id: [(one.port, one.instance) for one in entity.replicas]  # type: ignore[union-attr]
             for entity in self.held.get(switch, {}).values()
@@ -115,11 +115,11 @@ class Book:
         }
 
     def group(self, switch: str, number: int) -> list[tuple[int, int]] | None:
-        """(port, replication id) of a multicast group; None: there is none."""
+        """Returns (port, replication id) of each copy of a multicast group; None if it does not exist."""
         return self.groups(switch).get(number)
 
     def replica(self, switch: str, rid: int) -> Row | None:
-        """The entry of table replica for a replication id."""
+        """Returns the entry of table replica for a replication id; None if there is none."""
         return next((row for row in self.rows(switch, "replica") if row.match["egress_rid"] == rid), None)
 
 
@@ -133,21 +133,19 @@ def _row(entity: Entity, table: str) -> Row | None:
 
 
 def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
-    """Raises Wrong with the first thing that keeps a plan's job from being summed up as its tree says.
+    """Raises Wrong with the first error that keeps a plan's job from being summed up as its tree says.
 
-    Nothing is asked of ``dead`` switches. Numbers of bits, groups and replication ids are the student's; generation,
-    base and slots are looked at elsewhere.
+    Nothing is required of ``dead`` switches. The student chooses bits, groups and replication ids; other checks look at
+    generation, base and slots.
     """
     for early, number, epoch, group in book.early:
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
-            said = f"{early}: the entry of table job named multicast group {group} before that was there"
-            raise Wrong(f"{said}: a sum that is complete in between goes to nobody. Group first, entry last", where)
+            said = f"{early}: the entry of table job named multicast group {group} before the group existed"
+            raise Wrong(f"{said}: a sum that completes in between reaches no child. Write the group first", where)
     for late, number, epoch, what in book.behind:
         if (number, epoch) == (plan.job, plan.epoch):
             said = f"{late}: {what} was written after the entry of table job, which lets packets in"
-            raise Wrong(
-                f"{said}: those that come in between are refused or lost. The entry of table job is last", where
-            )
+            raise Wrong(f"{said}: packets in between are refused or lost. Write the entry of table job last", where)
     for aggregator in plan.aggregators:
         job = _job(book, plan, aggregator, where)
         _children(book, plan, aggregator, job, where)
@@ -156,7 +154,7 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
     for switch in plan.topology.switches:
         if switch.name not in (*plan.by_switch, *dead) and (plan.job, plan.epoch) in book.jobs(switch.name):
             said = f"{switch.name} has an entry of table job for job {plan.job}, epoch {plan.epoch}"
-            raise Wrong(f"{said}, and no worker below it: it waits for contributions that nobody sends", where)
+            raise Wrong(f"{said}, and no worker below it: it waits for contributions that no worker sends", where)
 
 
 def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
@@ -175,7 +173,7 @@ def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
         below = ", ".join(child.name for child in aggregator.children)
         raise Wrong(f"{said}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where)
     if found.params["generation"] < 1:
-        said = f"{name}: generation of job {plan.job} is 0, which marks slots that nobody has used"
+        said = f"{name}: generation of job {plan.job} is 0, which marks unused slots"
         raise Wrong(f"{said}: no sum begins anew there. Generations are 1 or higher", where)
     right = "root" if aggregator.parent is None else "inner"
     if found.action != right:
@@ -216,7 +214,7 @@ def _bits(name: str, bits: dict[str, int], full: int, where: str) -> None:
             )
             raise Wrong(f"{said}. A bitmap with it never equals full, and no sum ever leaves", where)
         if bit & taken or bit.bit_count() != 1:
-            said = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, and nobody else has it"
+            said = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, which no other child has"
             raise Wrong(said, where)
         taken |= bit
     if taken != full:
@@ -233,7 +231,7 @@ def _not_a_child(plan: Plan, aggregator: Aggregator, port: int, ip: int) -> str:
     there = plan.topology.neighbour(aggregator.name, port)
     if any(child.address.ip == ip for child in aggregator.children):
         said += f", where {there} is: the address is trusted without the port"
-        return f"{said}. Whoever is behind that port may write {who}'s address into its packets"
+        return f"{said}. Any host behind that port may write {who}'s address into its packets"
     return f"{said}, where {there} is: it has no part in job {plan.job}"
 
 
@@ -290,7 +288,7 @@ def _shown(field: str, value: int) -> str:
 
 
 def check_open(opened: Collection[str], topology: Topology, where: str) -> None:
-    """Raises Wrong where a controller is not primary in every switch."""
+    """Raises Wrong if a controller is not primary in every switch."""
     for switch in topology.switches:
         if switch.name not in opened:
             said = f"{switch.name} was not opened: a later tree may need it. Open every switch"
@@ -298,7 +296,7 @@ def check_open(opened: Collection[str], topology: Topology, where: str) -> None:
 
 
 def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int], where: str) -> None:
-    """Raises Wrong where an entry of table job has another number than the job was given."""
+    """Raises Wrong if an entry of table job has another number than the job was given."""
     for aggregator in plan.aggregators:
         row = book.jobs(aggregator.name)[plan.job, plan.epoch]
         for name in names:
@@ -308,7 +306,7 @@ def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int
 
 
 def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
-    """Raises Wrong where jobs share slots or counter cells of a switch, or have slots that are not there."""
+    """Raises Wrong if jobs share slots or counter cells of a switch, or have slots that do not exist."""
     for switch in plans[0].topology.switches:
         jobs = book.jobs(switch.name)
         taken: list[tuple[int, int, int, int]] = []
@@ -333,7 +331,7 @@ def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
 
 
 def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
-    """Raises Wrong where a job has no larger generation than in the epoch before: READMEs ask for one, in any slots."""
+    """Raises Wrong unless a job has a larger generation than in the epoch before, as READMEs ask, in any slots."""
     for name in new.by_switch:
         now = book.ever.get((name, new.job, new.epoch))
         then = book.ever.get((name, old.job, old.epoch))
@@ -345,11 +343,11 @@ def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
             raise Wrong(f"{said}count as new. A larger generation each time clears them", where)
         said = f"{name}: job {new.job} has generation {now['generation']} in epoch {new.epoch}, and had "
         said += f"{then['generation']} in epoch {old.epoch}. Use a larger generation for each change"
-        raise Wrong(f"{said}, in other slots too: who had them before is not looked up", where)
+        raise Wrong(f"{said}, in other slots too: a job that used them before is not looked up", where)
 
 
 def check_untouched(book: Book, plan: Plan, where: str) -> None:
-    """Raises Wrong where an entry of a plan's job was deleted or written over since ``book.changed`` was emptied."""
+    """Raises Wrong if an entry of a plan's job was deleted or written over since ``book.changed`` was emptied."""
     for switch, entity in book.changed:
         row = _row(entity, "job") or _row(entity, "peer")
         touched = row is not None and (row.match["job"], row.match["epoch"]) == (plan.job, plan.epoch)
@@ -367,7 +365,7 @@ def check_untouched(book: Book, plan: Plan, where: str) -> None:
 
 
 def check_order(book: Book, job: int, epoch: int, where: str) -> None:
-    """Raises Wrong where something that a job's epoch needs was deleted before its entry of table job."""
+    """Raises Wrong if an entry that a job's epoch needs was deleted before its entry of table job."""
     for switch, number, of, what in book.undermined:
         if (number, of) == (job, epoch):
             said = f"{switch}: {what} was deleted while table job still had its entry for job {job}, epoch {epoch}"
@@ -375,7 +373,7 @@ def check_order(book: Book, job: int, epoch: int, where: str) -> None:
 
 
 def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
-    """Raises Wrong where a living switch has entries of table job for another epoch of a plan's job."""
+    """Raises Wrong if a living switch has entries of table job for another epoch of a plan's job."""
     for switch in plan.topology.switches:
         for job, epoch in book.jobs(switch.name):
             if job == plan.job and epoch != plan.epoch and switch.name not in dead:

@@ -1,4 +1,4 @@
-"""A network in virtual time: an older controller holds it, a student's takes over, jobs run in it."""
+"""A network in virtual time: a student's controller takes it over from an older one, and jobs run in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import finsy as fy
@@ -32,44 +31,45 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective, State
 from p4reduce.workers.wire import PacketType, headers, pack
 from p4reduce_course.controllers.diagnose import Book
+from p4reduce_course.frame.lab import Draws
 from p4reduce_course.frame.report import LOOK, Wrong, counted
 from p4reduce_course.sandbox.process import Untold
 from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 from p4switch.tables import Lpm, Match
 
-# ``p4rt``: what a student's controller calls. Each call goes to the switch's own P4Runtime server, over gRPC.
+# ``p4rt``: the calls of a student's controller. Each call goes to the switch's own P4Runtime server, over gRPC.
 #
-# The student's process has no network; the grader's holds the connections, and says what the servers said.
+# The student's process has no network; the grader's process holds the connections and passes on the answers.
 
 
 CALLS: Final = 2_000
-"""calls of one controller; a right one takes hundreds"""
+"""most calls of one controller; a correct one takes hundreds"""
 PATIENCE: Final = 8
-"""calls to one dead switch, of 1 ms each, after which a controller is waiting for ever"""
+"""most calls to one dead switch, of 1 ms each; a controller that makes more waits for ever"""
 _ENTRIES: Final = 4096
-"""of one call"""
+"""most entries of one call"""
 _DEADLINE_S: Final = 60.0
-"""for a switch in this very process: nothing but a machine that stands still takes as long"""
+"""most time of a call; the switch is in this process, so only a stalled machine takes as long"""
 _KEYS: Final = ({"table", "match", "action", "params"}, {"group", "replicas"})
 _NONCE: Final = (Lpm(0, 32),)
-"""key of the entry of ``p4reduce.control_plane.fleet``, whose number differs from run to run"""
+"""key of the entry of ``p4reduce.control_plane.fleet`` whose number differs from run to run"""
 _SHAPE: Final = "an entry is {'table', 'match', 'action', 'params'} or {'group', 'replicas'}; the skeleton makes them"
 
 
 class Sessions:
-    """One controller's connections to the switches of a network.
+    """The connections of one controller to the switches of a network.
 
     Attributes:
-        book: what the switches have taken from it.
-        highest: election ids that it became primary with, by switch.
-        dead: switches that answer nothing any more.
-        asked_dead: calls that met each of them.
-        writing: is told of a switch that is about to be written to.
+        book: the entries that the switches have taken from it.
+        highest: by switch, the election id with which it became primary.
+        dead: switches that no longer answer.
+        asked_dead: number of calls to each of them.
+        writing: called with a switch that is about to be written to.
     """
 
     def __init__(self, targets: Iterable[Target], program: P4Program, passing: Callable[[int], None]) -> None:
-        """No switch is connected yet. ``passing``: lets virtual time pass (microseconds) while a call is answered."""
+        """Connects no switch yet. ``passing``: lets virtual time pass (microseconds) while a call is answered."""
         self.book = Book()
         self.highest: dict[str, int] = {}
         self.dead: set[str] = set()
@@ -99,7 +99,7 @@ class Sessions:
         return known[method](*arguments, **named)
 
     def close(self) -> None:
-        """Leaves all switches."""
+        """Closes the connections to all switches."""
         try:
             for connection in self._open.values():
                 self._loop.run(connection.close())
@@ -180,13 +180,13 @@ class Sessions:
         return target, self._open[switch]
 
     def _answers(self, switch: str) -> None:
-        """Lets the time of a call pass. Raises Untold where the switch is dead."""
+        """Lets the time of a call pass. Raises Untold if the switch is dead."""
         self._passing(1000 if switch in self.dead else 50)
         if switch in self.dead:
             self.asked_dead[switch] = self.asked_dead.get(switch, 0) + 1
             if self.asked_dead[switch] > PATIENCE:
                 said = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
-                raise Wrong(f"{said}: waiting for ever. Who does not answer is left out, and not asked again")
+                raise Wrong(f"{said}: waiting for ever. Leave out a switch that does not answer; do not ask it again")
             raise Untold(f"{switch}: UNAVAILABLE: no answer within 1 ms; is the switch running?")
 
     def _entities(self, entries: Any, *, whole: bool) -> list[Entity]:
@@ -195,7 +195,7 @@ class Sessions:
         return [self._entity(entry, whole) for entry in entries]
 
     def _entity(self, entry: Any, whole: bool) -> Entity:
-        """An entry of the student's, checked against the program, with full names."""
+        """Returns an entry of the student's with full names, checked against the program."""
         if not isinstance(entry, Mapping) or not any(set(entry) <= keys for keys in _KEYS):
             raise Untold(f"{entry!r:.60}: {_SHAPE}")
         try:
@@ -208,7 +208,7 @@ class Sessions:
 
     @staticmethod
     def _plain(target: Target, error: ControllerError) -> str:
-        """Without the port, which is another one each time."""
+        """Returns an error's text without the port, which differs from run to run."""
         text = str(error).replace(f"switch {target.name} ({target.address}, device {target.device_id})", target.name)
         return text.replace("; stop it", ": the highest one is, and only it may write")
 
@@ -226,7 +226,7 @@ def _made(entry: Mapping[str, Any], whole: bool) -> Entity:
 
 
 def _data(entity: Entity) -> dict[str, Any]:
-    """An entity as students write it."""
+    """Returns an entity in the form that students write."""
     if isinstance(entity, fy.P4MulticastGroupEntry):
         replicas = [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
         return {"group": entity.multicast_group_id, "replicas": replicas}
@@ -256,7 +256,7 @@ def _shown(entry: Mapping[str, Any]) -> str:
     return f"multicast group {entry['group']!r:.20}" if "group" in entry else f"table {entry.get('table')!r:.40}"
 
 
-# Networks that a grader draws, the one tree that each has, and what students are told of them.
+# Networks that a grader draws, the unique tree of each, and the description that students get.
 
 
 LANES: Final = 64
@@ -265,7 +265,7 @@ DELAY: Final = "1us"
 
 
 def wired(name: str, links: Sequence[tuple[str, str]], random: np.random.Generator) -> Topology:
-    """A network of switches (``s1``, ...) and hosts (``h1``, ...); its ports are numbered in a drawn order."""
+    """Returns a network of switches (``s1``, ...) and hosts (``h1``, ...) whose ports are in a drawn order."""
     builder = TopologyBuilder(name)
     nodes = sorted({node for link in links for node in link}, key=lambda node: (node[0], int(node[1:])))
     for node in nodes:
@@ -276,7 +276,7 @@ def wired(name: str, links: Sequence[tuple[str, str]], random: np.random.Generat
 
 
 def nearest(topology: Topology, root: str, dead: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The next switch towards the root, of every other one that reaches it; of equal ones that at the lowest port.
+    """Returns, for every switch that reaches the root, the next switch towards it; the lowest port decides a tie.
 
     Breadth first: O(nodes + links).
     """
@@ -297,7 +297,7 @@ def nearest(topology: Topology, root: str, dead: frozenset[str] = frozenset()) -
 
 
 def layout(topology: Topology, root: str, workers: Sequence[str], dead: frozenset[str] = frozenset()) -> TreeLayout:
-    """The tree of :func:`nearest`, of those switches that have workers below them."""
+    """Returns the tree of :func:`nearest`, without switches that have no workers below them."""
     towards, parent = nearest(topology, root, dead), {}
     for worker in workers:
         node, above = worker, topology.neighbours(worker)[0]
@@ -310,7 +310,7 @@ def layout(topology: Topology, root: str, workers: Sequence[str], dead: frozense
 
 
 def plan_of(topology: Topology, job: dict[str, Any], dead: frozenset[str] = frozenset()) -> Plan:
-    """The plan that a job's right entries make; ``job`` as students are told of it."""
+    """Returns the plan that a job's right entries make; ``job`` has the form that students get."""
     request = PlanRequest(
         "lab",
         job["job"],
@@ -325,7 +325,7 @@ def plan_of(topology: Topology, job: dict[str, Any], dead: frozenset[str] = froz
 
 
 def told(topology: Topology) -> dict[str, Any]:
-    """A network as plain data: addresses, and who stands behind which port."""
+    """Returns a network as plain data: addresses, and the node behind each port."""
     switches = {
         node.name: {"ip": node.ip, "mac": node.mac, "ports": dict(enumerate(topology.neighbours(node.name), start=1))}
         for node in topology.switches
@@ -334,28 +334,47 @@ def told(topology: Topology) -> dict[str, Any]:
 
 
 LONG_PS: Final = 50 * PS_PER_MS
-"""virtual time that a sum may take; a right one takes less than 1 ms"""
+"""most virtual time of a sum; correct sums take less than 1 ms"""
 _CUT: Final = Faults(loss=1.0)
 Words = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Held:
-    """What an older controller has: its election id, and the groups and replication ids below these."""
+    """The older controller's numbers: its election id; its groups and replication ids are below these."""
 
     election: int
     first_group: int
     first_rid: int
 
+    @classmethod
+    def of(cls, draws: Draws) -> Held:
+        """Of a student."""
+        return cls(draws.integer("election", 20, 900), draws.integer("group", 3, 9), draws.integer("rid", 10, 30))
+
+    def parameters(self) -> dict[str, str]:
+        """For README and skeleton."""
+        return {"election": str(self.election), "group": str(self.first_group), "rid": str(self.first_rid)}
+
+
+def epoch_of(draws: Draws) -> int:
+    """The first epoch of a student's jobs."""
+    return draws.integer("epoch", 3, 90)
+
+
+def parameters_of(draws: Draws) -> dict[str, str]:
+    """What an older controller has, and the first epoch, for README and skeleton."""
+    return {**Held.of(draws).parameters(), "epoch": str(epoch_of(draws))}
+
 
 class Room:
-    """Switches of a topology with their program and base entries; use as a context manager.
+    """Switches of a topology with their program and base entries. Use it as a context manager.
 
-    The older controller has installed addresses and routes. ``edges``: whether it has also said which host stands
+    The older controller has installed addresses and routes. ``edges``: whether it has also installed which host is
     behind which port.
 
     Attributes:
-        deaths: (virtual time in picoseconds, switch), in order: switches that are still to die.
+        deaths: (virtual time in picoseconds, switch), in order: switches that will die.
     """
 
     def __init__(self, topology: Topology, held: Held, *, edges: bool = True) -> None:
@@ -380,15 +399,15 @@ class Room:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._opened.close()
 
     def _pass(self, microseconds: int) -> None:
-        """A call of the controller takes time, in which packets go on."""
+        """Lets the time of a controller's call pass, while packets go on."""
         self.advance(self.network.now + microseconds * PS_PER_US)
 
     def advance(self, until_ps: int, watch: Sequence[int] = ()) -> None:
-        """Lets virtual time pass, while an endpoint of ``watch`` works; switches die when their time has come."""
+        """Lets virtual time pass while an endpoint of ``watch`` works; switches die at their times."""
         while self.deaths and self.deaths[0][0] <= until_ps:
             at_ps, switch = self.deaths[0]
             if self.network.advance(max(at_ps, self.network.now), watch) is Stop.DONE:
@@ -398,19 +417,19 @@ class Room:
         self.network.advance(until_ps, watch)
 
     def die(self, switch: str) -> None:
-        """Nothing passes a switch any more, and it answers no controller."""
+        """Ends a switch: it passes no packets, and answers no controller."""
         self.sessions.dead.add(switch)
         for link in self.topology.links:
             if switch in (link.a, link.b):
                 for hop in ((link.a, link.port_a), (link.b, link.port_b)):
                     self.network.fabric.set_faults(hop, _CUT)
 
-    # --- to look at
+    # --- for findings
 
     def shown(self, wrong: Wrong, plan: Plan, home: Path, label: str) -> Wrong:
-        """The same with one switch's entries, and the packets of one chunk as they come to it, to be traced.
+        """Adds to a finding one switch's entries, and the packets of one chunk in the order in which they reach it.
 
-        The switch is the first of the plan's that is named. ``label``: of the network, in names of files.
+        The first of the plan's switches that the finding names is chosen. ``label``: of the network, in file names.
         """
         named = [name for name in re.findall(r"\bs\d+\b", wrong.finding.said) if name in plan.by_switch]
         if wrong.finding.look or not plan.by_switch:
@@ -439,7 +458,7 @@ class Room:
         return Wrong(wrong.finding.said, wrong.finding.where, f"{look} --brief", files)
 
     def _entries_text(self, name: str) -> str:
-        """What is in a switch, as a file for ``p4reduce trace``; without the number by which a restart is noticed."""
+        """Returns a switch's entries as a file for ``p4reduce trace``, without the number that marks restarts."""
         device = self._switches.devices()[name]
         actions = {action.name: action for action in device.program.actions.values()}
         lines = [f"# The entries of {name}.", "tables:"]
@@ -462,19 +481,19 @@ class Room:
     # --- sums
 
     def post(self, job: Job, inputs: Sequence[Words]) -> None:
-        """Every worker of a job gives its numbers; the sum comes in their place."""
+        """Lets every worker of a job give its numbers, which the sum replaces."""
         for index, words in zip(job.members.values(), inputs, strict=True):
             held = words.view(np.float32)
             self.network.post(index, Post(Collective.ALL_REDUCE, held, held, words=True))
         job.note("all_reduce", inputs[0].size, words=True)
 
     def run(self, jobs: Sequence[Job], until_ps: int = LONG_PS) -> None:
-        """Until all sums are there, or that much time is up."""
+        """Runs until all sums are complete, or until this virtual time."""
         watch = [index for job in jobs for index in job.endpoints]
         self.advance(self.network.now + until_ps, watch)
 
     def waiting(self, job: Job) -> list[str]:
-        """Workers of a job that wait, with the chunk that they lack, as texts."""
+        """Returns the waiting workers of a job, with the chunk that they lack, as texts."""
         found = []
         for worker, index in job.members.items():
             if self.network.endpoints.records[index]["status"] != State.DONE:
@@ -482,7 +501,7 @@ class Room:
         return found
 
     def why(self) -> str:
-        """What switches have refused, as a text; empty where they have refused nothing."""
+        """Returns the packets that switches have refused, as a text; empty if there are none."""
         found = [
             f"{switch} refused {counted(count, 'packet')}, reason {reason}: {REASONS[reason]}"
             for switch, counts in self.refused().items()
@@ -491,7 +510,7 @@ class Room:
         return "; ".join(found[:3])
 
     def refused(self) -> dict[str, dict[int, int]]:
-        """How many packets every switch has refused, by reason."""
+        """Returns the number of refused packets for each switch, by reason."""
         found = {}
         for name, device in self._switches.devices().items():
             cells = device.counters["IncIngress.refuse.refused"].cells[:, 0].tolist()
@@ -499,7 +518,7 @@ class Room:
         return found
 
     def check_sum(self, job: Job, inputs: Sequence[Words], wanted: Words, where: str) -> None:
-        """Raises Wrong where a worker waits still, or its sum is not the exact one."""
+        """Raises Wrong if a worker still waits, or its sum is not exact."""
         if waiting := self.waiting(job):
             said = f"job {job.plan.job}: no sum after {LONG_PS // PS_PER_MS} ms of virtual time: "
             said += ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
@@ -513,14 +532,14 @@ class Room:
                 raise Wrong(f"{said}: a contribution is missing, or in twice, or another job's", where)
 
     def check_links(self, jobs: Sequence[Job], where: str) -> None:
-        """Raises Wrong where a link carried other bytes than the trees make."""
+        """Raises Wrong if a link carried other bytes than the trees predict."""
         wrong = compare_links(self.topology, add(*(job.predicted() for job in jobs)), self.first_sent())
         if wrong:
             more = f" (and {len(wrong) - 1} more links)" if len(wrong) > 1 else ""
             raise Wrong(f"{wrong[0]}{more}. What is sent again because nothing came is not counted", where)
 
     def first_sent(self) -> dict[Hop, Traffic]:
-        """First transmissions on every directed link so far."""
+        """Returns the first transmissions on every directed link so far."""
         counters = self.network.fabric.links
         return {hop: Traffic(counters[hop].inc_first_frames, counters[hop].inc_first_bytes) for hop in counters}
 
@@ -530,13 +549,13 @@ def _match_text(match: Match) -> str:
 
 
 def drawn(random: np.random.Generator, workers: int, elements: int) -> tuple[list[Words], Words]:
-    """What the workers give, and the sum: int32, shape (elements,) each."""
+    """Returns what the workers give, and the sum: int32, shape (elements,) each."""
     inputs = [random.integers(-(1 << 20), 1 << 20, elements).astype(np.int32) for _ in range(workers)]
     return inputs, np.sum(inputs, axis=0, dtype=np.int32)
 
 
 def _taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
-    """Groups and replication ids of somebody else."""
+    """Returns groups and replication ids that the older controller holds."""
     node = topology.node(topology.neighbours(switch)[0])
     found: list[Entity] = [
         fy.P4MulticastGroupEntry(group, replicas=((1, held.first_rid - 1),)) for group in range(1, held.first_group)
@@ -548,22 +567,22 @@ def _taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
     return found
 
 
-# Packets that somebody sends who may not, and what a switch must say to them.
+# Forged packets, and the reasons for which a switch must refuse them.
 
 
 _WHILE_PS = 500 * PS_PER_US
-"""longer than any of these packets is on its way"""
+"""longer than any of these packets takes"""
 
 
 @dataclass(frozen=True)
 class Forgery:
-    """One packet.
+    """A forged packet.
 
     Attributes:
-        said: who sends what, for the finding.
-        host, frame: that sends it.
-        switch, reason: where it must be refused, and why.
-        otherwise: what is wrong where it is not.
+        said: sender and contents, for the finding.
+        host, frame: the host that sends it, and the packet.
+        switch, reason: the switch that must refuse it, and the reason.
+        otherwise: the mistake if the packet is not refused.
     """
 
     said: str
@@ -577,9 +596,9 @@ class Forgery:
 def packet(
     topology: Topology, host: str, source: str, target: str, *, job: int, epoch: int, seq: int, kind: PacketType
 ) -> bytes:
-    """A packet from a host in the name of ``source``, to the switch ``target``.
+    """Returns a packet from a host in the name of ``source``, to the switch ``target``.
 
-    It says that it is a resend, so that it is not among the first transmissions that links count.
+    It is marked as a resend, so that it does not count among the first transmissions of links.
     """
     nodes = topology.by_name
     made = headers(
@@ -599,7 +618,7 @@ def packet(
 
 
 def check_refused(room: Room, forgery: Forgery, where: str) -> None:
-    """Sends it. Raises Wrong where it is not refused by the right switch, once, for the right reason."""
+    """Sends the packet. Raises Wrong unless the right switch refuses it once, for the right reason."""
     before = room.refused()
     room.network.fabric.send(forgery.host, forgery.frame)
     room.network.advance(room.network.now + _WHILE_PS)

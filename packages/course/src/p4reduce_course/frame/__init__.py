@@ -1,1 +1,1 @@
-"""What all graders share: labs and their parts, points, parameters drawn for a student, formats of reports."""
+"""The common part of all graders: labs and their parts, points, parameters of a student, formats of reports."""

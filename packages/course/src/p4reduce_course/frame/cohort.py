@@ -1,4 +1,4 @@
-"""A class: who is in it, what each of them handed in, the grades, feedback for each, and a log of changes."""
+"""Grading of a class: its roster, submissions, grades, feedback for each student, and a log of changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from p4reduce_course.frame.report import LabError, Report, counted, said_of, wri
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import PlainNodes, one_line
 
-# What a class has.
+# Grades of a class.
 
 
 Told = Callable[[str, int, int], None]
@@ -34,15 +34,15 @@ Told = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Graded:
-    """What a student has.
+    """The grade of a student.
 
     Attributes:
-        student: as the roster has it, or the name of the folder.
-        report: None: it could not be graded.
-        problem: why not.
-        same_as: who handed in the same.
-        folder: the name of what was graded; empty: nothing was handed in.
-        attempt: which one counts, of several: ``2 of 3``.
+        student: the name in the roster, or the name of the folder.
+        report: the report; None if the student could not be graded.
+        problem: why there is no report.
+        same_as: other students with the same submission.
+        folder: name of the graded folder; empty if nothing was handed in.
+        attempt: number of the submission that counts, if there are several: ``2 of 3``.
     """
 
     student: str
@@ -53,7 +53,7 @@ class Graded:
     attempt: str = ""
 
     def row(self) -> dict[str, object]:
-        """For the table of a class."""
+        """Returns the student's row in the table of a class."""
         report = self.report
         if report is None:
             return {"student": self.student, "points": 0, "passed": "no", "first_failure": self.problem}
@@ -74,18 +74,18 @@ class Graded:
         }
 
 
-# Who is in the class.
+# The roster of a class.
 
 
 Roster = Mapping[str, str]
-"""The student of each name that a platform may use for one, in lower case."""
+"""Students by every name that a platform may use for them, in lower case."""
 
 
 def read_roster(path: Path) -> Roster:
-    """A CSV file with a column ``student``; the other columns hold further names of the same: e-mail, GitHub, ids.
+    """Reads a CSV file with a column ``student``; other columns hold further names of a student: e-mail, GitHub, ids.
 
     Raises:
-        LabError: it cannot be read, or a name stands for two students.
+        LabError: the file cannot be read, or a name stands for two students.
     """
     try:
         rows = list(csv.DictReader(read_text(path).removeprefix("\ufeff").splitlines()))
@@ -105,24 +105,24 @@ def read_roster(path: Path) -> Roster:
     return found
 
 
-# What was handed in: folders and files as platforms name them.
+# Submissions: folders and files as platforms name them.
 
 
 _MOODLE: Final = re.compile(r"(.+?)_(\d+)_assignsubmission_\w+?_?")
-"""a student's name, the id of the submission"""
+"""a student's name, and the id of the submission"""
 _CANVAS: Final = re.compile(r"([^_]+)_(?:LATE_)?(\d+)_(\d+)_(.+)")
-"""a student's name in small letters, its id, the id of the file, the file's name"""
+"""a student's name in small letters, the student's id, the id of the file, and the file's name"""
 _AGAIN: Final = re.compile(r"-\d+(?=\.\w+$)")
-"""what Canvas puts behind the name of a file that is handed in again"""
+"""suffix that Canvas adds to the name of a file that is handed in again"""
 _ATTEMPT: Final = re.compile(r"(?:attempt|submission|version|try)?[ _-]*\d[\dTZ:._ -]*", re.IGNORECASE)
 _METADATA: Final = "submission_metadata.yml"
-"""Gradescope's"""
+"""Gradescope's file of names and times"""
 _MOST_METADATA: Final = 8 << 20
-"""bytes"""
+"""most bytes of that file"""
 
 
 class _Loader(PlainNodes, yaml.BaseLoader):
-    """Texts only."""
+    """Loads texts only."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ class HandedIn:
     """A folder that was handed in.
 
     Attributes:
-        names: by which a roster may know its student, the likeliest first.
-        when: orders several of one student.
+        names: names by which a roster may know its student, the likeliest first.
+        when: time, which orders the submissions of one student.
     """
 
     path: Path
@@ -140,14 +140,14 @@ class HandedIn:
 
 
 def submissions(folder: Path, scratch: Path) -> list[HandedIn]:
-    """What a class handed in: a folder for each student, or as Moodle, Canvas, Gradescope or GitHub Classroom have it.
+    """Returns a class's submissions: one folder per student, or the form of Moodle, Canvas, Gradescope or GitHub.
 
     Args:
-        folder: of all of them.
-        scratch: where files that lie beside each other, as Canvas has them, are put into folders.
+        folder: the folder of all submissions.
+        scratch: folder for submissions of separate files, as Canvas has them.
 
     Raises:
-        LabError: there is none.
+        LabError: there are no submissions.
     """
     if not folder.is_dir():
         raise LabError(f"{folder}: there is no such folder; it holds one folder for each student")
@@ -166,7 +166,7 @@ def submissions(folder: Path, scratch: Path) -> list[HandedIn]:
 
 
 def _gradescope(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Names and time of each folder. Raises LabError."""
+    """Returns names and time of each folder. Raises LabError."""
     if not path.is_file():
         return {}
     try:
@@ -188,7 +188,7 @@ def _gradescope(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
 
 
 def _canvas(folder: Path, scratch: Path) -> list[HandedIn]:
-    """Files beside each other, as folders; links stay links, which nothing follows."""
+    """Puts files side by side into folders; links stay links, which are never followed."""
     found: dict[str, HandedIn] = {}
     for path in sorted(folder.iterdir()):
         told = None if path.is_dir() or path.name == _METADATA else _CANVAS.fullmatch(path.name)
@@ -201,7 +201,7 @@ def _canvas(folder: Path, scratch: Path) -> list[HandedIn]:
 
 
 def _student(names: Sequence[str], roster: Roster) -> str | None:
-    """Of the roster; the name of a repository may end in a student's, as GitHub Classroom has it."""
+    """Returns a student of the roster; a repository's name may end in the student's, as in GitHub Classroom."""
     for name in names:
         if (found := roster.get(name.casefold())) is not None:
             return found
@@ -210,7 +210,7 @@ def _student(names: Sequence[str], roster: Roster) -> str | None:
 
 
 def attempts(one: HandedIn, lab: str | None) -> list[HandedIn]:
-    """A folder, or the numbered or dated folders in it that each hold answers, in their order."""
+    """Returns a folder, or the numbered or dated folders in it that each hold answers, in order."""
     try:
         what = lab_of(one.path, lab)
         inner = [path for path in one.path.iterdir() if path.is_dir() and _ATTEMPT.fullmatch(path.name)]
@@ -225,11 +225,11 @@ def attempts(one: HandedIn, lab: str | None) -> list[HandedIn]:
 
 
 def _natural(text: str) -> str:
-    """For sorting: numbers by their size."""
+    """Returns a key that sorts numbers by their size."""
     return re.sub(r"\d+", lambda found: found[0].zfill(20), text)
 
 
-# Grading it.
+# Grading the submissions.
 
 
 Several = Literal["last", "best", "first"]
@@ -238,15 +238,15 @@ NOTHING: Final = "nothing was handed in"
 
 @dataclass(frozen=True)
 class Terms:
-    """How a class is graded.
+    """How to grade a class.
 
     Attributes:
-        lab: by number or name; None: as each folder says.
-        seed: of the inputs that are tried.
-        only: parts; none: all.
-        several: which of a student's submissions counts.
-        roster: None: folders are named as students.
-        students: who is graded; none: all.
+        lab: number or name; None: each folder says which.
+        seed: seed of the secret inputs.
+        only: names of parts; none: all.
+        several: which submission of a student counts.
+        roster: names of students; None: folders are named as students.
+        students: the students to grade; none: all.
     """
 
     lab: str | None
@@ -259,7 +259,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class _Work:
-    """What of a student is to be graded; ``whose`` parameters hold, which may be those of another of the same name."""
+    """A submission to grade; ``whose`` parameters apply, which may be those of another student of the same name."""
 
     student: str
     whose: str
@@ -269,13 +269,13 @@ class _Work:
 
 
 def grade_all(folder: Path, terms: Terms, *, jobs: int, told: Told) -> list[Graded]:
-    """Every student, in the order of their names; whatever one of them does, the others are graded.
+    """Grades every student, in the order of their names; an error with one student does not affect the others.
 
     Args:
-        folder: what was handed in (`submissions`).
-        terms: how it is graded.
-        jobs: processes.
-        told: called with (student, done, of how many).
+        folder: the submissions (see `submissions`).
+        terms: how to grade.
+        jobs: number of processes.
+        told: called with (student, number done, number of all).
 
     Raises:
         LabError: there is nothing to grade, or no such student.
@@ -289,7 +289,7 @@ def grade_all(folder: Path, terms: Terms, *, jobs: int, told: Told) -> list[Grad
             for done, graded in enumerate(run(delayed(_graded)(one, terms, os.getpid(), copies) for one in works), 1):
                 found[graded.student].append(graded)
                 told(graded.student, done, len(works))
-        except BaseException:  # the processes end before their copies are removed
+        except BaseException:  # processes must end before their copies are removed
             if processes > 1:
                 get_reusable_executor().shutdown(wait=True, kill_workers=True)
             raise
@@ -307,7 +307,7 @@ def _missing(terms: Terms, found: Mapping[str, object]) -> list[str]:
 
 
 def _works(handed_in: Sequence[HandedIn], terms: Terms) -> list[_Work]:
-    """One for each student, or several where the best counts."""
+    """Returns one submission for each student, or several if the best counts."""
     by_student: dict[str, list[HandedIn]] = defaultdict(list)
     notes: dict[str, str] = {}
     same = Counter(one.names for one in handed_in if not one.when)
@@ -332,7 +332,7 @@ def _works(handed_in: Sequence[HandedIn], terms: Terms) -> list[_Work]:
 
 
 def _graded(work: _Work, terms: Terms, master: int, copies: str) -> Graded:
-    """Grade one submission; ``master``: the process that this one must not outlive; ``copies``: for temporary files."""
+    """Grades one submission. ``master``: process that this one must not outlive; ``copies``: for temporary files."""
     if master != os.getpid():
         end_with(master)
         tempfile.tempdir = copies
@@ -342,13 +342,13 @@ def _graded(work: _Work, terms: Terms, master: int, copies: str) -> Graded:
         report = grade(work.path, lab=terms.lab, student=work.whose, seed=terms.seed, only=terms.only, follow=False)
     except LabError as error:
         return replace(named, problem=str(error))
-    except Exception as error:  # a bug of a grader costs one student's grade, which is told, not a night
+    except Exception as error:  # a grader's bug costs one student's grade and is reported; the others go on
         return replace(named, problem=f"the grader failed: {type(error).__name__}: {error}")
     return replace(named, report=replace(report, notes=(work.note, *report.notes)) if work.note else report)
 
 
 def _compared(all_of: list[Graded]) -> list[Graded]:
-    """Who handed in the same."""
+    """Fills ``same_as`` of all grades."""
     by_digest: dict[str, list[str]] = defaultdict(list)
     for graded in all_of:
         if graded.report is not None and graded.report.digest:
@@ -361,11 +361,11 @@ def _compared(all_of: list[Graded]) -> list[Graded]:
     return found
 
 
-# Feedback, and a log of what changed.
+# Feedback, and a log of changed grades.
 
 
 def write_feedback(target: Path, graded: Iterable[Graded]) -> None:
-    """A folder for each student, named as what was handed in, with ``feedback.md`` and the files that it names."""
+    """Writes ``feedback.md`` and the files that it names to a folder for each student, named as the submission."""
     for one in graded:
         mine = target / (one.folder if one.folder and not one.attempt else one.student)
         mine.mkdir(parents=True, exist_ok=True)
@@ -375,7 +375,7 @@ def write_feedback(target: Path, graded: Iterable[Graded]) -> None:
 
 
 def feedback(one: Graded) -> str:
-    """What a student is told, in Markdown: points by part, and each check that failed, with its cause."""
+    """Returns a student's feedback in Markdown: points by part, and each check that failed, with its cause."""
     report = one.report
     if report is None:
         return f"# {one.student}\n\n0 points: {one.problem}.\n"
@@ -397,7 +397,7 @@ _COMPARED_FIELDS: Final = ("points", "parts", "handed_in", "problem")
 
 
 def logged(log: Path, graded: Iterable[Graded], because: str) -> list[str]:
-    """Appends a line of JSON for each grade that is new or another than the latest of the log; says which, in words.
+    """Appends a JSON line to the log for each new or changed grade; returns these grades as texts.
 
     Raises:
         LabError: the log cannot be read or written.

@@ -21,25 +21,25 @@ from p4reduce_course.frame.report import Check, Finding, LabError, Report, share
 from p4reduce_course.sandbox.intake import Intake, taken_in
 from p4switch.base.safe_yaml import PlainNodes, one_line
 
-# Folders: a lab copied out for a student, and the answers in what comes back.
+# Folders: copying a lab for a student, and finding the answers in a submission.
 
 
 NOTE: Final = "lab.yaml"
-"""Which lab a folder is, and whose."""
+"""The file that says which lab a folder is, and whose."""
 _LEFT_OUT: Final = frozenset({"__pycache__", "solution", "lab.py", "test_lab.py"})
 _PLACE = re.compile(r"\{\{ *([a-z][a-z0-9_]*) *\}\}")
 _STUDENT = re.compile(r"(?=.{1,100}$)[\w.@+'-]+(?: [\w.@+'-]+)*")
 _NOT_STUDENTS: Final = frozenset({"__MACOSX", "__pycache__", "look"})
 _DEEPEST: Final = 4
-"""folders inside each other, in which answers are looked for"""
+"""most folders inside each other in which answers are searched"""
 
 
 class _Loader(PlainNodes, yaml.BaseLoader):
-    """Texts only."""
+    """Loads texts only."""
 
 
 def checked_student(student: str) -> str:
-    """The name as it is. Raises LabError where it could not be a folder's."""
+    """Returns the name unchanged. Raises LabError if it could not be a folder's name."""
     if not _STUDENT.fullmatch(student):
         raise LabError(
             f"{student!r}: a student is named by letters, digits, . _ @ + - ' and single spaces, at most 100"
@@ -48,7 +48,7 @@ def checked_student(student: str) -> str:
 
 
 def copy_lab(lab: Lab, student: str, target: Path) -> None:
-    """README and skeleton with the student's parameters put in. Raises LabError."""
+    """Copies README and skeleton, with the student's parameters filled in. Raises LabError."""
     checked_student(student)
     if target.exists():
         raise LabError(f"{target}: is there already; name another folder")
@@ -74,7 +74,7 @@ def copy_lab(lab: Lab, student: str, target: Path) -> None:
 
 
 def new_lab(folder: Path, kind: str) -> None:
-    """Begins a lab of one's own, ``python`` or ``p4``. Raises LabError where the folder is there already."""
+    """Begins a new lab, ``python`` or ``p4``. Raises LabError if the folder exists."""
     if folder.exists():
         raise LabError(f"{folder}: is there already; name another folder")
     texts = yaml.safe_load((catalogue.package() / "labs" / "new.yaml").read_text("utf-8"))[kind]
@@ -87,13 +87,13 @@ def new_lab(folder: Path, kind: str) -> None:
 
 
 def skeleton_of(task: Task, name: str) -> str:
-    """A file as its student got it."""
+    """Returns a skeleton's file as its student got it."""
     path = catalogue.home(task.lab) / SKELETON / name
     return filled(path.read_text("utf-8"), task.parameters)
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with ``{{name}}`` put in. Raises LabError for a name that the lab does not have."""
+    """Returns the text with each ``{{name}}`` filled in. Raises LabError for a name that the lab does not have."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in values:
@@ -104,7 +104,7 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def note_of(folder: Path) -> dict[str, str]:
-    """What lab.yaml says of a folder or of the one above; empty where there is none. Raises LabError."""
+    """Returns the contents of lab.yaml in a folder or the one above; empty if there is none. Raises LabError."""
     for candidate in (folder / NOTE, folder.parent / NOTE, *(place / NOTE for place in _places(folder))):
         if candidate.is_file():
             return _read(candidate)
@@ -112,7 +112,7 @@ def note_of(folder: Path) -> dict[str, str]:
 
 
 def _places(folder: Path) -> list[Path]:
-    """The folder and those in it, which a platform may have wrapped around the answers; outer ones first."""
+    """Returns the folder and its subfolders, which a platform may have put around the answers; outer ones first."""
     found = level = [folder]
     for _ in range(_DEEPEST):
         inner = (path for place in level if place.is_dir() for path in sorted(place.iterdir()) if path.is_dir())
@@ -137,14 +137,14 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def lab_of(folder: Path, named: str | None) -> Lab:
-    """The lab that a folder is of: the named one, or that of lab.yaml, or by its files. Raises LabError."""
+    """Returns a folder's lab: the named one, or by lab.yaml, or by the folder's files. Raises LabError."""
     if named is not None:
         return catalogue.find(named)
     if not folder.is_dir():
         raise LabError(f"{folder}: there is no such folder; 'p4reduce lab copy 01' makes one")
     said = note_of(folder).get("lab")
     if said is not None:
-        if said not in catalogue.NAMES.values():  # a student's file does not choose what is run
+        if said not in catalogue.NAMES.values():  # a student's file must not choose the code that runs
             raise LabError(f"{folder}: lab.yaml names no lab that there is: {said!r}; name it with --lab")
         return catalogue.find(said)
     for name in catalogue.NAMES.values():
@@ -158,14 +158,14 @@ def lab_of(folder: Path, named: str | None) -> Lab:
 
 
 def student_of(folder: Path) -> str:
-    """Whose folder it is; without a lab.yaml that of the published solutions."""
+    """Returns the student of a folder; without lab.yaml, the student of the published solutions."""
     return note_of(folder).get("student", EXAMPLE)
 
 
 def answers_folder(lab: Lab, folder: Path) -> Path:
-    """Where the student's files are: the folder itself, its ``skeleton``, or a folder in it. Raises LabError.
+    """Returns the folder of the student's files: the folder itself, its ``skeleton``, or a subfolder. Raises LabError.
 
-    Of several, one with most of the files, and of these the outermost.
+    Of several, it is one with the most files of the lab, and of these the outermost.
     """
     if not folder.is_dir():
         raise LabError(f"{folder}: there is no such folder; 'p4reduce lab copy {lab.name}' makes one")
@@ -185,17 +185,17 @@ def grade(
     only: Sequence[str] = (),
     follow: bool = True,
 ) -> Report:
-    """Everything that is checked, in the order in which one would repair it.
+    """Grades a submission; checks are in the order in which a student would repair them.
 
-    The submission is copied once, without links, hard ones too, pipes and devices, and only the copy is read
+    The submission is copied once, without links (also hard links), pipes and devices, and only the copy is read
     (`sandbox/intake.py`).
 
     Args:
-        folder: what was handed in.
-        lab: by number or name; None: as the folder says.
-        student: whose parameters hold; None: as the folder says.
-        seed: of the inputs that are tried.
-        only: parts; none: all.
+        folder: the submission.
+        lab: number or name; None: the folder says which.
+        student: the student whose parameters apply; None: the folder says who.
+        seed: seed of the secret inputs.
+        only: names of parts; none: all.
         follow: whether ``folder`` itself may be a symbolic link.
 
     Raises:
@@ -210,7 +210,7 @@ def grade(
 
 
 def _contents(folder: Path) -> str:
-    """SHA-256 of all files with their paths: the same where the same was handed in."""
+    """Returns SHA-256 of all files with their paths, which is equal for equal submissions."""
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -220,7 +220,7 @@ def _contents(folder: Path) -> str:
 
 
 def _as_named(report: Report, taken: Intake) -> Report:
-    """The report on a copy as one on the folder that the user named."""
+    """Returns the report on a copy as a report on the folder that the user named."""
     checks = []
     for check in report.checks:
         found = check.finding
@@ -259,11 +259,11 @@ def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only
 
 
 def _checks(lab: Lab, task: Task) -> list[Check]:
-    """All checks; where the grader fails, those before it, and one that says so for each part without a check."""
+    """Returns all checks; if the grader fails, those before it, and one that says so for each part without a check."""
     found: list[Check] = []
     try:
         found.extend(lab.grade(task))
-    except Exception as error:  # the student keeps the other points, and the teacher sees why
+    except Exception as error:  # the student keeps the other points, and the teacher sees the reason
         task.failures.append(f"the grader failed: {type(error).__name__}: {error}")
         begun = {check.subject for check in found}
         missing = [part.name for part in lab.parts if part.name in task.only and part.name not in begun]
@@ -287,16 +287,16 @@ def _with_points(lab: Lab, wanted: Sequence[str], checks: Iterable[Check]) -> li
         mine = [check for check in listed if check.subject == part.name]
         if part.name in wanted:
             found += shared_out(part.points, mine)
-        else:  # what has to hold before the wanted parts can be tried is told where it fails
+        else:  # a gate of another part is shown if it fails
             found += [Check(c.subject, c.title, c.passed, c.finding, 0) for c in mine if c.passed is False]
     return found
 
 
 def _of_another(folder: Path, student: str) -> list[str]:
-    """What explains most of what follows: numbers of somebody else."""
+    """Returns a note if a folder has the numbers of another student, which explains most failures."""
     try:
         said = note_of(folder).get("student", student)
-    except LabError:  # whose it is has been named
+    except LabError:  # the student's name was given
         return []
     if said == student:
         return []
@@ -314,6 +314,6 @@ def _notes(lab: Lab, student: str, found: str) -> list[str]:
 
 @functools.cache
 def published() -> dict[str, str]:
-    """Digests of the solutions in the repository, by lab."""
+    """Returns the digests of the solutions in the repository, by lab."""
     found: dict[str, str] = json.loads((catalogue.package() / "labs" / "published.json").read_text("utf-8"))
     return found

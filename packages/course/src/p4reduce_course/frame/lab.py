@@ -1,4 +1,4 @@
-"""A lab as its grader describes it, and one task of grading it."""
+"""The description of a lab for its grader, and one grading task."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ import yaml
 from p4reduce_course.frame.report import Check, Finding, Wrong
 from p4switch.base.safe_yaml import PlainNodes, one_line
 
-# Parameters that follow from a student's name, and inputs that follow from a seed which students do not have.
+# Parameters that follow from a student's name, and inputs that follow from a seed that students do not know.
 
 
 EXAMPLE: Final = "example"
-"""The student for whom the published solutions are."""
+"""The student of the published solutions."""
 PRACTICE: Final = b"practice"
-"""The seed that everybody knows: students grade themselves with it."""
+"""The public seed, with which students grade themselves."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Named draws: the same name gives the same number, and no number tells another one.
+    """Named draws: a name always gives the same number, and no number tells another one.
 
     Attributes:
-        key: HMAC-SHA-256's.
+        key: the key of HMAC-SHA-256.
     """
 
     key: bytes
@@ -41,29 +41,29 @@ class Draws:
         return hmac.new(self.key, name.encode(), hashlib.sha256).digest()
 
     def integer(self, name: str, low: int, high: int) -> int:
-        """A number in low..high, both included."""
+        """Returns a number in low..high, both included."""
         return low + int.from_bytes(self._digest(name), "big") % (high - low + 1)
 
     def choice(self, name: str, options: Sequence[T]) -> T:
-        """One of the options."""
+        """Returns one of the options."""
         return options[self.integer(name, 0, len(options) - 1)]
 
     def shuffled(self, name: str, items: Sequence[T]) -> list[T]:
-        """The items in another order."""
+        """Returns the items in a drawn order."""
         return [items[int(number)] for number in self.generator(name).permutation(len(items))]
 
     def generator(self, name: str) -> np.random.Generator:
-        """A generator of random numbers."""
+        """Returns a generator of random numbers."""
         return np.random.default_rng(int.from_bytes(self._digest(name), "big"))
 
 
 def personal(lab: str, student: str) -> Draws:
-    """What a student's lab looks like: everybody can work it out, nobody can choose it."""
+    """Returns the draws of a student's parameters, which follow from the public names of lab and student."""
     return Draws(hashlib.sha256(f"p4reduce lab\0{lab}\0{student}".encode()).digest())
 
 
 def hidden(lab: str, student: str, seed: bytes) -> Draws:
-    """What a grader tries: nobody can work it out without the seed."""
+    """Returns the draws of the inputs that a grader tries, which cannot be computed without the seed."""
     return Draws(hmac.new(seed, f"{lab}\0{student}".encode(), hashlib.sha256).digest())
 
 
@@ -72,7 +72,7 @@ SKELETON: Final = "skeleton"
 
 @dataclass(frozen=True)
 class Part:
-    """A part that can be graded alone; ``points`` are shared out between its checks."""
+    """A part of a lab that can be graded alone; its checks share its ``points``."""
 
     name: str
     title: str
@@ -81,16 +81,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Task:
-    """One folder to be graded.
+    """A folder to be graded.
 
     Attributes:
-        answers: where the student's files are.
-        folder: what was handed in.
-        student: whose parameters hold.
-        personal, hidden: draws that the student knows, and draws that only who has the seed knows.
-        only: parts that are asked for; what the others need need not be done.
+        answers: folder of the student's files.
+        folder: the submission.
+        student: the student whose parameters apply.
+        personal, hidden: draws that students know, and draws that need the seed.
+        only: the requested parts; parts that they do not need may be missing.
         seen: ways in which student code was confined, for the report.
-        failures: checks at which the grader itself failed, for the notes.
+        failures: checks in which the grader itself failed, for the notes.
     """
 
     lab: Lab
@@ -105,17 +105,17 @@ class Task:
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """What stands in this student's README, by name."""
+        """The parameters in this student's README, by name."""
         return self.lab.parameters(self.personal)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A check to be run.
+    """A check to run.
 
     Attributes:
-        run: raises Wrong where the work is wrong.
-        gate: where it fails, what follows is not tried.
+        run: raises Wrong if the work is wrong.
+        gate: if it fails, later checks are not tried.
     """
 
     part: str
@@ -129,14 +129,14 @@ class Lab:
     """A lab.
 
     Attributes:
-        number, name: ``02`` and ``02-a-header-of-your-own``, the name of its folder.
-        files: what a student hands in; the first names the folder's kind.
-        grade: gives the checks, without points.
-        parameters: what ``{{name}}`` in README and skeleton stands for.
-        made: further files of a copy, by path, and what is in them.
-        praise: what it means that all of it passes.
-        alike: all right answers are the same text, so that equal ones say nothing.
-        home: its folder; None: in this package.
+        number, name: ``02`` and ``02-a-header-of-your-own``, the name of the lab's folder.
+        files: files that a student hands in; the first one identifies the lab of a folder.
+        grade: yields the checks, without points.
+        parameters: returns the values of ``{{name}}`` in README and skeleton.
+        made: returns further files of a copy: texts by path.
+        praise: what it means if all checks pass.
+        alike: all correct answers are the same text, so that equal submissions mean nothing.
+        home: folder of the lab; None: it is in this package.
     """
 
     number: str
@@ -154,13 +154,13 @@ class Lab:
 
 
 def failure(error: Exception) -> Finding:
-    """What is said of a check at which the grader itself failed."""
+    """Returns the finding of a check in which the grader itself failed."""
     said = f"the grader failed at this check, which is not your fault: {type(error).__name__}: {error}"
     return Finding(f"{said}. Tell your teacher")
 
 
 def run_steps(task: Task, steps: Sequence[Step]) -> Iterator[Check]:
-    """Runs checks one after the other; behind a gate that fails, and of parts nobody asked for, none."""
+    """Runs checks in order; those behind a failed gate or outside the requested parts are marked as not tried."""
     shut = False
     for step in steps:
         if shut or (step.part not in task.only and not step.gate):
@@ -171,36 +171,36 @@ def run_steps(task: Task, steps: Sequence[Step]) -> Iterator[Check]:
             step.run()
         except Wrong as wrong:
             finding = wrong.finding
-        except Exception as error:  # of the grader: it costs this check, which is told, and nothing else
+        except Exception as error:  # a bug of the grader costs only this check, and is reported
             finding = failure(error)
             task.failures.append(f"the grader failed at '{step.title}': {type(error).__name__}: {error}")
         shut = step.gate and finding is not None
         yield Check(step.part, step.title, finding is None, finding)
 
 
-# Answers of one word each, in a YAML file: read as texts, compared with what is right.
+# Answers of one word each, in a YAML file: read as texts, compared with the right ones.
 
 
 _LIMIT: Final = 1 << 16
-"""bytes"""
+"""most bytes of a file of answers"""
 _COLUMNS: Final = 80
 _LETTERS: Final = "abcdef"
 
 
 class _Loader(PlainNodes, yaml.BaseLoader):
-    """Texts only."""
+    """Loads texts only."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question.
+    """A question with an answer of one word.
 
     Attributes:
-        key: of the answer in the file.
-        asked: what stands above it, in lines.
-        right: any of them.
-        hint: where the answer is to be found; what is said to a wrong one.
-        options: to choose from, the right one first; then ``right`` is not looked at.
+        key: name of the answer in the file.
+        asked: the question, in lines above the answer.
+        right: the right answers, any of which counts.
+        hint: where to find the answer; shown for a wrong one.
+        options: answers to choose from, the right one first; ``right`` is not used then.
     """
 
     key: str
@@ -210,18 +210,18 @@ class Question:
     options: Sequence[str] = ()
 
     def in_order(self, draws: Draws) -> list[str]:
-        """The options as this student sees them."""
+        """Returns the options in this student's order."""
         return draws.shuffled(f"question {self.key}", list(self.options))
 
     def answers(self, draws: Draws) -> set[str]:
-        """What is right for this student."""
+        """Returns the right answers for this student."""
         if self.options:
             return {_LETTERS[self.in_order(draws).index(self.options[0])]}
         return set(self.right)
 
 
 def sheet(head: str, questions: Sequence[Question], draws: Draws) -> str:
-    """The file that a student fills in."""
+    """Returns the file that a student fills in."""
     lines = [f"# {head}"]
     for question in questions:
         lines += ["", *wrap(question.asked, _COLUMNS, initial_indent="# ", subsequent_indent="# ")]
@@ -232,14 +232,14 @@ def sheet(head: str, questions: Sequence[Question], draws: Draws) -> str:
 
 
 def solved(text: str, questions: Sequence[Question], draws: Draws) -> str:
-    """The same, filled in right."""
+    """Returns a correctly filled-in file."""
     for question in questions:
         text = text.replace(f"{question.key}: TODO", f"{question.key}: {sorted(question.answers(draws))[0]}")
     return text
 
 
 def read_answers(path: Path) -> Mapping[str, str] | Finding:
-    """Texts by name, or what is wrong with the file."""
+    """Returns texts by name, or what is wrong with the file."""
     try:
         if path.stat().st_size > _LIMIT:
             return Finding(f"{path.name} has more than {_LIMIT} bytes: this is no sheet of answers", str(path))
@@ -254,7 +254,7 @@ def read_answers(path: Path) -> Mapping[str, str] | Finding:
 
 
 def _meant(answer: str) -> str:
-    """An answer without what may be written around it, ``b)`` for ``b``; a number, in any notation, as a decimal."""
+    """Returns an answer without additions, ``b)`` as ``b``; a number, in any notation, as a decimal."""
     word = answer.strip().strip("\"'`.()").strip().lower()
     try:
         return str(int(word, 0))
@@ -263,7 +263,7 @@ def _meant(answer: str) -> str:
 
 
 def judge(part: str, path: Path, questions: Sequence[Question], draws: Draws) -> Iterator[Check]:
-    """One check for each question."""
+    """Yields one check for each question."""
     found = read_answers(path)
     for question in questions:
         title = f"question {question.key}"

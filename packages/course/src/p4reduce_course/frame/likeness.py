@@ -1,4 +1,4 @@
-"""What a submission is without what copying changes first, and which submissions are then the same."""
+"""Reduces submissions by what copying changes first, to find those that are the same."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-# What a submission is without what copying changes first: comments, spaces, numbers, names, order of operands, and
-# statements that do nothing.
+# Comments, spaces, numbers, names, the order of operands, and statements that do nothing are what copying changes
+# first.
 
 
 _P4_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
-"""a text, which may hold what looks like a comment; or a comment, to the end of the file where it has none"""
+"""a string, which may contain comment marks; or a comment, up to the end of the file if it is not closed"""
 _YAML_COMMENT = re.compile(r"(?m)(^|\s)#[^\n]*")
 _COMPARED: Final = 1 << 18
-"""bytes of a file"""
+"""most bytes of a file that is compared"""
 _NUMBER = re.compile(r"\b(?:\d+[ws])?(?:0[xXbBoO][0-9a-fA-F_]+|\d+)\b")
 
 
 def digest(folder: Path, files: Iterable[str]) -> str:
-    """SHA-256 of the files as `plain` has them.
+    """Returns SHA-256 of the files as `plain` reduces them.
 
-    Empty where one cannot be read, or is far larger than any that a lab asks for.
+    Empty if a file cannot be read, or is far larger than any file that a lab asks for.
     """
     found = hashlib.sha256()
     for name in files:
@@ -42,10 +42,10 @@ def digest(folder: Path, files: Iterable[str]) -> str:
 
 
 def plain(name: str, text: str) -> str:
-    """A file's text without comments, spaces and numbers; by its name a P4, Python or YAML file.
+    """Returns a file's text without comments, spaces and numbers; the name says whether it is P4, Python or YAML.
 
-    In P4 and Python names of one's own are all alike, operands of what commutes are sorted, and statements that do
-    nothing are left out.
+    In P4 and Python, the author's names are made equal, operands of commutative operators are sorted, and statements
+    that do nothing are left out.
     """
     if name.endswith(".py"):
         try:
@@ -59,7 +59,7 @@ def plain(name: str, text: str) -> str:
 
 
 def without_comments(text: str) -> str:
-    """P4 without comments, each of which is a space; in time that grows with the length of the text alone."""
+    """Returns P4 with a space for each comment, in time proportional to the text's length."""
     return _P4_COMMENT.sub(lambda found: found[1] or " ", text)
 
 
@@ -73,19 +73,19 @@ _KEPT: Final = frozenset(
         "recirculate verify_checksum update_checksum push_front pop_front next last count meter counter random",
     )
 )
-"""names of P4 and its library"""
+"""names of P4 and its library, which are kept"""
 _PASSES: Final = 6
-"""times that what does nothing is taken out: what only that needed comes next"""
+"""passes that remove statements without effect; each may make others removable"""
 _CHAINS: Final = ("||", "&&", "|", "^", "&", "==", "!=", "+")
-"""what commutes, the loosest first"""
+"""commutative operators, the loosest first"""
 _LONGEST: Final = 400
-"""tokens of an expression whose operands are sorted"""
+"""most tokens of an expression whose operands are sorted"""
 _DEEPEST: Final = 20
-"""brackets in each other, likewise"""
+"""deepest nesting of brackets whose operands are sorted"""
 
 
 def _p4(text: str) -> str:
-    """Tokens, as `plain` has them."""
+    """Returns the tokens of P4 as `plain` reduces them."""
     found, statement = list[str](), list[str]()
     for word in _without_unread(_TOKEN.findall(_NUMBER.sub("0", text))):
         if word in "{};":
@@ -97,7 +97,7 @@ def _p4(text: str) -> str:
 
 
 def _renamed(word: str) -> str:
-    """A name of the author's own as ``v``; fields of ``hdr`` and ``std`` stay."""
+    """Returns ``v`` for a name of the author's own; fields of ``hdr`` and ``std`` keep their names."""
     if not (word[0].isalpha() or word[0] == "_") or "<" in word:
         return re.sub(r"\s+", "", word)
     first, point, rest = word.partition(".")
@@ -108,7 +108,7 @@ def _renamed(word: str) -> str:
 
 
 def _in_order(tokens: Sequence[str], depth: int) -> str:
-    """An expression or statement with the operands of what commutes sorted."""
+    """Returns an expression or statement with the operands of commutative operators sorted."""
     if depth > _DEEPEST or len(tokens) > _LONGEST:
         return " ".join(tokens)
     levels, level = [], 0
@@ -123,7 +123,7 @@ def _in_order(tokens: Sequence[str], depth: int) -> str:
         if mark in tokens and not (mark == "+" and "-" in tokens) and (parts := _split(tokens, levels, mark)):
             return f" {mark} ".join(sorted(_in_order(part, depth + 1) for part in parts))
     found, begin = list[str](), 0
-    for place, word in enumerate(tokens):  # brackets of this level, and what is in them
+    for place, word in enumerate(tokens):  # brackets of this level, and their contents
         if word in ")]" and levels[place] == 0:
             found += [_in_order(tokens[begin:place], depth + 1), word]
         elif levels[place] == 0:
@@ -133,7 +133,7 @@ def _in_order(tokens: Sequence[str], depth: int) -> str:
 
 
 def _split(tokens: Sequence[str], levels: Sequence[int], mark: str) -> list[Sequence[str]]:
-    """Parts between a mark outside of brackets; none where there is no such mark."""
+    """Returns the parts between marks outside of brackets; none if there is no such mark."""
     found, begin = list[Sequence[str]](), 0
     for place, word in enumerate(tokens):
         if word == mark and levels[place] == 0:
@@ -146,7 +146,7 @@ _LOCAL: Final = re.compile(r"(?:bit|int)<\w+>|(?:bit|int)\s*<.*>|bool")
 
 
 def _without_unread(tokens: list[str]) -> list[str]:
-    """Without variables that nothing reads, ``x = x;``, and empty statements, in time that grows with the length."""
+    """Removes variables that are never read, ``x = x;`` and empty statements, in time that grows with the length."""
     for _ in range(_PASSES):
         statements = _statements(_without_empty(tokens))
         counts = Counter(word for statement in statements for word in statement)
@@ -178,7 +178,7 @@ def _statements(tokens: Sequence[str]) -> list[list[str]]:
 
 
 def _written(statement: Sequence[str]) -> str:
-    """The local variable that a statement declares or writes, and does nothing else; empty: none."""
+    """Returns the local variable that a statement only declares or writes; empty if it does anything else."""
     if statement[-1] != ";":
         return ""
     declares = _LOCAL.fullmatch(statement[0]) is not None
@@ -190,7 +190,7 @@ def _written(statement: Sequence[str]) -> str:
 
 
 def _without_empty(tokens: Sequence[str]) -> list[str]:
-    """Without ``;`` alone, ``{ }`` alone, and ``if`` of nothing whose condition calls nothing."""
+    """Removes lone ``;`` and ``{ }``, and ``if`` without statements whose condition calls nothing."""
     found: list[str] = []
     for word in tokens:
         if word == ";" and (not found or found[-1] in "{};"):
@@ -208,7 +208,7 @@ def _without_empty(tokens: Sequence[str]) -> list[str]:
 
 
 def _without_if(found: list[str]) -> None:
-    """Takes ``if (...) { }`` off the end, where that is what stands there."""
+    """Removes a trailing ``if (...) { }``, if there is one."""
     level, place = 0, len(found) - 3
     while place > 0 and len(found) - place < _LONGEST:
         level += (found[place] == ")") - (found[place] == "(")
@@ -224,7 +224,7 @@ _BUILTIN: Final = frozenset(dir(builtins))
 
 
 def _python(text: str) -> str:
-    """The syntax tree, as `plain` has it, without documentation and without what does nothing."""
+    """Returns the syntax tree as `plain` reduces it, without documentation and statements that do nothing."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.Module | ast.ClassDef) and ast.get_docstring(node) is not None:
@@ -250,7 +250,7 @@ def _python(text: str) -> str:
 
 
 def _sorted(tree: ast.AST) -> str:
-    """A digest of a syntax tree, whatever the order of operands of what commutes; each node is looked at once."""
+    """Returns a digest of a syntax tree that ignores the order of commutative operands; visits each node once."""
     known: dict[int, str] = {}
     chains: dict[int, list[str]] = {}
 
@@ -260,12 +260,12 @@ def _sorted(tree: ast.AST) -> str:
         return known[id(value)] if isinstance(value, ast.AST) else repr(value)
 
     def operands(node: ast.BinOp) -> list[str]:
-        """Of a chain of one operator, which a copy may put into another order."""
+        """Returns the operands of a chain of one operator, whose order a copy may change."""
         return [one for side in (node.left, node.right)
                 for one in (chains[id(side)] if isinstance(side, ast.BinOp) and type(side.op) is type(node.op)
                             and id(side) in chains else [of(side)])]  # fmt: skip
 
-    for node in reversed(list(ast.walk(tree))):  # inner ones first
+    for node in reversed(list(ast.walk(tree))):  # inner nodes first
         fields = {name: of(value) for name, value in ast.iter_fields(node)}
         if isinstance(node, ast.BinOp) and isinstance(
             node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Add | ast.Mult
@@ -284,7 +284,7 @@ def _sorted(tree: ast.AST) -> str:
 
 
 class _Unread(ast.NodeTransformer):
-    """Takes out assignments of plain values to names that nothing reads, values alone, ``pass``, and ``x = x``."""
+    """Removes assignments of plain values to names that are never read, lone values, ``pass``, and ``x = x``."""
 
     def __init__(self, loaded: set[str]) -> None:
         self._loaded = loaded
@@ -295,7 +295,7 @@ class _Unread(ast.NodeTransformer):
         return node if node.value is not None and _calls(node.value) else None
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        """An assignment."""
+        """Removes an assignment that does nothing."""
         target = node.targets[0]
         if len(node.targets) > 1:
             return node
@@ -303,24 +303,24 @@ class _Unread(ast.NodeTransformer):
         return None if itself else self._kept(node, target)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        """One with a type."""
+        """Removes an assignment with a type that does nothing."""
         return self._kept(node, node.target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | None:
-        """One that adds."""
+        """Removes an augmented assignment that does nothing."""
         return self._kept(node, node.target)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """A value alone."""
+        """Removes a lone value."""
         return node if _calls(node.value) else None
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
-        """Nothing on a condition."""
+        """Removes an ``if`` that does nothing."""
         self.generic_visit(node)
         return node if node.body or node.orelse or _calls(node.test) else None
 
     def visit_Pass(self, _: ast.Pass) -> None:
-        """No statement."""
+        """Removes ``pass``."""
 
 
 def _calls(node: ast.AST) -> bool:

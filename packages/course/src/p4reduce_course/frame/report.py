@@ -1,4 +1,4 @@
-"""What a grader says: checks with points, in parts that can be graded alone."""
+"""Reports of graders: checks with points, in parts that can be graded alone."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from xml.etree import ElementTree as Xml
 
 from p4reduce.base.errors import BadInput
 
-# Words of graders.
+# Texts of graders.
 
 
 def counted(number: int, what: str) -> str:
-    """``1 check``, ``2 checks``."""
+    """Returns a number with its noun: ``1 check``, ``2 checks``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def todo_lines(path: Path) -> list[int]:
-    """Lines that still say TODO outside comments; none where the file cannot be read, which is told elsewhere."""
+    """Returns the lines with TODO outside comments; none if the file cannot be read, which is reported elsewhere."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -34,31 +34,31 @@ def todo_lines(path: Path) -> list[int]:
 
 
 class LabError(BadInput, ValueError):
-    """A lab or a folder that does not exist; the text says what to do."""
+    """A lab or a folder cannot be used; the message says what to do."""
 
 
 def printable(text: str) -> str:
-    """The text with control characters and lone surrogates as Python writes them."""
+    """Returns the text with control characters and lone surrogates escaped as in Python."""
     return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
 
 
 LOOK: Final = "look"
-"""the folder of a lab in which the files lie that a finding's command reads"""
+"""the folder of a lab that holds the files for the commands of findings"""
 Files = tuple[tuple[str, str], ...]
-"""Names and texts."""
+"""Names and contents of files."""
 _LONGEST: Final = 10_000
-"""characters of a part of a finding"""
+"""most characters of each part of a finding"""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a check failed.
+    """The reason why a check failed.
 
     Attributes:
-        said: what happened and what would be right.
+        said: what happened, and what would be right.
         where: file, line, table and entry.
         look: a command that shows it.
-        files: entries and packets that the command reads, by their name in the folder ``look`` of the lab.
+        files: files that the command reads, by their name in the folder ``look`` of the lab.
     """
 
     said: str
@@ -67,7 +67,7 @@ class Finding:
     files: Files = ()
 
     def __post_init__(self) -> None:
-        """What students' code says is in it: a page at most, and nothing that a terminal or an encoding cannot show."""
+        """Limits texts, which may hold output of students' code, to a page and to characters that can be shown."""
         for name in ("said", "where", "look"):
             text = getattr(self, name)
             cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text):,} characters)"
@@ -75,17 +75,17 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """All of it, a line for each part."""
+        """Returns the whole finding, a line for each part."""
         named = (("", self.said), ("where: ", self.where), ("look: ", self.look))
         lines = [f"{label}{text}" for label, text in named if text]
         return "\n".join([*lines, *(f"{LOOK}/{name}:\n{text.rstrip()}" for name, text in self.files)])
 
 
 class Wrong(Exception):
-    """Raised by a check: what is wrong in the student's work."""
+    """Raised by a check for a mistake in the student's work."""
 
     def __init__(self, said: str, where: str = "", look: str = "", files: Files = ()) -> None:
-        """The same four as of a Finding."""
+        """Takes the fields of a Finding."""
         super().__init__(said)
         self.finding = Finding(said, where, look, files)
 
@@ -95,11 +95,11 @@ class Check:
     """One check.
 
     Attributes:
-        subject: the part of the lab that it belongs to.
+        subject: the part of the lab to which it belongs.
         title: what is checked.
-        passed: None: not tried, because something before it failed.
-        finding: where it failed.
-        points: what it is worth; the student has them where it passed.
+        passed: whether it passed; None: not tried, because an earlier check failed.
+        finding: the reason of a failure.
+        points: the points of a check that passes.
     """
 
     subject: str
@@ -110,7 +110,7 @@ class Check:
 
     @property
     def scored(self) -> int:
-        """Points that the student has of it."""
+        """The points that the student gets for it."""
         return self.points if self.passed else 0
 
 
@@ -119,10 +119,10 @@ class Report:
     """All checks of a folder.
 
     Attributes:
-        praise: what passing all of it means.
-        notes: what a teacher should know: whose parameters, which digest.
-        digest: of what was handed in, without what copying changes first; empty where all right answers are alike.
-        handed_in: digest of all that was handed in, as it is.
+        praise: what it means if all checks pass.
+        notes: for the teacher: whose parameters, which digest.
+        digest: of the submission without what copying changes first; empty if all right answers are alike.
+        handed_in: digest of the submission as it is.
     """
 
     lab: str
@@ -137,31 +137,31 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether everything is right."""
+        """Whether all checks passed."""
         return all(check.passed for check in self.checks)
 
     @property
     def points(self) -> int:
-        """What the student has."""
+        """Points of the student."""
         return sum(check.scored for check in self.checks)
 
     @property
     def most(self) -> int:
-        """What there was to have."""
+        """Most points that there are."""
         return sum(check.points for check in self.checks)
 
     @property
     def parts(self) -> list[str]:
-        """Parts in the order of their checks."""
+        """Names of the parts, in the order of their checks."""
         return list(dict.fromkeys(check.subject for check in self.checks))
 
     def part(self, name: str) -> tuple[int, int]:
-        """Points had and points to have of a part."""
+        """Returns the student's points and the most points of a part."""
         mine = [check for check in self.checks if check.subject == name]
         return sum(check.scored for check in mine), sum(check.points for check in mine)
 
     def data(self) -> dict[str, Any]:
-        """The report for ``--json``."""
+        """Returns the report for ``--json``."""
         checks = [
             {
                 "subject": check.subject,
@@ -197,9 +197,9 @@ class Report:
 
 
 def write_looks(folder: Path, report: Report) -> bool:
-    """Puts the files that commands of a report read into the folder ``look``; whether that could be done.
+    """Writes the files of a report's commands into the folder ``look``; returns whether this was possible.
 
-    What is handed in is hostile: links in it are not followed, and files that were there are replaced, not written to.
+    Submissions are hostile: links are not followed, and existing files are replaced, not written to.
     """
     files = {name: text for one in report.checks if one.finding is not None for name, text in one.finding.files}
     if not files:
@@ -225,7 +225,7 @@ def write_looks(folder: Path, report: Report) -> bool:
 
 
 def shared_out(points: int, checks: Iterable[Check]) -> list[Check]:
-    """The checks of a part with its points shared out between them, the earlier ones get what is left over."""
+    """Returns the checks of a part with its points shared out; earlier checks get the remainder."""
     listed = list(checks)
     each, over = divmod(points, max(1, len(listed)))
     return [Check(c.subject, c.title, c.passed, c.finding, each + (number < over)) for number, c in enumerate(listed)]
@@ -235,7 +235,7 @@ def shared_out(points: int, checks: Iterable[Check]) -> list[Check]:
 
 
 def gradescope(report: Report) -> str:
-    """One test for each check, numbered within its part."""
+    """Returns one test for each check, numbered within its part."""
     counts: dict[str, int] = {}
     tests: list[dict[str, Any]] = []
     for check in report.checks:
@@ -253,13 +253,13 @@ def gradescope(report: Report) -> str:
             }
         )
     found = {"score": report.points, "stdout_visibility": "hidden", "tests": tests}
-    if of_another := [note for note in report.notes if "lab.yaml" in note]:  # the others are for teachers
+    if of_another := [note for note in report.notes if "lab.yaml" in note]:  # the other notes are for teachers
         found["output"] = "\n".join(of_another)
     return json.dumps(found, indent=1) + "\n"
 
 
 def said_of(check: Check) -> str:
-    """Why a check failed or was not tried; empty where it passed."""
+    """Returns why a check failed or was not tried; empty if it passed."""
     if check.finding is not None:
         return check.finding.text
     return "not tried: something before it failed" if check.passed is None else ""
@@ -272,7 +272,7 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(report: Report) -> str:
-    """Points stand as properties of the suites."""
+    """Returns JUnit's XML; points are properties of the suites."""
     failed = sum(check.passed is False for check in report.checks)
     root = Xml.Element("testsuites", name=report.lab, tests=str(len(report.checks)), failures=str(failed))
     for part in report.parts:
@@ -306,7 +306,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def checks_csv(report: Report) -> str:
-    """One row for each check."""
+    """Returns one row for each check."""
     rows = [
         [report.lab, report.student, c.subject, c.title, _state(c.passed), c.scored, c.points, said_of(c)]
         for c in report.checks
@@ -315,7 +315,7 @@ def checks_csv(report: Report) -> str:
 
 
 def as_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; a text that a spreadsheet would take for a formula gets an apostrophe."""
+    """Returns a table as CSV; a text that a spreadsheet would take for a formula gets an apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
@@ -325,7 +325,7 @@ def as_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def class_csv(parts: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """One row for each student."""
+    """Returns one row for each student."""
     head = ("student", "lab", "points", "max_points", *parts, "passed", "first_failure", "same_as", "note", "attempt")
     head = (*head, "digest")
     return as_csv(head, [[row.get(name, "") for name in head] for row in rows])

@@ -1,4 +1,4 @@
-"""One switch with a student's entries, and what the P4 program did with each packet."""
+"""One switch with a student's entries, and the results of the P4 program for each packet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from p4switch.trace.entries import Entries
 from p4switch.trace.record import Packet, PacketTrace, Recorder
 from p4switch.trace.to_text import TextFormat
 
-# Who is whose child in a lab's network, with the addresses that frames must carry.
+# The roles of switches in a lab's tree, with the addresses that frames must carry.
 
 
 JOB: Final = 1
@@ -36,7 +36,7 @@ LANES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A node next to a switch; ``port`` is the switch's."""
+    """A node next to a switch; ``port`` is the switch's port."""
 
     name: str
     ip: int
@@ -46,12 +46,12 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a switch is in the tree.
+    """The role of a switch in the tree.
 
     Attributes:
         children: in the order of their ports.
-        parent: None at the root.
-        workers: hosts below.
+        parent: the parent; None at the root.
+        workers: number of hosts below.
         job, epoch: of the tree.
     """
 
@@ -66,12 +66,12 @@ class Role:
 
     @property
     def neighbours(self) -> tuple[Neighbour, ...]:
-        """Children and parent."""
+        """Children, then the parent."""
         return self.children if self.parent is None else (*self.children, self.parent)
 
 
 def roles(topology: Topology, root: str, job: int = JOB, epoch: int = EPOCH) -> dict[str, Role]:
-    """The role of each switch in the tree that hangs from ``root``; the topology must be a tree."""
+    """Returns the role of each switch in the tree below ``root``; the topology must be a tree."""
     found: dict[str, Role] = {}
     _visit(topology, root, None, found)
     return {switch.name: replace(found[switch.name], job=job, epoch=epoch) for switch in topology.switches}
@@ -96,11 +96,11 @@ def _neighbour(topology: Topology, name: str, other: str) -> Neighbour:
 
 
 def parent_of(worker: str, tree: Mapping[str, Role]) -> Role:
-    """The switch to which a worker sends."""
+    """Returns the switch to which a worker sends."""
     return next(role for role in tree.values() if worker in (child.name for child in role.children))
 
 
-# INC frames of a lab's job, made and read by the wire format.
+# INC frames of a lab's job, written and read by the wire format.
 
 
 Lanes = NDArray[np.int32]
@@ -108,7 +108,7 @@ Lanes = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end of a hop."""
+    """The addresses of one end of a hop."""
 
     ip: int
     mac: int
@@ -116,7 +116,7 @@ class End:
 
 @dataclass(frozen=True)
 class Message:
-    """What a frame says.
+    """The contents of a frame.
 
     Attributes:
         lanes: int32, shape (64,), or None.
@@ -144,7 +144,7 @@ def frame(
     job: int = JOB,
     epoch: int = EPOCH,
 ) -> bytes:
-    """A frame from one end of a hop to the other."""
+    """Returns a frame from one end of a hop to the other."""
     headers = wire.headers(
         1,
         ethernet_src=source.mac,
@@ -163,7 +163,7 @@ def frame(
 
 
 def read(data: bytes) -> Message | None:
-    """What a frame says; None where it is no INC frame of the lab's lengths."""
+    """Returns the contents of a frame; None if it is not an INC frame of the lab's length."""
     if len(data) not in (wire.frame_bytes(0), wire.frame_bytes(LANES)):
         return None
     headers, lanes = wire.unpack(np.frombuffer(data, np.uint8).reshape(1, -1))
@@ -181,7 +181,7 @@ def read(data: bytes) -> Message | None:
 
 
 def contribution(worker: int, seq: int) -> Lanes:
-    """The lanes that a worker pushes, int32, shape (64,): any numbers will do, but everybody must know them."""
+    """Returns the lanes that a worker pushes, int32, shape (64,): any numbers that the grader can compute."""
     return np.random.default_rng((worker, seq)).integers(-(1 << 24), 1 << 24, LANES, dtype=np.int32)
 
 
@@ -197,11 +197,11 @@ INNER = "IncIngress.aggregate.inner"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a switch did with one packet.
+    """The result of one packet in a switch.
 
     Attributes:
-        refused: the program's reason, 0: not refused.
-        sent: (port, frame) of what left, without what went to the controller.
+        refused: the program's reason for refusing it; 0: not refused.
+        sent: (port, frame) of each frame that left, without those to the controller.
     """
 
     trace: PacketTrace
@@ -210,17 +210,17 @@ class Answer:
     sent: tuple[tuple[int, bytes], ...]
 
     def table(self, name: str) -> TableApplied | None:
-        """What a table did, None where the packet did not come by it."""
+        """Returns the event of a table; None if the packet did not reach it."""
         return next((e for e in self.trace.events if isinstance(e, TableApplied) and e.table == name), None)
 
     def argument(self, table: str, name: str) -> int:
-        """An argument of the action that a table ran; 0 where it ran none."""
+        """Returns an argument of the action that a table ran; 0 if it ran none."""
         applied = self.table(table)
         return 0 if applied is None else dict(applied.arguments).get(name, 0)
 
     @cached_property
     def messages(self) -> list[tuple[int, Message]]:
-        """What left, as INC packets, by port."""
+        """Returns the INC packets that left, with their ports."""
         return [(port, message) for port, data in self.sent if (message := read(data)) is not None]
 
 
@@ -228,7 +228,7 @@ class Bench:
     """Sends packets into a switch. Raises EntriesError where the switch refuses the entries."""
 
     def __init__(self, name: str, program: Program, entries: Entries, text: TextFormat) -> None:
-        """A switch with empty slots."""
+        """Makes a switch with empty slots."""
         self.name = name
         self._text = text
         device = Device(program, name=name, executor="interpreted")
@@ -236,7 +236,7 @@ class Bench:
         self._recorder = Recorder(device)
 
     def send(self, port: int, data: bytes) -> Answer:
-        """One frame in by a port."""
+        """Sends one frame in by a port; returns the result."""
         trace = self._recorder.run(Packet(data, port))
         reason = self._text.refusal(trace)
         number = int(reason.partition(",")[0]) if reason else 0
@@ -246,7 +246,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Student:
-    """The entries of one switch and where they come from."""
+    """The entries of one switch, and their file."""
 
     path: Path
     entries: Entries
@@ -254,11 +254,11 @@ class Student:
     epoch: int = EPOCH
 
     def where(self, table: str) -> str:
-        """The place of the first entry of a table; the file where there is none."""
+        """Returns the place of the first entry of a table; the file if there is none."""
         return next((p.where for p in self.entries.tables if p.table == table), f"{self.path}: table {short(table)}")
 
     def where_match(self, table: str, match: tuple[int, ...]) -> str:
-        """The place of the entry of an exact table with this match; the file where there is none."""
+        """Returns the place of the entry of an exact table with this match; the file if there is none."""
         for placed in self.entries.tables:
             found = getattr(placed.entry, "match", None)
             if placed.table == table and found is not None and tuple(m.value for m in found) == match:
@@ -266,16 +266,16 @@ class Student:
         return f"{self.path}: table {short(table)} (there is no such entry)"
 
     def peer(self, port: int, ip: int) -> str:
-        """The place of the entry of table `peer` for a neighbour of the lab's job."""
+        """Returns the place of the entry of table `peer` for a neighbour of the lab's job."""
         return self.where_match(PEERS, (port, ip, self.job, self.epoch))
 
 
 def short(table: str) -> str:
-    """The last part of a table's name."""
+    """Returns the last part of a table's name."""
     return table.rsplit(".", 1)[-1]
 
 
-# The packets with which a switch is examined, in their order; ``packets/*.txt`` of the lab holds the same.
+# The packets that test a switch, in their order; ``packets/*.txt`` of the lab holds the same.
 
 
 Purpose: TypeAlias = Literal["push", "again", "result", "replay", "wrong"]
@@ -288,7 +288,7 @@ class Step:
     Attributes:
         purpose: ``push`` a first contribution, ``again`` a repetition before the RESULT, ``result`` the RESULT from
             the parent, ``replay`` a repetition after it, ``wrong`` a packet by a port that is not its sender's.
-        sender: whose addresses it carries.
+        sender: the node whose addresses it carries.
     """
 
     port: int
@@ -299,7 +299,7 @@ class Step:
 
 
 def script(role: Role) -> list[Step]:
-    """All packets for a switch: chunk 0 from every child, its repetitions and its RESULT, then chunk 1 gone astray."""
+    """Returns all packets for a switch: chunk 0 of every child, repetitions, its RESULT, then a misdirected chunk 1."""
     return list(_steps(role))
 
 
@@ -353,39 +353,39 @@ def _up(role: Role, child: Neighbour, number: int, purpose: Purpose, note: str) 
 
 
 def total(role: Role) -> Lanes:
-    """What the children's contributions of chunk 0 add up to, int32, shape (64,)."""
+    """Returns the sum of the children's contributions to chunk 0, int32, shape (64,)."""
     lanes = [contribution(number, 0) for number in range(len(role.children))]
     summed: Lanes = np.sum(lanes, axis=0, dtype=np.int32)
     return summed
 
 
 def end(node: Role | Neighbour) -> End:
-    """A node's addresses."""
+    """Returns a node's addresses."""
     return End(node.ip, node.mac)
 
 
 def as_text(role: Role) -> str:
-    """The packets as a file for ``p4reduce trace --packet``."""
+    """Returns the packets as a file for ``p4reduce trace --packet``."""
     lines = [f"# What the grader sends to {role.name}: port, frame, remark."]
     lines += [f"{step.port} {step.frame.hex()} # {step.note}" for step in script(role)]
     return "\n".join(lines) + "\n"
 
 
-# A worker of a lab, as small as it can be: a window of chunks, and the oldest missing one again when all is quiet.
+# A simple worker of a lab: a window of chunks; when all is quiet it sends the oldest missing one again.
 
 
 class Worker:
     """Pushes chunks 0..n-1 and collects their RESULTs.
 
     Attributes:
-        results: chunk -> lanes.
-        wrong: what came that should not have come, in words.
+        results: lanes by chunk.
+        wrong: frames that should not have come, as texts.
     """
 
     def __init__(
         self, name: str, number: int, own: End, parent: End, chunks: int, job: int = JOB, epoch: int = EPOCH
     ) -> None:
-        """A worker that has sent nothing yet."""
+        """Makes a worker that has sent nothing yet."""
         self.name = name
         self._number = number
         self._own = own
@@ -399,7 +399,7 @@ class Worker:
 
     @property
     def oldest_missing(self) -> int:
-        """The first chunk without RESULT; the number of chunks when all are there."""
+        """The first chunk without RESULT; the number of chunks if none is missing."""
         return next((seq for seq in range(self._chunks) if seq not in self.results), self._chunks)
 
     @property
@@ -408,22 +408,22 @@ class Worker:
         return len(self.results) == self._chunks
 
     def due(self) -> Iterator[bytes]:
-        """Frames that the window allows now."""
+        """Yields the frames that the window allows now."""
         while self._next < min(self._chunks, self.oldest_missing + WINDOW):
             yield self._push(self._next, resend=False)
             self._next += 1
 
     def again(self) -> bytes:
-        """The oldest chunk without RESULT once more."""
+        """Returns the oldest chunk without RESULT once more."""
         return self._push(self.oldest_missing, resend=True)
 
     def receive(self, data: bytes) -> None:
-        """A frame from the network."""
+        """Takes a frame from the network."""
         message = read(data)
         if message is None or message.type != PacketType.RESULT or message.lanes is None:
             self.wrong.append("a frame that is no RESULT")
         elif message.destination != self._own or message.udp != INC_UDP_PORT:
-            pass  # to somebody else: a host's network card drops it
+            pass  # for another host: a network card would drop it
         elif message.source != self._parent:
             self.wrong.append(f"a RESULT of chunk {message.seq} that is not from its leaf")
         elif message.seq in self.results and not np.array_equal(self.results[message.seq], message.lanes):
@@ -438,21 +438,21 @@ class Worker:
         )
 
 
-# A small deterministic wire between switches and workers: frames one after the other, some lost or doubled.
+# A small deterministic wire between switches and workers: frames one by one, some lost or doubled.
 
 
 _MOST_FRAMES: Final = 4_000
-"""No run of a lab takes a tenth of this; entries that send frames in circles do."""
+"""Most frames of a run; correct runs take less than a tenth; entries that send frames in circles take more."""
 _MOST_QUIET: Final = 200
 
 
 @dataclass
 class Wire:
-    """Carries frames until everybody is done or nothing helps.
+    """Carries frames until all workers are done or retransmissions no longer help.
 
     Attributes:
-        loss, duplication: probabilities of each frame on each link, drawn from ``seed``.
-        refusals: by (switch, reason).
+        loss, duplication: probabilities for each frame on each link, drawn from ``seed``.
+        refusals: number of refused packets by (switch, reason).
     """
 
     topology: Topology
@@ -465,7 +465,7 @@ class Wire:
     frames: int = 0
 
     def run(self) -> bool:
-        """Whether every worker got every RESULT."""
+        """Runs the network; returns whether every worker got every RESULT."""
         self._draws = np.random.default_rng(self.seed)
         self._queue: deque[tuple[str, int, bytes]] = deque()
         for _ in range(_MOST_QUIET):
@@ -504,7 +504,7 @@ class Wire:
         try:
             link = self.topology.link_at(name, port)
         except TopologyError:
-            return  # nothing is plugged in there
+            return  # no device is plugged in there
         other = link.other(name)
         copies = 0 if self._draws.random() < self.loss else 1 + int(self._draws.random() < self.duplicate)
         for _ in range(copies):

@@ -1,4 +1,4 @@
-"""Grading a folder of lab 01: three files of entries, three switches, four workers."""
+"""Grading of a folder of lab 01: three files of entries, three switches, four workers."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ from p4switch.tables import Exact
 from p4switch.trace.entries import Entries, EntriesError, load_entries
 from p4switch.trace.to_text import TextFormat, of_folder
 
-# One switch of the tree, examined packet by packet: what it must do, and what its entries say when it does not.
+# One switch of the tree, tested packet by packet: its right behaviour, and the entries that explain a wrong one.
 
 
-# From what a switch did wrong to the entry that made it so. Each function gives (what to say, where it stands).
+# From a switch's mistake to the entry that causes it. Each function returns (message, place).
 
 
 Said = tuple[str, str]
@@ -68,7 +68,7 @@ _RESULT: Final = 14
 
 
 def refused(role: Role, student: Student, step: Step, answer: Answer) -> Said:
-    """A packet of a neighbour that the switch should have taken in."""
+    """Explains why a neighbour's packet was refused that the switch should have taken in."""
     sender = step.sender
     local = answer.table(LOCAL)
     if local is not None and not local.hit:
@@ -126,7 +126,7 @@ def _unexpected_result(role: Role, student: Student, sender: Neighbour, answer: 
 
 
 def bits(role: Role, student: Student) -> dict[str, int]:
-    """The bit that table `peer` gives each child; children without an entry are left out."""
+    """Returns the bit that table `peer` gives each child, without children that have no entry."""
     found = {}
     for child in role.children:
         for entry in student.entries.of(PEERS):
@@ -137,14 +137,14 @@ def bits(role: Role, student: Student) -> dict[str, int]:
 
 
 def shared_bit(role: Role, student: Student, step: Step, answer: Answer) -> Said:
-    """A first contribution that was taken for a repetition."""
+    """Explains why a first contribution was taken for a repetition."""
     name = step.sender.name
     said = f"{name}'s contribution was taken for a repetition (refused {answer.reason})"
     return f"{said}: {_sharing(role, student, name)}", student.peer(step.port, step.sender.ip)
 
 
 def _sharing(role: Role, student: Student, name: str) -> str:
-    """Which children have a bit in common with the named one; empty where none has."""
+    """Returns which children share a bit with the named one; empty if none does."""
     found = bits(role, student)
     mine = found.get(name, 0)
     others = [other for other, bit in found.items() if other != name and bit & mine]
@@ -173,7 +173,7 @@ def _bits_text(role: Role, student: Student) -> str:
 
 
 def too_early(role: Role, student: Student, step: Step) -> Said:
-    """Something left before all children had contributed."""
+    """Explains why a frame left before all children had contributed."""
     said = f"{role.name} answered after {step.sender.name}'s contribution already, without waiting for the others. "
     if sharing := _sharing(role, student, step.sender.name):
         return said + sharing, student.peer(step.port, step.sender.ip)
@@ -181,7 +181,7 @@ def too_early(role: Role, student: Student, step: Step) -> Said:
 
 
 def never_full(role: Role, student: Student) -> Said:
-    """Nothing left though all children had contributed."""
+    """Explains why nothing left though all children had contributed."""
     found = bits(role, student)
     for child in role.children:
         if found.get(child.name) == 0:
@@ -192,7 +192,7 @@ def never_full(role: Role, student: Student) -> Said:
 
 
 def copies(role: Role, student: Student, answer: Answer) -> Said | None:
-    """The copies of a RESULT: one for each child. None where all is right."""
+    """Explains what is wrong with the copies of a RESULT, one for each child; None if all are right."""
     group = answer.argument(JOBS, "group")
     place = f"{student.path}: multicast"
     if group == 0:
@@ -223,7 +223,7 @@ def copies(role: Role, student: Student, answer: Answer) -> Said | None:
 
 
 def wrong_address(found: End, udp: int, wanted: End, prefix: str) -> str:
-    """The first of MAC, IPv4 and UDP that is not the wanted one; empty where all are."""
+    """Returns the first of MAC, IPv4 and UDP that is wrong; empty if all are right."""
     if found.ip != wanted.ip:
         return f"{prefix}ip is {_ip(found.ip)}, expected {_ip(wanted.ip)}"
     if found.mac != wanted.mac:
@@ -236,18 +236,18 @@ def _ip(value: int) -> str:
 
 
 Look = Callable[[int], str]
-"""The command that traces packet number n of the script."""
+"""Returns the command that traces packet n of the script."""
 
 DUPLICATE: Final = 13
 
 
 @dataclass(frozen=True)
 class Examined:
-    """A switch after the script.
+    """A switch after all packets of the script.
 
     Attributes:
-        answers: one for each step.
-        fresh: makes the switch anew, with empty slots.
+        answers: the result of each step.
+        fresh: makes a new switch with empty slots.
     """
 
     role: Role
@@ -258,17 +258,17 @@ class Examined:
     fresh: Callable[[], Bench]
 
     def of(self, purpose: str) -> list[tuple[int, Step, Answer]]:
-        """Number (from 1), step and answer of the steps with a purpose."""
+        """Returns number (from 1), step and result of the steps with a purpose."""
         pairs = zip(self.steps, self.answers, strict=True)
         return [(n, step, answer) for n, (step, answer) in enumerate(pairs, start=1) if step.purpose == purpose]
 
     def fail(self, number: int, said: str, where: str) -> Finding:
-        """What is wrong, seen in packet ``number`` of the script."""
+        """Returns a finding about packet ``number`` of the script."""
         return Finding(said, where, self.look(number))
 
 
 def examine(role: Role, student: Student, fresh: Callable[[], Bench], look: Look) -> list[Check]:
-    """All checks of a switch; after the first that fails the others are not tried."""
+    """Returns all checks of a switch; after the first failure, the others are not tried."""
     bench = fresh()
     steps = script(role)
     examined = Examined(role, student, steps, [bench.send(s.port, s.frame) for s in steps], look, fresh)
@@ -282,7 +282,7 @@ def examine(role: Role, student: Student, fresh: Callable[[], Bench], look: Look
 
 
 def titles(role: Role) -> list[str]:
-    """What is checked of a switch."""
+    """Returns the titles of a switch's checks."""
     return [title for title, _ in _checks(role)]
 
 
@@ -329,7 +329,7 @@ def _waits_for_all(examined: Examined) -> Finding | None:
 
 
 def _installed(answer: Answer) -> str | None:
-    """The action that table `job` ran."""
+    """Returns the action that table `job` ran."""
     applied = answer.table(JOBS)
     return None if applied is None else applied.action
 
@@ -337,7 +337,7 @@ def _installed(answer: Answer) -> str | None:
 def _sum_up(examined: Examined) -> Finding | None:
     number, _, answer = examined.of("push")[-1]
     role, parent = examined.role, examined.role.parent
-    if parent is None:  # the root has a check of its own
+    if parent is None:  # the root has its own check
         return None
     where = examined.student.where(JOBS)
     if _installed(answer) == ROOT:
@@ -368,7 +368,7 @@ def _result_down(examined: Examined) -> Finding | None:
 
 
 def _one_lowest(examined: Examined, number: int) -> Finding | None:
-    """A root has nobody to send its sum to again, so packets do not show it."""
+    """Checks ``lowest`` at the root by the entries, because a root never sends its sum again."""
     given: list[tuple[int, ...]] = [
         getattr(placed.entry, "arguments", ()) for placed in examined.student.entries.tables if placed.table == PEERS
     ]
@@ -384,7 +384,7 @@ def _up_again(examined: Examined) -> Finding | None:
     first = examined.of("again")[0][0]
     where = examined.student.where(PEERS)
     if not sent:
-        said = "no child has lowest: 1. When the partial sum gets lost, nobody makes the switch send it again"
+        said = "no child has lowest: 1. When the partial sum gets lost, no child makes the switch send it again"
         return examined.fail(first, f"{said}; give one child lowest: 1", where)
     if len(sent) > 1:
         names = " and ".join(step.sender.name for _, step in sent)
@@ -401,7 +401,7 @@ def _parents_result_down(examined: Examined) -> Finding | None:
 
 
 def _copies(examined: Examined, number: int, answer: Answer) -> Finding | None:
-    """One RESULT for each child, by its port and with its addresses."""
+    """Checks for one RESULT to each child, by its port and with its addresses."""
     finding = copies(examined.role, examined.student, answer)
     if finding is not None:
         return examined.fail(number, *finding)
@@ -445,7 +445,7 @@ def _wrong_ports(examined: Examined) -> Finding | None:
 
 
 def _remembers(examined: Examined) -> Finding | None:
-    """All chunks of a window and the one before are in slots of their own, and the next one takes the oldest's slot."""
+    """Checks that the chunks of a window and the one before have their own slots, and the next takes the oldest's."""
     role, bench = examined.role, examined.fresh()
     for seq in [*range(SLOTS), 0, SLOTS]:
         left = False
@@ -466,7 +466,7 @@ def _forgotten(examined: Examined, answer: Answer, said: str) -> Finding:
     return Finding(said, examined.student.where(JOBS))
 
 
-# leaf2 as a colleague left it: complete, and three entries wrong, other ones for each student.
+# leaf2 as a colleague left it: complete, with three wrong entries, which differ from student to student.
 
 
 NAME: Final = "01-sum-in-a-switch"
@@ -543,14 +543,14 @@ MISTAKES: Final = 3
 
 
 def job_of(draws: Draws) -> tuple[int, int]:
-    """Job and epoch of a student's tree; those of the published solution are 1 and 0."""
+    """Returns job and epoch of a student's tree; those of the published solution are 1 and 0."""
     if draws == personal(NAME, EXAMPLE):
         return JOB, EPOCH
     return draws.integer("job", 2, 200), draws.integer("epoch", 1, 100)
 
 
 def leaf2(draws: Draws, mistakes: int = MISTAKES) -> str:
-    """The colleague's file; with no mistakes, what it should be."""
+    """Returns the colleague's file; without mistakes, the correct file."""
     job, epoch = job_of(draws)
     values = dict(RIGHT)
     for name in draws.shuffled("mistakes", sorted(WRONG))[:mistakes]:
@@ -558,7 +558,7 @@ def leaf2(draws: Draws, mistakes: int = MISTAKES) -> str:
     return HEAD + BODY.format(job=job, epoch=epoch, **values)
 
 
-# What the traces of leaf1 show, in answers of one word.
+# Questions about the traces of leaf1, with answers of one word.
 
 
 ANSWERS: Final = "answers.yaml"
@@ -619,20 +619,20 @@ QUESTIONS: Final = (
 
 
 def answer_sheet(draws: Draws) -> str:
-    """The file that a student fills in."""
+    """Returns the file that a student fills in."""
     return sheet("Lab 01, step 12: a number or a letter for each TODO.", QUESTIONS, draws)
 
 
 def questions(path: Path, draws: Draws, traced: Mapping[str, str]) -> Iterator[Check]:
-    """One check for each answer; those in ``traced`` are what the student's own switch shows."""
+    """Yields one check for each answer; ``traced`` holds the answers that the student's own switch shows."""
     asked = [replace(one, right=(traced[one.key],)) if one.key in traced else one for one in QUESTIONS]
     return judge("questions", path, asked, draws)
 
 
 def traced_answers(role: Role, bench: Bench) -> dict[str, str]:
-    """What a student's leaf1 does with packets 2 to 4: bits and ``lowest`` may be given otherwise than in the example.
+    """Returns the answers of a student's leaf1 for packets 2 to 4; its bits and ``lowest`` may differ from the example.
 
-    None where the switch does not take in the first two, since nothing can be read off it.
+    Empty if the switch does not take in the first two packets, since nothing can be read from it then.
     """
     answers = [bench.send(step.port, step.frame) for step in script(role)[:4]]
     bits = [answer.argument(PEERS, "bit_") for answer in answers[:2]]
@@ -647,11 +647,11 @@ def traced_answers(role: Role, bench: Bench) -> dict[str, str]:
     }
 
 
-# The whole tree: four workers push chunks they know, and every one of them must get every sum.
+# The whole tree: four workers push known chunks, and each must get every sum.
 
 
 CHUNKS: Final = SLOTS + 4
-"""some slots are used twice"""
+"""so that some slots are used twice"""
 _RUNS: Final = (
     ("every worker gets every sum", 0.0, 0.0),
     ("the same with 1 frame in 10 lost and 1 in 10 doubled", 0.1, 0.1),
@@ -661,7 +661,7 @@ _RUNS: Final = (
 def examine_network(
     topology: Topology, tree: Mapping[str, Role], fresh: Callable[[str], Bench], *, tried: bool
 ) -> list[Check]:
-    """Both runs; ``tried`` False: not yet, because a switch by itself fails."""
+    """Runs both networks; with ``tried`` False they are skipped, because a switch by itself fails."""
     checks: list[Check] = []
     for title, loss, duplication in _RUNS:
         finding = None
@@ -702,11 +702,11 @@ def _judge(wire: Wire) -> Finding | None:
 
 ROOT_SWITCH: Final = "root"
 MOST_COPIES: Final = 64
-"""of one multicast group: grading must not take for ever, whatever a file says"""
+"""most copies of one multicast group: grading must end whatever a file says"""
 
 
 def grade(task: Task) -> Iterator[Check]:
-    """Everything that is checked, in the order in which one would repair it."""
+    """Yields all checks, in the order in which a student would repair them."""
     topology = load(catalogue.home(task.lab) / "network.yaml")
     job, epoch = job_of(task.personal)
     tree = roles(topology, ROOT_SWITCH, job, epoch)
@@ -754,12 +754,12 @@ def _examine(role: Role, student: Student | None, program: Program, text: TextFo
 
 
 def packets_folder(folder: Path) -> Path:
-    """The packets beside a student's files."""
+    """Returns the folder of packets beside a student's files."""
     return next((path for path in (folder / "packets", folder.parent / "packets") if path.is_dir()), Path("packets"))
 
 
 def _read(path: Path, program: Program, text: TextFormat, students: dict[str, Student], role: Role) -> Finding | None:
-    """Loads a file and tries it on a switch; what is wrong with it, or None."""
+    """Loads a file and tries it on a switch; returns what is wrong with it, or None."""
     todos = todo_lines(path)
     if todos:
         lines = ", ".join(str(line) for line in todos[:8]) + (", ..." if len(todos) > 8 else "")

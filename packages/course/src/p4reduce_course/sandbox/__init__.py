@@ -1,1 +1,1 @@
-"""Students' Python in a process of its own: what it may use is bounded, what it says is data."""
+"""Students' Python in a separate process with bounded resources; its answers are treated as data."""

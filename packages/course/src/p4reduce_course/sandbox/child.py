@@ -1,7 +1,7 @@
 """The student's process: confines itself, imports the student's file, and answers calls.
 
-``python -P -m p4reduce_course.sandbox.child FILE LIMITS IN OUT``; requests come by descriptor IN, answers leave by OUT,
-which become 3 and 4.
+``python -P -m p4reduce_course.sandbox.child FILE LIMITS IN OUT``; requests come by descriptor IN, answers leave by OUT;
+the process moves the two to 3 and 4.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from p4reduce_course.sandbox.messages import LOAD, MessageError, Remote, pack, u
 
 
 class Stub:
-    """An object of the grader; each method is asked of it."""
+    """Stands for an object of the grader; each method call is sent to the grader."""
 
     def __init__(self, remote: Remote, channel: Channel) -> None:
-        """A stub with the remote's plain attributes."""
+        """Makes a stub with the remote object's plain attributes."""
         self.__dict__.update(remote.attributes)
         self.__name = remote.name
         self.__channel = channel
@@ -48,12 +48,12 @@ class Channel:
     """Messages to and from the grader."""
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
-        """Over two pipes."""
+        """Makes a channel over two pipes."""
         self._reader = reader
         self._writer = writer
 
     def read(self) -> dict[str, Any]:
-        """The next message; ends the process when the grader has gone."""
+        """Returns the next message; ends the process if the grader has closed its end."""
         line = self._reader.readline()
         if not line:
             os._exit(0)
@@ -61,13 +61,13 @@ class Channel:
         return found
 
     def write(self, message: dict[str, Any]) -> None:
-        """One message."""
+        """Sends one message."""
         self._writer.write(pack(message))
         self._writer.flush()
 
 
 def main() -> None:
-    """Until the grader closes its end."""
+    """Answers calls until the grader closes its end."""
     die_with_parent()
     file = Path(sys.argv[1])
     limits = Limits(**json.loads(sys.argv[2]))
@@ -86,14 +86,14 @@ def main() -> None:
 
 
 def serve(channel: Channel, functions: Any, folder: Path) -> None:
-    """Answer calls of the grader by an object's functions, until the grader closes its end."""
+    """Answers calls of the grader with an object's functions, until the grader closes its end."""
     channel.write({"value": None})
     while True:
         functions = _answer(channel, functions, folder)
 
 
 def moved(inward: int, outward: int) -> tuple[BinaryIO, BinaryIO]:
-    """Both pipes at 3 and 4, whatever they were."""
+    """Moves the pipes from any descriptors to 3 and 4."""
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (inward, outward)]
     for descriptor in (inward, outward):
         os.close(descriptor)
@@ -104,7 +104,7 @@ def moved(inward: int, outward: int) -> tuple[BinaryIO, BinaryIO]:
 
 
 def _answer(channel: Channel, module: Any, folder: Path) -> Any:
-    """Answer the next call; whose functions answer the one after it."""
+    """Answers the next call; returns the object whose functions answer the one after it."""
     request = channel.read()
     try:
         if request["call"] == LOAD and isinstance(module, ModuleType):
@@ -123,7 +123,7 @@ def _answer(channel: Channel, module: Any, folder: Path) -> Any:
 
 
 def _other(channel: Channel, module: ModuleType, text: str) -> ModuleType:
-    """A module of a text in the place of another one. Raises what the text does."""
+    """Returns a module made from a text, in place of another one. Raises the exceptions of the text."""
     made = ModuleType(module.__name__)
     made.__dict__["__file__"] = module.__file__
     exec(compile(text, str(module.__file__), "exec"), made.__dict__)  # noqa: S102  (confined, as the file is)
@@ -143,7 +143,7 @@ def _load(file: Path) -> Any:
 
 
 def _problem(error: BaseException, folder: Path) -> dict[str, Any]:
-    """An exception in the student's code: what and where, in their own files."""
+    """Returns an exception of the student's code: what and where, in the student's own files."""
     where = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename).parent == folder:

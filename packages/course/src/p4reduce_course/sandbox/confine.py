@@ -1,8 +1,8 @@
-"""What the student's process does to itself before it reads a line of theirs. Each way says whether it took hold.
+"""Confines the student's process before it reads the student's code. Each function says whether it was effective.
 
-Rlimits are there on every Unix. On Linux, where the kernel lets a user have them: namespaces, in which nothing but the
-libraries and the student's own folder exists; Landlock, which refuses other files where there are no namespaces; and a
-seccomp filter that knows what Python and NumPy need and refuses every other system call. None of them needs root.
+Rlimits exist on every Unix. On Linux, as far as the kernel lets a user have them: namespaces, in which only the
+libraries and the student's own folder exist; Landlock, which refuses other files if there are no namespaces; and a
+seccomp filter that allows what Python and NumPy need and refuses other system calls. None of them needs root.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# How much a student's code may use.
+# Resource limits of a student's code.
 
 
 MIB: Final = 1 << 20
@@ -27,17 +27,17 @@ MIB: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one process.
+    """Limits of one process.
 
     Attributes:
-        cpu_s: seconds of processor time in all; what a busy machine does to the wall clock does not count.
-        wall_s: seconds in which it neither computes nor waits for a processor, in all calls: for code that sleeps.
-        calls_s: seconds for all calls, whatever the machine does beside it.
-        messages: questions to the grader in one call.
+        cpu_s: seconds of processor time in all, which do not depend on how busy the machine is.
+        wall_s: seconds in all calls in which it neither runs nor waits for a processor: for code that sleeps.
+        calls_s: seconds of the clock for all calls.
+        messages: most questions to the grader in one call.
         memory: bytes of address space.
         output: bytes on standard output and error together.
-        file: bytes of a file that it writes.
-        files: open at once.
+        file: most bytes of a file that it writes.
+        files: most open files.
     """
 
     cpu_s: int = 10
@@ -59,24 +59,24 @@ _SIGKILL: Final = 9
 
 
 def undumpable() -> None:
-    """Keeps other processes of this user out of this one's memory and environment (the grader's own)."""
+    """Denies other processes of this user access to the memory and environment of this one, the grader's."""
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def die_with_parent() -> None:
-    """Ends this process when the grader ends, however that ends."""
+    """Makes the kernel end this process when the grader ends for any reason."""
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
 
 
 def confine(limits: Limits, readable: Iterable[Path], folder: Path) -> list[str]:
-    """Confines this process for good; returns the ways that took hold.
+    """Confines this process for good; returns the effective ways.
 
     Args:
-        limits: of the process.
+        limits: limits of the process.
         readable: files and folders that it may read.
-        folder: its own, which it may read, too. On Linux it writes nothing, not even there.
+        folder: its own folder, which it may read, too. On Linux it may not write, not even there.
     """
     ways = ["rlimits"]
     _rlimits(limits)
@@ -112,13 +112,13 @@ _PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}
 
 
 def _namespaces(readable: Iterable[Path], folder: Path) -> tuple[str, ...]:
-    """Namespaces of its own: a network without an interface that is up, IPC, host name; and files, where that can be.
+    """Gives this process its own network without interfaces, IPC and host name, and if possible its own file system.
 
-    With namespaces for files, whatever is not readable does not exist for the process: not even its size or time can
-    be asked for. Returns the ways that took hold; none where a user may not make namespaces.
+    With a file system of its own, files that are not readable do not exist for the process: not even their sizes or
+    times are visible. Returns the effective ways; none if the user may not make namespaces.
     """
     user, group = os.getuid(), os.getgid()
-    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # otherwise the files below are root's; a copy of the grader's is not
+    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # a forked copy is not dumpable: the files below would be root's
     if int(_LIBC.unshare(_NEW_USER | _NEW_NET | _NEW_IPC | _NEW_UTS)) != 0:
         return ()
     try:
@@ -131,11 +131,11 @@ def _namespaces(readable: Iterable[Path], folder: Path) -> tuple[str, ...]:
 
 
 def _own_files(readable: Iterable[Path], folder: Path) -> bool:
-    """A root with nothing but these in it. False where the kernel does not let a user mount."""
+    """Changes to a root that holds only these paths. Returns False if the kernel does not let a user mount."""
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None or int(_LIBC.unshare(_NEW_MOUNTS)) != 0:
         return False
-    place = Path("/proc")  # there is one, and nothing that is shown lies in it
+    place = Path("/proc")  # exists everywhere, and nothing that is shown lies in it
     try:
         _mount(None, Path("/"), None, _RECURSIVE | _PRIVATE)
         _mount("tmpfs", place, "tmpfs", _NO_SUID | _NO_DEVICES, "size=1m,mode=755")
@@ -148,7 +148,7 @@ def _own_files(readable: Iterable[Path], folder: Path) -> bool:
             return False
         os.chdir("/")
         if int(_LIBC.umount2(b"/.old", _DETACH)) != 0:
-            os._exit(70)  # half of the way there is no way back, and it would see what it should not
+            os._exit(70)  # after half of the steps there is no way back, and the process could read too much
         Path("/.old").rmdir()
         _mount(None, Path("/"), None, _REMOUNT | _READ_ONLY | _NO_SUID | _NO_DEVICES)
         os.chdir(folder)
@@ -158,7 +158,7 @@ def _own_files(readable: Iterable[Path], folder: Path) -> bool:
 
 
 def _show(path: Path, place: Path) -> None:
-    """A file or folder at the same path below another root, to be read only."""
+    """Shows a file or folder read-only at the same path below another root."""
     target = place / path.relative_to("/")
     if path.is_symlink() and path.is_dir():  # /lib is a link to usr/lib
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ _READ: Final = (1 << 2) | (1 << 3)
 """read a file, list a folder"""
 _EXECUTE: Final = 1 << 0
 _FILE_RIGHTS: Final = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 14)
-"""those that a rule for a file, not a folder, may have"""
+"""rights that a rule for a file, unlike one for a folder, may have"""
 
 
 def _landlock(readable: Iterable[Path]) -> bool:
@@ -227,7 +227,7 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
     os.close(handle)
 
 
-# --- seccomp: what is on the list, and nothing else
+# --- seccomp: a list of allowed calls; all others are refused
 
 _ALWAYS: Final = """
 read write readv writev pread64 pwrite64 lseek close fstat getdents64 getcwd
@@ -241,9 +241,9 @@ poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait eventf
 access faccessat faccessat2 stat lstat newfstatat statx statfs fstatfs readlink readlinkat chdir fchdir
 arch_prctl getrlimit
 """
-"""Nothing that changes a file or makes one, and no threads: one processor and one address space are all it has."""
+"""Nothing that changes or makes files, and no threads: the process has one processor and one address space."""
 _OPENING: Final = {"open": 1, "openat": 2}
-"""which argument holds the flags"""
+"""index of the argument with the flags"""
 _WRITING: Final = 0o3 | 0o100 | 0o1000 | 0o2000 | 0o20000000
 """O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_APPEND, and the bit of O_TMPFILE"""
 _IOCTLS: Final = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
@@ -251,9 +251,9 @@ _IOCTLS: Final = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
 _FCNTLS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 1030)
 """F_DUPFD, flags of descriptors and files, locks of files, F_DUPFD_CLOEXEC: no signals, no leases"""
 _NAMES_OF_THREADS: Final = (15, 16)
-"""PR_SET_NAME, PR_GET_NAME: nothing that would let it outlive the grader"""
+"""PR_SET_NAME, PR_GET_NAME: no option that would let the process outlive the grader"""
 
-# Numbers of system calls: x86_64 by Linux' syscall_64.tbl, aarch64 by its asm-generic/unistd.h.
+# Numbers of system calls: x86_64 from Linux' syscall_64.tbl, aarch64 from its asm-generic/unistd.h.
 _X86_64: Final = {
     "read": 0, "write": 1, "open": 2, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8, "mmap": 9,
     "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15, "ioctl": 16,
@@ -289,7 +289,7 @@ _AARCH64: Final = {
     "membarrier": 283, "statx": 291, "rseq": 293, "faccessat2": 439,
 }  # fmt: skip
 _MACHINES: Final = {"x86_64": (0xC000003E, _X86_64), "aarch64": (0xC00000B7, _AARCH64)}
-"""AUDIT_ARCH and numbers"""
+"""AUDIT_ARCH and numbers of system calls, by machine"""
 _X32: Final = 0x40000000
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
@@ -299,24 +299,24 @@ _Line = tuple[int, int, int, int]
 
 
 def _argument(number: int, *, high: bool = False) -> _Line:
-    """Load half of an argument: eight bytes each from 16 on, the lower half first."""
+    """Loads half of an argument: eight bytes each from offset 16 on, the lower half first."""
     return (_LOAD, 0, 0, 16 + 8 * number + (4 if high else 0))
 
 
 def _if(number: int, then: list[_Line]) -> list[_Line]:
-    """What is done for one system call; it must end in a return."""
+    """Makes the instructions for one system call; they must end in a return."""
     return [(_EQUAL, 0, len(then), number), *then]
 
 
 def _one_of(number: int, argument: int, values: tuple[int, ...]) -> list[_Line]:
-    """The call is allowed with one of these values of an argument."""
+    """Allows the call if an argument has one of these values."""
     count = len(values)
     tests = [(_EQUAL, count - place, 0, value) for place, value in enumerate(values)]
     return _if(number, [_argument(argument), *tests, (_RETURN, 0, 0, _EPERM), (_RETURN, 0, 0, _ALLOW)])
 
 
 def _filter(arch: int, numbers: dict[str, int], *, pid: int) -> list[_Line]:
-    """A filter in classic BPF. Load: offset 0 is the call's number, 4 the architecture."""
+    """Returns a filter in classic BPF. Loads: offset 0 is the call's number, 4 the architecture."""
     program: list[_Line] = [
         (_LOAD, 0, 0, 4),
         (_EQUAL, 1, 0, arch),
@@ -336,7 +336,7 @@ def _filter(arch: int, numbers: dict[str, int], *, pid: int) -> list[_Line]:
     program += _one_of(numbers["fcntl"], 1, _FCNTLS)
     program += _one_of(numbers["prctl"], 0, _NAMES_OF_THREADS)
     program += _one_of(numbers["tgkill"], 0, (pid,))
-    # Limits can be read, never set: the third argument, where new ones would be, must be null.
+    # Limits can be read but not set: the third argument, the new limits, must be null.
     null = [
         _argument(2),
         (_EQUAL, 0, 3, 0),
@@ -350,7 +350,7 @@ def _filter(arch: int, numbers: dict[str, int], *, pid: int) -> list[_Line]:
 
 
 def _seccomp() -> bool:
-    """Refuses every system call that is not on the list."""
+    """Refuses every system call that is not on the list; returns whether this was possible."""
     known = _MACHINES.get(platform.machine())
     if known is None or struct.calcsize("P") != 8:
         return False

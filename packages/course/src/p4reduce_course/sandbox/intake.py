@@ -1,8 +1,8 @@
-"""Taking in what was handed in: a submission is copied once, and graders read the copy alone.
+"""Takes in submissions: each is copied once, and graders read only the copy.
 
-What a student hands in is hostile. A symbolic link could name any file that the grader may read, a FIFO would block
-whoever opens it, ``/dev/zero`` never ends. So one walk over the folder copies regular files, within bounds, and follows
-no link; nothing else of the submission is opened afterwards.
+Submissions are hostile. A symbolic link could name any file that the grader may read, a FIFO would block its reader,
+``/dev/zero`` never ends. So one walk over the folder copies regular files, within bounds, and follows no link; no
+other code opens files of the submission.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from p4reduce_course.frame.report import LabError, printable
 
 MIB: Final = 1 << 20
 MOST_BYTES: Final = 8 * MIB
-"""of all files of a submission together"""
+"""most bytes of all files of a submission"""
 MOST_FILES: Final = 500
-"""files, folders and everything else that is looked at"""
+"""most files, folders and other items of a submission"""
 DEEPEST: Final = 4
-"""folders inside each other"""
+"""deepest nesting of folders"""
 _PIECE: Final = 1 << 16
 _SKIPPED: Final = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv"})
 _KINDS: Final = (
@@ -41,9 +41,9 @@ class Intake:
     """A copy of a submission.
 
     Attributes:
-        folder: where the copy is.
-        original: what was copied, as the user named it.
-        left_out: what was not taken, each with the reason, by its path inside the submission; the path can be printed.
+        folder: folder of the copy.
+        original: the copied folder, as the user named it.
+        left_out: what was not copied, with the reason, by its path inside the submission; the path can be printed.
     """
 
     folder: Path
@@ -53,11 +53,11 @@ class Intake:
     _entries: int = 0
 
     def as_named(self, text: str) -> str:
-        """A text with paths of the copy turned into those that the user knows."""
+        """Returns a text with the copy's paths replaced by those that the user knows."""
         return text.replace(str(self.folder), str(self.original))
 
     def take(self, source: int, target: Path, inside: str, depth: int) -> None:
-        """Copies what is in an open folder. Raises LabError where the submission is too large."""
+        """Copies the contents of an open folder. Raises LabError if the submission is too large."""
         target.mkdir(mode=0o700, exist_ok=True)
         for name in sorted(os.listdir(source)):
             self._entries += 1
@@ -83,7 +83,7 @@ class Intake:
             finally:
                 os.close(inner)
         elif stat.S_ISREG(mode):
-            # What was a file a moment ago may be a FIFO now: opening it does not wait, and what is open is looked at.
+            # A file may have become a FIFO: opening must not wait, and the open file's kind is checked.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             file = os.open(name, flags, dir_fd=source)
             try:
@@ -111,17 +111,17 @@ class Intake:
 
 @contextmanager
 def taken_in(folder: Path, *, follow: bool = True) -> Iterator[Intake]:
-    """A copy of a submission, which goes away at the end.
+    """Yields a copy of a submission, which is removed at the end.
 
-    The copy keeps the folder's name. A ``lab.yaml`` beside a folder ``skeleton`` is taken too.
+    The copy keeps the folder's name. A ``lab.yaml`` beside a folder ``skeleton`` is copied, too.
 
     Args:
         folder: the submission.
-        follow: whether the folder itself may be a symbolic link: yes for one that a user named, no for one that lies
-            in a folder of submissions.
+        follow: whether the folder itself may be a symbolic link: yes for a folder that a user named, no for one in
+            a folder of submissions.
 
     Raises:
-        LabError: it is no folder, or larger than a submission can be.
+        LabError: it is not a folder, or is larger than a submission may be.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
@@ -146,7 +146,7 @@ def taken_in(folder: Path, *, follow: bool = True) -> Iterator[Intake]:
 
 
 def _beside(source: int, found: Intake) -> None:
-    """The ``lab.yaml`` of the folder above, which says which lab this is, and whose."""
+    """Copies the ``lab.yaml`` of the folder above, which names the lab and the student."""
     try:
         above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=source)
     except OSError:

@@ -1,4 +1,4 @@
-"""Values between the grader and a student's code: JSON, and arrays as base64. Nothing received is executed."""
+"""Values between the grader and a student's code: JSON, with arrays in base64. Received values are never executed."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any, Final
 import numpy as np
 
 LIMIT: Final = 64 << 20
-"""bytes of one message"""
+"""most bytes of one message"""
 MOST_VALUES: Final = 300_000
-"""of one message, each element of an array not counted"""
+"""most values of one message; elements of arrays do not count"""
 MOST_KEYS: Final = 4096
-"""of one dict: keys can be chosen so that each is compared with all before it"""
+"""most keys of one dict: keys can be chosen so that each is compared with all before it"""
 LOAD: Final = "load a text"
-"""called as no function of a student's is: the functions from then on are those of a text"""
+"""name of a call that replaces the functions by those of a text; no function can have this name"""
 _ARRAY: Final = "__array__"
 _REMOTE: Final = "__remote__"
 _DTYPES: Final = frozenset("?bBhHiIlLqQefd")
 
 
 class MessageError(ValueError):
-    """A value that is not of the kinds that can be passed on; the text names its kind."""
+    """A value of a kind that cannot be passed on; the message names its kind."""
 
 
 class Remote:
-    """Stands for an object of the grader: in the student's process a method call on it comes back to the grader."""
+    """Stands for an object of the grader: a method call on it in the student's process goes to the grader."""
 
     def __init__(self, name: str, **attributes: Any) -> None:
-        """An object with plain attributes; every other name is a method."""
+        """Makes an object with plain attributes; every other name is a method."""
         self.name = name
         self.attributes = attributes
 
 
 def pack(value: Any) -> bytes:
-    """One line of JSON. Raises MessageError."""
+    """Returns a value as one line of JSON. Raises MessageError."""
     line = json.dumps(_plain(value)).encode() + b"\n"
     if len(line) > LIMIT:
         raise MessageError(f"{len(line)} bytes; the limit is {LIMIT}")
@@ -43,8 +43,8 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(line: bytes) -> Any:
-    """What was packed. Raises MessageError."""
-    if sum(line.count(mark) for mark in b",[{") > MOST_VALUES:  # before each becomes an object
+    """Returns the value that was packed. Raises MessageError."""
+    if sum(line.count(mark) for mark in b",[{") > MOST_VALUES:  # checked before each value becomes an object
         raise MessageError(f"more than {MOST_VALUES} values; give large ones as arrays of NumPy")
     try:
         return _value(json.loads(line))

@@ -15,56 +15,56 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import p4reduce
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.sandbox.confine import MIB, Limits, undumpable
 from p4reduce_course.sandbox.messages import LIMIT, LOAD, MessageError, pack, unpack
+from p4switch.base.closing import Closable
 
 Service = Callable[..., Any]
 """``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
 _PIECE: Final = 1 << 20
-"""bytes that are read at once"""
+"""most bytes that are read or written at once"""
 _LARGEST: Final = 8 * MIB
-"""bytes of a folder that is handed in"""
+"""most bytes of the student's folder"""
 _PARTING_S: Final = 5.0
-"""for a process that has closed its pipe to be gone"""
+"""time for a process that has closed its pipe to end"""
 
 
 class Untold(Exception):
-    """What a service says to the student's code, as an exception there."""
+    """An exception that a service raises in the student's code."""
 
 
 class Process(Protocol):
-    """A process that the grader has started, as ``subprocess.Popen`` shows one."""
+    """A process that the grader has started, with the methods of ``subprocess.Popen``."""
 
     pid: int
 
     def poll(self) -> int | None:
-        """The exit code; None while the process runs."""
+        """Returns the exit code; None while the process runs."""
 
     def wait(self) -> int:
-        """The exit code, once the process has ended."""
+        """Waits until the process has ended; returns its exit code."""
 
     def kill(self) -> None:
-        """Send SIGKILL."""
+        """Sends SIGKILL."""
 
 
-class Apart(ABC):
+class Apart(Closable, ABC):
     """Something of a student's in a confined process; ``call`` runs one of its functions.
 
-    Every failure of it is raised as Wrong: it is the student's, and what follows in the same process fails alike.
+    Every failure of the process is raised as Wrong, because it is the student's; later calls fail in the same way.
     """
 
     def __init__(self, file: Path, limits: Limits, seen: dict[str, None] | None = None) -> None:
-        """Nothing runs before the first call.
+        """Does not start the process before the first call.
 
         Args:
-            file: what the student handed in.
-            limits: of the process.
-            seen: ways of confinement, as they took hold, are put in.
+            file: the student's file.
+            limits: limits of the process.
+            seen: the ways of confinement that took effect are added here.
         """
         self.file = file
         self.limits = limits
@@ -81,14 +81,8 @@ class Apart(ABC):
         self._idle_s = 0.0
         self._spent_s = 0.0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
-        """What a function of the student's returns. Raises Wrong."""
+        """Calls a function of the student's code; returns its result. Raises Wrong."""
         self.start()
         began = time.monotonic()
         self._asked, self._until = 0, began + self.limits.calls_s - self._spent_s
@@ -102,16 +96,16 @@ class Apart(ABC):
             self._spent_s += time.monotonic() - began
 
     def start(self) -> None:
-        """Starts the process where it has not been started. Raises Wrong where it cannot be, or has ended.
+        """Starts the process if necessary. Raises Wrong if it cannot start, or has ended.
 
-        On Linux it ends with the thread that starts it: where several threads call, start it in one that outlives them.
+        On Linux it ends with the thread that starts it: if several threads call, start it in one that outlives them.
         """
         if self._dead is not None:
             raise self._dead
         if self._process is None:
             try:
                 self._start()
-            except Wrong as wrong:  # final, though the process may need another moment to be gone
+            except Wrong as wrong:  # final, though the process may still be ending
                 self._dead = wrong
                 raise
 
@@ -129,7 +123,7 @@ class Apart(ABC):
     # --- the process
 
     def _note(self, wrong: Wrong) -> None:
-        """Whatever is called from now on fails alike where the process has gone."""
+        """Makes later calls fail in the same way if the process has ended."""
         if self._process is None or self._process.poll() is not None:
             self._dead = wrong
 
@@ -159,9 +153,9 @@ class Apart(ABC):
 
     @abstractmethod
     def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
-        """Start the process, which confines itself to ``folder``.
+        """Starts the process, which confines itself to ``folder``.
 
-        It reads requests from the descriptor ``inward``, answers by ``outward``, and prints to ``said``.
+        It reads requests from descriptor ``inward``, writes answers to ``outward``, and prints to ``said``.
         """
 
     def _kill(self) -> None:
@@ -172,7 +166,7 @@ class Apart(ABC):
     # --- messages
 
     def _write(self, message: dict[str, Any]) -> None:
-        """Puts a message behind those that have not left yet; `_message` sends them while it reads."""
+        """Appends a message to those that wait to be sent; `_message` sends them while it reads."""
         self._unsent += pack(message)
         if len(self._unsent) > 2 * LIMIT:
             self._kill()
@@ -195,7 +189,7 @@ class Apart(ABC):
                 self._write({"value": service(method, *arguments, **named)})
             except (Untold, TypeError, KeyError, ValueError, MessageError) as error:
                 self._write({"problem": str(error)})
-            except Wrong:  # nothing is answered: the code still waits for it
+            except Wrong:  # no answer is sent: the code still waits for one
                 self._kill()
                 raise
 
@@ -210,9 +204,9 @@ class Apart(ABC):
         return message["value"]
 
     def _message(self, name: str) -> dict[str, Any]:
-        """The next message of the process: read while what it prints is kept, and what it is told leaves. Raises Wrong.
+        """Returns the process's next message; meanwhile keeps its output, and sends waiting messages. Raises Wrong.
 
-        One loop for both directions and one clock, so that a process that does not read keeps nothing waiting.
+        One loop with one clock serves both directions, so that a process that does not read blocks nothing.
         """
         began, idle, searched = self._unused(), self._idle_s, 0
         with selectors.DefaultSelector() as selector:
@@ -247,19 +241,19 @@ class Apart(ABC):
         return message
 
     def _send(self, selector: selectors.BaseSelector) -> None:
-        """What the pipe takes of what has not left yet."""
+        """Sends as much of the waiting messages as the pipe takes."""
         try:
             sent = os.write(self._requests, self._unsent[:_PIECE])
         except BlockingIOError:
             return
-        except BrokenPipeError:  # why it has ended is told by the other pipe
+        except BrokenPipeError:  # the other pipe tells why the process has ended
             sent = len(self._unsent)
         del self._unsent[:sent]
         if not self._unsent:
             selector.unregister(self._requests)
 
     def _unused(self) -> float:
-        """Seconds of the clock without those in which the process or this thread ran, or waited for a processor."""
+        """Returns seconds of the clock without those in which the process or this thread ran or waited for a CPU."""
         assert self._process is not None  # noqa: S101  (it was started)
         return time.monotonic() - _used(f"{self._process.pid}") - _used("thread-self")
 
@@ -284,7 +278,7 @@ class Apart(ABC):
             raise Wrong(said, str(self.file))
 
     def _ended(self, name: str) -> Wrong:
-        """Why the process has gone."""
+        """Returns the reason why the process has ended."""
         assert self._process is not None  # noqa: S101  (it was started)
         doing = self._doing(name)
         until = time.monotonic() + _PARTING_S
@@ -302,24 +296,24 @@ class Apart(ABC):
         return Wrong(f"{doing} ended its process ({how}); functions return, they do not exit", str(self.file))
 
     def _doing(self, name: str) -> str:
-        """What the process was at, as the subject of a sentence."""
+        """Returns what the process was doing, as the subject of a sentence."""
         return f"{self.file.name}, in {name}," if name else self.file.name
 
 
 class StudentCode(Apart):
-    """A student's Python file in a process of its own; the other files of its folder are there, in a copy that goes."""
+    """A student's Python file in a separate process, with a temporary copy of the other files of its folder."""
 
     def __init__(self, file: Path, limits: Limits | None = None, seen: dict[str, None] | None = None) -> None:
-        """As :class:`Apart`, with the limits of Python code."""
+        """Makes an :class:`Apart` with the limits of Python code."""
         super().__init__(file, limits or Limits(), seen)
 
     def load(self, text: str) -> None:
-        """A text, whose functions are called from now on in the place of the file's. Raises Wrong."""
+        """Loads a text, whose functions replace the file's in later calls. Raises Wrong."""
         self.call(LOAD, text)
 
     @property
     def ended(self) -> bool:
-        """Whether the process has."""
+        """Whether the process has ended."""
         return self._dead is not None
 
     def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
@@ -352,9 +346,9 @@ class StudentCode(Apart):
 
 
 def _used(task: str) -> float:
-    """Seconds in which a task of the system ran, or was ready to and waited for others; 0 where none are told.
+    """Returns seconds in which a task of the system ran or was ready to run; 0 if the system does not tell.
 
-    Linux tells them of a process's first thread; a student's has no other.
+    Linux tells them for a process's first thread; a student's process has no other.
     """
     try:
         told = os.open(f"/proc/{task}/schedstat", os.O_RDONLY)
@@ -368,7 +362,7 @@ def _used(task: str) -> float:
 
 
 def _question(message: Mapping[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
-    """Method, arguments and named arguments of a question. Raises MessageError for anything else."""
+    """Returns method, arguments and named arguments of a question. Raises MessageError for anything else."""
     method, arguments, named = message.get("method"), message.get("arguments"), message.get("named")
     if not isinstance(method, str) or not isinstance(arguments, list | tuple) or not isinstance(named, dict):
         raise MessageError("a question has a method, arguments and named arguments")
@@ -378,7 +372,7 @@ def _question(message: Mapping[str, Any]) -> tuple[str, list[Any], dict[str, Any
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The files of a folder, without links: they could name what the student may not read."""
+    """Copies the files of a folder without links, which could name files that the student must not read."""
     total = 0
     for entry in sorted(source.iterdir()):
         if entry.is_file() and not entry.is_symlink():
@@ -404,5 +398,5 @@ def _explained(message: Mapping[str, Any], name: str) -> str:
 
 
 def calls(code: StudentCode, name: str, many: Sequence[Sequence[Any]]) -> list[Any]:
-    """A function's answers to many arguments."""
+    """Returns a function's results for many lists of arguments."""
     return [code.call(name, *arguments) for arguments in many]

@@ -1,8 +1,7 @@
-"""A student's P4 program, compiled and run in a confined process: what it uses is bounded, what comes of it is data.
+"""A student's P4 program, compiled and run in a confined process with bounded resources; its results are data.
 
-The grader starts one process that has loaded compiler and interpreter, with no threads and nothing of the grader's.
-That process makes a copy of itself for each program; the copy confines itself and answers the grader's calls until it
-is ended.
+The grader starts one server process that has loaded compiler and interpreter and has no threads. The server makes a
+copy of itself for each program; the copy confines itself and answers the grader's calls until it is ended.
 """
 
 from __future__ import annotations
@@ -52,23 +51,23 @@ from p4switch.tables import Exact, TableEntry
 from p4switch.trace import EntriesError, Packet, Recorder, parse_entries
 
 LIMITS: Final = Limits(cpu_s=30, wall_s=60, calls_s=120, memory=1024 * MIB, files=32)
-"""``memory`` beyond what the process has already when it begins; ``cpu_s`` for compiling and for all frames together"""
+"""``memory`` is added to what the process has at its start; ``cpu_s`` covers compiling and all frames"""
 _STRICT: Final = ConfigDict(extra="forbid")
 _MESSAGE: Final = 1 << 14
-"""bytes between the grader and the process that makes copies"""
+"""most bytes of a message between the grader and the server"""
 
 
 @checked(config=_STRICT, frozen=True)
 class Parts:
-    """What a program is made of.
+    """The elements of a program.
 
     Attributes:
-        headers: the fields of each, with their bits.
-        states: of the parser; whether each has a select that no line of which fits some frames.
+        headers: the fields of each header, with their bits.
+        states: parser states; whether each has a select whose lines do not fit all frames.
         deparser: headers in the order in which they are emitted.
-        tables, actions: their full names.
-        registers: the number of cells of each, by its full name.
-        lines: of the source, that frames may run.
+        tables, actions: full names.
+        registers: number of cells of each register, by its full name.
+        lines: lines of the source that frames may run.
     """
 
     headers: dict[str, list[tuple[str, int]]]
@@ -82,12 +81,12 @@ class Parts:
 
 @checked(config=_STRICT, frozen=True)
 class Compiled:
-    """What compiler and switch say of a program.
+    """The results of compiler and switch for a program.
 
     Attributes:
-        parts: None where it does not compile.
-        messages: of the compiler.
-        refused: why the embedded switch does not run it; empty where it does.
+        parts: the program's elements; None if it does not compile.
+        messages: messages of the compiler.
+        refused: why the embedded switch does not run it; empty if it does.
     """
 
     parts: Parts | None
@@ -97,16 +96,16 @@ class Compiled:
 
 @checked(config=_STRICT, frozen=True)
 class Answer:
-    """What a switch did with one frame.
+    """The result of one frame in a switch.
 
     Attributes:
-        sent: (port, frame) of what left.
-        extracted: headers that the parser took out, in their order.
-        emitted: headers that the deparser put in.
-        parser_error: of the parser; empty where there was none.
-        group: the multicast group that ingress ended with; 0: none.
-        digests: what the controller was told, the elements of each.
-        lines: of the source, that it ran, each once.
+        sent: (port, frame) of each frame that left.
+        extracted: headers that the parser extracted, in order.
+        emitted: headers that the deparser emitted.
+        parser_error: error of the parser; empty if there was none.
+        group: the multicast group at the end of ingress; 0: none.
+        digests: the elements of each digest to the controller.
+        lines: lines of the source that it ran, each once.
     """
 
     sent: tuple[tuple[int, bytes], ...]
@@ -127,53 +126,53 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
 
 
 class StudentProgram(Apart):
-    """A program in a confined process, and the switches that run it there. Every failure of it is raised as Wrong."""
+    """A P4 program and its switches in a confined process. Every failure of the process is raised as Wrong."""
 
     def __init__(self, file: Path, limits: Limits = LIMITS, seen: dict[str, None] | None = None) -> None:
-        """Nothing runs before it is compiled."""
+        """Does not start the process before the first call."""
         super().__init__(file, limits, seen)
 
     def compile(self, text: str) -> Compiled:
-        """What compiler and switch say of it; it may include core.p4 and v1model.p4."""
+        """Compiles a text, which may include core.p4 and v1model.p4; returns the results of compiler and switch."""
         return self._told(Compiled, self.call("compile", text, self.file.name))
 
     def switch(self) -> int:
-        """The number of a new switch with the program, with empty registers and tables."""
+        """Makes a switch with empty registers and tables; returns its number."""
         return self._told(int, self.call("switch"))
 
     def forget(self, switch: int) -> None:
-        """Give back the memory of a switch that is needed no more."""
+        """Frees the memory of a switch."""
         self.call("forget", switch)
 
     def send(self, switch: int, port: int, frame: bytes) -> Answer:
-        """One frame in by a port."""
+        """Sends one frame in by a port; returns the result."""
         return self.play(switch, [(port, frame, 0)])[0]
 
     def play(self, switch: int, frames: Sequence[tuple[int, bytes, int]]) -> list[Answer]:
-        """Several, in their order: port, frame and time in microseconds of each."""
+        """Sends several frames in order: port, frame and time in microseconds of each. Returns the results."""
         found = self._told(list[Answer], self.call("play", switch, [list(one) for one in frames]))
         if len(found) != len(frames):
             raise self._no_answer()
         return found
 
     def load(self, switch: int, entries: str) -> str:
-        """Put in what an entries file of ``p4reduce trace`` says; why the program cannot take it, or nothing."""
+        """Loads an entries file of ``p4reduce trace``; returns why the program cannot take it, or an empty text."""
         return self._told(str, self.call("load", switch, entries))
 
     def insert(self, switch: int, table: str, match: Sequence[int], action: str, arguments: Sequence[int]) -> None:
-        """An entry of an exact table; both names in full."""
+        """Inserts an entry into an exact table; table and action by full name."""
         self.call("insert", switch, table, list(match), action, list(arguments))
 
     def group(self, switch: int, number: int, ports: Sequence[int]) -> None:
-        """A multicast group of these ports."""
+        """Makes a multicast group of these ports."""
         self.call("group", switch, number, list(ports))
 
     def cells(self, switch: int, register: str) -> list[int]:
-        """All values of a register, by its full name."""
+        """Returns all values of a register, given by its full name."""
         return self._told(list[int], self.call("cells", switch, register))
 
     def values(self, switch: int, registers: Sequence[str], index: int) -> list[int]:
-        """The value of one cell in each of several registers, by their full names."""
+        """Returns the value of one cell in each of several registers, given by their full names."""
         found = self._told(list[int], self.call("values", switch, list(registers), index))
         if len(found) != len(registers):
             raise self._no_answer()
@@ -201,11 +200,11 @@ class StudentProgram(Apart):
         return f"{self.file.name}: the compiler" if name == "compile" else f"{self.file.name}: the switch"
 
 
-# The grader's end of the process that makes copies of itself.
+# The grader's end of the server.
 
 
 class _Server:
-    """One for a process; threads take turns."""
+    """The server of this process; threads take turns."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -214,7 +213,7 @@ class _Server:
         self._lock = threading.Lock()
 
     def copy(self, folder: Path, limits: Limits, descriptors: Sequence[int]) -> Process:
-        """A copy, confined to a folder; the server is started with the first."""
+        """Makes a copy that is confined to a folder; starts the server if it does not run."""
         with self._lock:
             if self._process is None or self._of != os.getpid() or self._process.poll() is not None:
                 self._start()
@@ -224,7 +223,7 @@ class _Server:
         return _Copy(found, self)
 
     def ended(self, copy: int, *, wait: bool) -> int | None:
-        """The exit code of a copy; None while it runs. -9 where the server has gone, and its copies with it."""
+        """Returns the exit code of a copy; None while it runs; -9 if the server has ended, which ends its copies."""
         with self._lock:
             if self._of != os.getpid() or self._process is None:
                 return -signal.SIGKILL
@@ -260,7 +259,7 @@ class _Server:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """End it, and its copies with it; it ends by itself, too, when the grader has gone."""
+        """Ends the server and its copies; without this call they end with the grader."""
         process, self._process = self._process, None
         if process is not None and self._of == os.getpid():
             if self._socket is not None:
@@ -271,32 +270,32 @@ class _Server:
 
 
 _RUNS: Final = 1 << 10
-"""said of a copy that runs; exit codes are smaller"""
+"""answer for a copy that still runs; exit codes are smaller"""
 
 
 @dataclass
 class _Copy:
-    """A copy of the server, as ``subprocess.Popen`` shows a process; its number is its own until it is waited for."""
+    """A copy of the server, with the methods of ``subprocess.Popen``; its number is valid until it is waited for."""
 
     pid: int
     server: _Server
     code: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code; None while it runs."""
+        """Returns the exit code; None while the copy runs."""
         if self.code is None:
             self.code = self.server.ended(self.pid, wait=False)
         return self.code
 
     def wait(self) -> int:
-        """The exit code, once it has ended."""
+        """Waits until the copy has ended; returns the exit code."""
         if self.code is None:
             self.code = self.server.ended(self.pid, wait=True)
         assert self.code is not None  # noqa: S101  (it was waited for)
         return self.code
 
     def kill(self) -> None:
-        """Send SIGKILL."""
+        """Sends SIGKILL."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
@@ -304,11 +303,11 @@ class _Copy:
 _SERVER = _Server()
 
 
-# The server, and its copies.
+# The server and its copies.
 
 
 def main() -> None:
-    """Make copies of this process, and tell how they ended, until the grader closes its end."""
+    """Makes copies of this process, and reports how they ended, until the grader closes its end."""
     undumpable()
     grader = socket.socket(fileno=int(sys.argv[1]))
     while True:
@@ -326,13 +325,13 @@ def main() -> None:
 def _ended(copy: int, *, wait: bool) -> int:
     try:
         number, status = os.waitpid(copy, 0 if wait else os.WNOHANG)
-    except ChildProcessError:  # of a server that was there before
+    except ChildProcessError:  # a copy of an earlier server
         return -signal.SIGKILL
     return os.waitstatus_to_exitcode(status) if number else _RUNS
 
 
 def copied(folder: Path, limits: Limits, descriptors: Sequence[int], functions: Any) -> int:
-    """Fork a copy of this process, which confines itself and answers calls by some functions; its number."""
+    """Forks a copy, which confines itself and answers calls with these functions; returns its process id."""
     process = os.fork()
     if process == 0:
         _copy(folder, limits, descriptors, functions)
@@ -342,9 +341,9 @@ def copied(folder: Path, limits: Limits, descriptors: Sequence[int], functions: 
 
 
 def _copy(folder: Path, limits: Limits, descriptors: Sequence[int], functions: Any) -> None:
-    """Never returns."""
+    """Runs the copy; never returns."""
     try:
-        gc.freeze()  # what is the server's is not this copy's to clean up
+        gc.freeze()  # the copy must not clean up the server's objects
         die_with_parent()
         inward, outward, said = descriptors
         for stream in (1, 2):
@@ -363,7 +362,7 @@ def _copy(folder: Path, limits: Limits, descriptors: Sequence[int], functions: A
 
 
 class Switches:
-    """What the grader calls, within the copy."""
+    """The functions that the grader calls in the copy."""
 
     def __init__(self) -> None:
         self._program: Program | None = None
@@ -372,7 +371,7 @@ class Switches:
         self._made = 0
 
     def compile(self, text: str, name: str) -> dict[str, Any]:
-        """``Compiled``, in plain data."""
+        """Returns ``Compiled`` as plain data."""
         found = compile_text(text, name, library_only=True)
         messages = [str(one) for one in found.messages()]
         if not found.ok or found.json is None:
@@ -384,7 +383,7 @@ class Switches:
         return {"parts": _parts(self._program) | {"lines": _lines(found.json)}, "messages": messages, "refused": ""}
 
     def switch(self) -> int:
-        """A new switch; its number."""
+        """Makes a switch; returns its number."""
         assert self._program is not None  # noqa: S101  (it was compiled)
         device = Device(self._program, executor="interpreted")
         device.on_digest = lambda digest: self._digests.append(digest.values)
@@ -393,15 +392,15 @@ class Switches:
         return self._made
 
     def forget(self, switch: int) -> None:
-        """Give back a switch's memory."""
+        """Frees a switch's memory."""
         del self._switches[switch]
 
     def play(self, switch: int, frames: list[list[Any]]) -> list[dict[str, Any]]:
-        """``Answer`` of each frame, in plain data."""
+        """Returns the ``Answer`` for each frame as plain data."""
         return [self._sent(switch, port, frame, time_us) for port, frame, time_us in frames]
 
     def load(self, switch: int, entries: str) -> str:
-        """Entries from text; what is wrong with them."""
+        """Loads entries from text; returns what is wrong with them."""
         device = self._switches[switch][0]
         try:
             parse_entries(entries, device.program).apply(device, over=True)
@@ -426,21 +425,21 @@ class Switches:
         }
 
     def insert(self, switch: int, table: str, match: list[int], action: str, arguments: list[int]) -> None:
-        """An entry of an exact table."""
+        """Inserts an entry into an exact table."""
         entry = TableEntry(tuple(Exact(value) for value in match), action, tuple(arguments))
         self._switches[switch][0].tables[table].insert(entry)
 
     def group(self, switch: int, number: int, ports: list[int]) -> None:
-        """A multicast group."""
+        """Makes a multicast group."""
         self._switches[switch][0].multicast.set(number, [(port, 0) for port in ports])
 
     def cells(self, switch: int, register: str) -> list[int]:
-        """All values of a register."""
+        """Returns all values of a register."""
         found = self._switches[switch][0].registers[register]
         return [int(found.read(index)) for index in range(found.size)]
 
     def values(self, switch: int, registers: list[str], index: int) -> list[int]:
-        """The value of one cell in each of several registers."""
+        """Returns the value of one cell in each of several registers."""
         return [int(self._switches[switch][0].registers[name].read(index)) for name in registers]
 
 
@@ -456,7 +455,7 @@ def _source(event: Event) -> SourceInfo | None:
 
 
 def _parts(program: Program) -> dict[str, Any]:
-    """``Parts``, in plain data."""
+    """Returns ``Parts`` as plain data."""
     states = program.parser.states.values()
     device = Device(program, executor="interpreted")
     return {
@@ -472,18 +471,18 @@ def _parts(program: Program) -> dict[str, Any]:
 
 
 def _lines(program: Mapping[str, Any]) -> list[int]:
-    """Of the source, with a primitive or a condition."""
+    """Returns the lines of the source with a primitive or a condition."""
     parts = [one for action in program["actions"] for one in action["primitives"]]
     parts += [one for pipeline in program["pipelines"] for one in pipeline["conditionals"]]
     return sorted({one["source_info"]["line"] for one in parts if one.get("source_info")})
 
 
 _TRIED: Final = 8
-"""bits of keys of which every value is tried"""
+"""most bits of keys of which every value is tried"""
 
 
 def _open_ended(state: ParserState) -> bool:
-    """Whether a state has a select without a default whose lines do not name every value."""
+    """Returns whether a state has a select without a default whose lines do not name every value."""
     if not state.keys or any(way.is_default for way in state.transitions):
         return False
     named = [way for way in state.transitions if way.value_set is None]

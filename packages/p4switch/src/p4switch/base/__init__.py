@@ -1,1 +1,1 @@
-"""What every part of the switch may import."""
+"""Helpers that every part of the switch may import."""

@@ -12,9 +12,9 @@ _JOIN_SECONDS: Final = 5.0
 
 
 class EventLoopThread:
-    """Runs coroutines for threads that wait for them.
+    """An event loop in its own thread, which runs coroutines for other threads and gives them the results.
 
-    The loop is made inside its thread: a signal's handler that raises in the main thread cannot leave half a loop.
+    The loop is made inside its thread: a signal handler that raises in the main thread cannot leave half a loop.
     """
 
     def __init__(self, name: str) -> None:
@@ -24,7 +24,7 @@ class EventLoopThread:
         self.loop: Final = made.result()
 
     def run(self, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
-        """The result of a coroutine; blocks. Raises TimeoutError; then, or interrupted, the work is cancelled."""
+        """Runs a coroutine and returns its result; blocks. Raises TimeoutError. Any error cancels the coroutine."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(timeout)
@@ -33,16 +33,16 @@ class EventLoopThread:
             raise
 
     def close(self) -> None:
-        """Ends the thread; what still runs is cancelled."""
+        """Stops the loop, cancels the coroutines that still run, and ends the thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_JOIN_SECONDS)
 
 
 def _serve(made: "Future[asyncio.AbstractEventLoop]") -> None:
-    """Make a loop, hand it over and run it until it is stopped."""
+    """Makes a loop, hands it over and runs it until it is stopped."""
     try:
         loop = asyncio.new_event_loop()
-    except BaseException as error:  # no descriptors, say: the error belongs to the thread that waits
+    except BaseException as error:  # for instance no free descriptors: the thread that waits gets the error
         made.set_exception(error)
         return
     loop.set_exception_handler(ignore_closed_loops)
@@ -64,10 +64,10 @@ async def _cancel_others() -> None:
 
 
 def ignore_closed_loops(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An exception handler that leaves out two that mean nothing.
+    """An exception handler that drops two harmless errors of gRPC and passes on all others.
 
-    gRPC has one queue of events for all loops of a process. A loop that takes out what belongs to another one that has
-    been closed since, or finds that another one was faster, logs an error.
+    gRPC has one event queue for all loops of a process. A loop logs an error if it takes an event of another loop that
+    has been closed since, or if another loop was faster.
     """
     error = context.get("exception")
     closed = isinstance(error, RuntimeError) and str(error) == "Event loop is closed"

@@ -1,4 +1,4 @@
-"""Reading regular files alone, and writing files and folders whole or not at all; errors name the file."""
+"""Reading regular files only, and writing files and folders whole or not at all; errors name the file."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 LARGEST: Final = 1 << 30
-"""Bytes of a file that is read; no input of ours comes near."""
+"""Most bytes that are read of a file; inputs of this project are far smaller."""
 _PIECE: Final = 1 << 20
 _MARK: Final = ".partial-"
 _KINDS: Final = (
@@ -23,12 +23,12 @@ _KINDS: Final = (
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a regular file to read it; does not wait for one who writes to a pipe.
+    """Open a regular file for reading; never waits for the writer of a pipe.
 
     Raises
     ------
     OSError
-        With the name of ``path``: a pipe, a socket, a device or a folder, too, cannot be read as a file.
+        With the name of ``path``; also raised if ``path`` is a pipe, a socket, a device or a folder.
     """
     with naming(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -41,9 +41,9 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def check_target(path: Path) -> None:
-    """Raises ``OSError`` where a path to write to is a pipe, a socket, a device or a folder already.
+    """Raises ``OSError`` if the path to be written to is already a pipe, a socket, a device or a folder.
 
-    A file that takes its place would remove what is there, as root even ``/dev/null``; writing to a pipe waits.
+    Replacing such a path would remove it, as root even ``/dev/null``; writing to a pipe would block.
     """
     with contextlib.suppress(FileNotFoundError):
         _check_kind(path.stat().st_mode, path)
@@ -56,7 +56,7 @@ def _check_kind(mode: int, path: Path) -> None:
 
 
 def read_bytes(path: Path, most: int = LARGEST) -> bytes:
-    """What is in a regular file of at most ``most`` bytes. Raises ``OSError`` with the name of ``path``."""
+    """Return the contents of a regular file of at most ``most`` bytes. Raises ``OSError`` with the name of ``path``."""
     with open_file(path) as file, naming(path):
         data = bytearray()
         while piece := file.read(_PIECE):
@@ -67,13 +67,13 @@ def read_bytes(path: Path, most: int = LARGEST) -> bytes:
 
 
 def read_text(path: Path, most: int = LARGEST) -> str:
-    """The same, as text in UTF-8, lines ended by newlines. Raises ``OSError`` and ``UnicodeDecodeError``."""
+    """Return a UTF-8 file as text with newlines as line ends. Raises ``OSError`` and ``UnicodeDecodeError``."""
     return read_bytes(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an ``OSError`` from inside the name of the file that is read or written: errors of a disk have none."""
+    """Add the name of ``path`` to an ``OSError`` of the body that has none, such as a full disk's."""
     try:
         yield
     except OSError as error:
@@ -84,12 +84,12 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to; what is there at the end takes its place, and after an error nothing is left.
+    """Yield a path beside ``path`` to write to; it replaces ``path`` at the end, and is removed after an error.
 
     Raises
     ------
     OSError
-        Of what was written, with the name of ``path``; and where that is no regular file.
+        With the name of ``path``, if writing fails or ``path`` exists and is not a regular file.
     """
     check_target(path)
     aside = path.with_name(f"{_MARK}{secrets.token_hex(4)}-{path.name}")
@@ -103,7 +103,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a file of UTF-8, whole or not at all; returns its path."""
+    """Write a UTF-8 file, whole or not at all; return its path."""
     with whole(path) as aside:
         aside.write_text(text, "utf-8")
     return path
@@ -111,9 +111,9 @@ def write_text(path: Path, text: str) -> Path:
 
 @contextlib.contextmanager
 def together(folder: Path) -> Iterator[Path]:
-    """A folder to write to; at the end its files, those of its own folders too, move to ``folder`` one after the other.
+    """Yield a temporary folder; at the end all files in it and in its subfolders move to ``folder`` one by one.
 
-    After an error ``folder`` is as it was. Other files that ``folder`` holds stay.
+    An error in the body leaves ``folder`` as it was. Other files in ``folder`` stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / f"{_MARK}{secrets.token_hex(4)}"

@@ -1,7 +1,7 @@
-"""YAML that others wrote: plain data in bounded time and memory, or one short error.
+"""YAML from other people: plain data in bounded time and memory, or one short error.
 
-PyYAML's safe loader constructs no objects, but it expands aliases (nine lines of them are 10^9 items), takes numbers of
-a million digits, and recurses as deep as a file nests.
+PyYAML's safe loader constructs no objects, but it expands aliases (nine lines of aliases can make 10^9 items),
+accepts numbers of a million digits, and recurses as deep as a file nests.
 """
 
 import re
@@ -13,27 +13,27 @@ import yaml
 from p4switch.base.values import short
 
 SIZE_LIMIT: Final = 16 << 20
-"""characters of a document, unless the caller knows better"""
+"""most characters of a document, unless the caller says otherwise"""
 DEPTH_LIMIT: Final = 64
-"""lists and mappings inside each other"""
+"""deepest nesting of lists and mappings"""
 NUMBER_LIMIT: Final = 64
-"""characters of anything that is not text: YAML's numbers of base 60 cost the square of their length"""
+"""most characters of a value that is not text: converting YAML's base-60 numbers takes the square of their length"""
 _NAMELESS: Final = re.compile(r'\s+in "<(?:unicode|byte) string>",')
-"""what PyYAML calls a text; who asks knows the file"""
+"""PyYAML's name for a document without a file; the caller knows the file"""
 _TEXT: Final = "tag:yaml.org,2002:str"
 
 
 class YamlError(ValueError):
-    """Not YAML, or more than plain data; the text names the line, is short and has one line."""
+    """Text that is not YAML, or that is more than plain data; the message is one short line that names the line."""
 
 
 class PlainNodes(yaml.composer.Composer, yaml.constructor.BaseConstructor):
-    """For loaders: no aliases, no deep nesting, no endless numbers, no key twice. Raises ``yaml.YAMLError``."""
+    """Refuses aliases, deep nesting, very long numbers and repeated keys. Raises ``yaml.YAMLError``."""
 
     _depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """One node and what is below it."""
+        """Compose a node and the nodes below it."""
         event = self.peek_event()  # type: ignore[attr-defined]
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
@@ -50,7 +50,7 @@ class PlainNodes(yaml.composer.Composer, yaml.constructor.BaseConstructor):
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        """A mapping; a key that is given twice is an error."""
+        """Construct a mapping. Raises an error for a repeated key."""
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode):
@@ -66,19 +66,19 @@ class _Loader(PlainNodes, yaml.SafeLoader):
 
 
 def read_yaml(text: str, *, limit: int = SIZE_LIMIT) -> Any:
-    """The data of a document: mappings, lists, texts, numbers, booleans, dates and None.
+    """Return the data of a document: mappings, lists, texts, numbers, booleans, dates and None.
 
     Parameters
     ----------
     text : str
         The document.
     limit : int
-        Characters that it may have.
+        Most characters of the document.
 
     Raises
     ------
     YamlError
-        It is not YAML, larger than ``limit``, or has aliases, a key twice, or nests too deeply.
+        The text is not YAML, is larger than ``limit``, has aliases or a repeated key, or nests too deeply.
     """
     if len(text) > limit:
         raise YamlError(f"has {len(text)} characters; the limit is {limit}")
@@ -88,11 +88,11 @@ def read_yaml(text: str, *, limit: int = SIZE_LIMIT) -> Any:
             return loader.get_single_data()
         finally:
             loader.dispose()
-    except Exception as error:  # values that do not fit their tags come as anything: `!!bool x` is a KeyError
+    except Exception as error:  # bad values for a tag raise anything: `!!bool x` is a KeyError
         raise YamlError(f"is not YAML: {one_line(error)}") from None
 
 
 def one_line(error: object, most: int = 300) -> str:
-    """An error's text on one line, cut where it is long."""
+    """Return an error's text on one line, cut if it is longer than ``most`` characters."""
     text = " ".join(_NAMELESS.sub(",", str(error)).split())
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""Numbers as people write and read them: decimal, hexadecimal, IPv4, MAC, with units; and names by their last parts."""
+"""Numbers as people write them (decimal, hexadecimal, IPv4, MAC, with units), and names by their last parts."""
 
 import difflib
 import ipaddress
@@ -9,7 +9,7 @@ from decimal import Decimal
 from html import escape
 from typing import Final
 
-# How many of one unit another has. Virtual time is counted in picoseconds.
+# Factors between units. Virtual time is counted in picoseconds.
 
 
 PS_PER_NS: Final = 10**3
@@ -23,7 +23,7 @@ NS_PER_S: Final = 10**9
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with its title; everything is escaped."""
+    """Return an HTML table with its title; every text is escaped."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     top = f"<thead><tr>{head}</tr></thead>" if head else ""
@@ -33,7 +33,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 MAC_BITS: Final = 48
 IPV4_BITS: Final = 32
 TODO: Final = "TODO"
-"""What a file that is still to be completed has in place of a value."""
+"""Stands in place of a value in a file that is still to be completed."""
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}")
 _IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
@@ -46,14 +46,14 @@ _WIDE: Final = 128
 
 
 class ValueProblem(ValueError):
-    """What is wrong with a value, and how it should look."""
+    """Says what is wrong with a value, and how it should look."""
 
 
 def parse_number(text: str, width: int) -> int:
-    """An unsigned number of ``width`` bits from decimal, ``0x``, ``0b``, IPv4 (32 bits) or MAC (48 bits) notation.
+    """Return an unsigned number of ``width`` bits from decimal, ``0x``, ``0b``, IPv4 (32 bits) or MAC (48 bits) text.
 
     Raises:
-        ValueProblem: says what is wrong and what would be right.
+        ValueProblem: the message says what is wrong and what would be right.
     """
     text = text.strip()
     if text.upper().startswith(TODO):
@@ -94,7 +94,7 @@ def _cut(text: str) -> str:
 
 
 def looks_like(name: str, width: int) -> str:
-    """How a field is best shown, by its name and width: ``mac``, ``ipv4`` or ``number``."""
+    """Return how to show a field, by its name and width: ``mac``, ``ipv4`` or ``number``."""
     words = name.lower().replace("hdr.", "").split(".")
     last = words[-1]
     if width == MAC_BITS and ("mac" in last or last in _ADDRESS_NAMES):
@@ -105,7 +105,7 @@ def looks_like(name: str, width: int) -> str:
 
 
 def show(value: int, name: str = "", width: int = 0) -> str:
-    """A number for people; ``name`` and ``width`` of its field decide about IPv4 and MAC notation."""
+    """Return a number for people; ``name`` and ``width`` of its field choose IPv4 or MAC notation."""
     kind = looks_like(name, width)
     if kind == "mac":
         return value.to_bytes(6, "big").hex(":")
@@ -117,7 +117,7 @@ def show(value: int, name: str = "", width: int = 0) -> str:
 
 
 def _show_wide(value: int, width: int) -> str:
-    """Both ends of a wide number, 32 bits at a time: the lanes of this project's packets stand in such fields."""
+    """Shows both ends of a wide number in words of 32 bits, the size of a lane in this project's packets."""
     words = -(-width // 32)
     digits = f"{value:0{8 * words}x}"
     parts = [digits[i : i + 8] for i in range(0, len(digits), 8)]
@@ -127,7 +127,7 @@ def _show_wide(value: int, width: int) -> str:
 
 
 def find_name(wanted: str, known: Iterable[str], what: str) -> str:
-    """A full name by itself or by its last parts (``job`` for ``IncIngress.aggregate.job``). Raises ValueProblem."""
+    """Find a full name by itself or its last parts (``job`` for ``IncIngress.aggregate.job``). Raises ValueProblem."""
     names = list(dict.fromkeys(known))
     if wanted in names:
         return wanted
@@ -142,7 +142,7 @@ def find_name(wanted: str, known: Iterable[str], what: str) -> str:
     raise ValueProblem(f"there is no {what} {wanted!r}: {hint}")
 
 
-# Values in error texts.
+# Values in error messages.
 
 
 _SHORT: Final = reprlib.Repr()
@@ -150,14 +150,14 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 1, 60, 60
 
 
 def short(value: object) -> str:
-    """A value for an error text, whatever its size."""
+    """Return a value for an error message, shortened if it is long."""
     try:
         return _SHORT.repr(value)
     except ValueError:
         return "a number of thousands of digits"  # Python writes none above 4,300
 
 
-# Rates, delays and counts as people write them ('10G', '1us', '64k') and as the machine counts them (bit/s, ps).
+# Rates, delays and counts as people write them ('10G', '1us', '64k') and as integers (bit/s, ps).
 
 
 _RATE_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -170,7 +170,7 @@ _LONGEST_QUANTITY: Final = 60
 _COUNT_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _MAX_COUNT: Final = 2**63 - 1
 _SLOWEST_BARE_BPS: Final = 10**6
-"""text without a unit below this was meant to have one: '10' is no link's rate"""
+"""text without a unit below this most likely lacks its unit: no link has the rate '10'"""
 _QUANTITY: Final = r"(\d+(?:\.\d+)?)"
 _RATE: Final = re.compile(rf"{_QUANTITY}\s*([kKMGT]?)(bit/s|b/s|bps)?")
 _COUNT: Final = re.compile(rf"{_QUANTITY}\s*(k|M|G|Ki|Mi|Gi)?")
@@ -178,7 +178,7 @@ _DELAY: Final = re.compile(rf"{_QUANTITY}\s*(ps|ns|us|µs|ms|s)")
 
 
 def parse_rate(value: int | str) -> int:
-    """A link rate in bit/s.
+    """Return a link rate in bit/s.
 
     Parameters
     ----------
@@ -188,8 +188,8 @@ def parse_rate(value: int | str) -> int:
     Raises
     ------
     ValueError
-        When it is no rate, not a whole positive number of bits per second, above 1000T, or text without a unit that
-        says less than 1M.
+        If it is no rate, is not a whole positive number of bit/s, is above 1000T, or is text without a unit that
+        means less than 1M.
     """
     fix = "write for example '10G', '2.5G', '400M' or a whole number of bit/s"
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -210,7 +210,7 @@ def parse_rate(value: int | str) -> int:
 
 
 def parse_delay(value: int | str) -> int:
-    """A propagation delay in picoseconds.
+    """Return a propagation delay in picoseconds.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def parse_delay(value: int | str) -> int:
     Raises
     ------
     ValueError
-        When it is no delay, has no unit, is not a whole number of picoseconds, or above 1000s.
+        If it is no delay, has no unit, is not a whole number of picoseconds, or is above 1000s.
     """
     fix = "write for example '1us', '500ns' or '2.5ms'"
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -241,7 +241,7 @@ def parse_delay(value: int | str) -> int:
 
 
 def parse_count(value: int | str) -> int:
-    """A number of things.
+    """Return a number of things as an integer.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def parse_count(value: int | str) -> int:
     Raises
     ------
     ValueError
-        When it is none, not whole, or above 2^63 - 1.
+        If it is no number, not whole, or above 2^63 - 1.
     """
     fix = "write for example '262144', '64k', '1.5M' or '1Mi'"
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -269,17 +269,17 @@ def parse_count(value: int | str) -> int:
 
 
 def format_rate(rate_bps: int) -> str:
-    """The shortest exact text of a rate: ``parse_rate(format_rate(r)) == r``."""
+    """Return the shortest exact text of a rate: ``parse_rate(format_rate(r)) == r``."""
     return _in_units(rate_bps, _RATE_UNITS, "") + ("bit/s" if rate_bps < _RATE_UNITS["k"] else "")
 
 
 def format_delay(delay_ps: int) -> str:
-    """The shortest exact text of a delay: ``parse_delay(format_delay(d)) == d``."""
+    """Return the shortest exact text of a delay: ``parse_delay(format_delay(d)) == d``."""
     return _in_units(delay_ps, _DELAY_UNITS, "ps")
 
 
 def _to_match(value: int | str) -> str:
-    """A number or text for the patterns; nothing where it is too long to be meant."""
+    """Returns the text that the patterns are tried on; an empty text if the value is too long."""
     if isinstance(value, int):
         return str(value) if abs(value) <= max(_MAX_RATE_BPS, _MAX_DELAY_PS) * 1000 else ""
     text = value.strip()
@@ -288,7 +288,7 @@ def _to_match(value: int | str) -> str:
 
 def _in_units(value: int, units: dict[str, int], smallest: str) -> str:
     for unit, factor in reversed(units.items()):
-        # Up to three decimals read well ('2.5G'); more are clearer in the next smaller unit.
+        # Up to three decimals are easy to read ('2.5G'); with more, the next smaller unit is clearer.
         if value >= factor and value * 1000 % factor == 0:
             return f"{(Decimal(value) / factor).normalize():f}{unit}"
     return f"{value}{smallest}"

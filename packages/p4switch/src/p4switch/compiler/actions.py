@@ -1,4 +1,4 @@
-"""Actions to machine code: each primitive in its order, with jumps inside the action."""
+"""Machine code of actions: each primitive in order, with jumps inside the action."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ from p4switch.tables.profile import (
     YELLOW,
 )
 
-# Meters in machine code; dataplane.tables.meter says what a cell holds and how a color comes about.
+# Meters in machine code; p4switch.tables.profile describes a meter's words and how its color is computed.
 
 
 _DOUBLE = ir.DoubleType()
@@ -58,13 +58,13 @@ _WORD = 8
 
 
 def meter_cell(context: FunctionContext, cells: Value, index: Value) -> Value:
-    """The address of a meter; ``index`` is an i64."""
+    """Returns the address of a meter; ``index`` is an i64."""
     b = context.builder
     return byte_offset(b, cells, b.mul(index, number(64, _WORD * METER_WORDS)))
 
 
 def execute_meter(context: FunctionContext, cell: Value, unit: Literal["packets", "bytes"]) -> Value:
-    """The color of the packet, i64; takes its tokens."""
+    """Returns the color of the packet as i64, and takes its tokens."""
     b = context.builder
     before, metered, done = b.block, context.block("metered"), context.block("colored")
     need = number(64, 1) if unit == "packets" else context.ingress_length
@@ -88,7 +88,7 @@ def execute_meter(context: FunctionContext, cell: Value, unit: Literal["packets"
 
 
 def _take(context: FunctionContext, bucket: Value, need: Value) -> Value:
-    """Fills a bucket and takes tokens if there are enough; whether there were."""
+    """Fills a bucket and takes tokens if there are enough; returns whether there were enough."""
     b = context.builder
 
     def load(word: int) -> Value:
@@ -109,13 +109,13 @@ def _take(context: FunctionContext, bucket: Value, need: Value) -> Value:
     return enough
 
 
-# Primitives that consist of others, and shifts of header stacks.
+# Primitives that consist of other primitives, and shifts of header stacks.
 
 
 def lower_one_of(
     context: FunctionContext, data: DataLowering, one_of: model.OneOf, run: Callable[[model.Primitive], None]
 ) -> None:
-    """The first case whose condition holds; what was known of fields is forgotten."""
+    """Runs the first case whose condition holds; afterwards nothing is known of the fields."""
     b, done = context.builder, context.block("chosen")
     for condition, primitive in one_of.cases:
         data.forget()
@@ -131,7 +131,7 @@ def lower_one_of(
 
 
 def lower_random(context: FunctionContext, data: DataLowering, primitive: model.Random) -> None:
-    """state.random_numbers, on the state in the device's cells."""
+    """Computes ``random()`` as state.device_state does, with the state in the device's cells."""
     b, target = context.builder, primitive.target
     low, high = data.number(primitive.low, 64), data.number(primitive.high, 64)
     with b.if_then(b.icmp_unsigned("<=", low, high)):
@@ -141,7 +141,7 @@ def lower_random(context: FunctionContext, data: DataLowering, primitive: model.
         for shift, factor in device_state.MIX:
             z = b.mul(b.xor(z, b.lshr(z, number(64, shift))), number(64, factor))
         z = b.xor(z, b.lshr(z, number(64, device_state.LAST_SHIFT)))
-        count = b.add(b.sub(high, low), number(64, 1))  # 0 where all 64-bit numbers are asked for
+        count = b.add(b.sub(high, low), number(64, 1))  # 0 if the range holds all 64-bit numbers
         every = b.icmp_unsigned("==", count, number(64, 0))
         remainder = b.urem(z, b.select(every, number(64, 1), count))
         value = resize(b, b.add(low, b.select(every, z, remainder)), target.width)
@@ -149,7 +149,7 @@ def lower_random(context: FunctionContext, data: DataLowering, primitive: model.
 
 
 def move_headers(context: FunctionContext, data: DataLowering, move: model.MoveHeaders) -> None:
-    """Takes all values before it stores the first one."""
+    """Moves the elements of a stack; reads all values before it stores the first one."""
     storage = context.storage
     values, valid = [], []
     for target, origin in zip(move.targets, move.origins, strict=True):
@@ -164,12 +164,12 @@ def move_headers(context: FunctionContext, data: DataLowering, move: model.MoveH
         storage.set_valid(header, value)
 
 
-# Clone, resubmit, recirculate, truncate and digest in machine code; abi.py says what the driver finds where.
+# Clone, resubmit, recirculate, truncate and digest in machine code; abi.py says how the driver reads them.
 
 
 @dataclass(frozen=True)
 class PathNotes:
-    """Slots (i64) of what the primitives leave for the time after the pipeline."""
+    """Slots (i64) of the primitives' requests for the time after the pipeline."""
 
     clone: Value
     clone_list: Value
@@ -180,7 +180,7 @@ class PathNotes:
 
     @classmethod
     def make(cls, storage: FieldStorage) -> "PathNotes":
-        """Slots in which nothing is noted."""
+        """Makes slots without any request."""
         zero = number(64, 0)
         clone, clone_list, resubmit, recirculate, digest = (storage.slot(I64, zero) for _ in range(5))
         truncate = storage.slot(I64, number(64, abi.NO_TRUNCATION))
@@ -188,7 +188,7 @@ class PathNotes:
 
 
 def note(context: FunctionContext, data: DataLowering, primitive: model.PathPrimitive) -> None:
-    """Carries out a primitive."""
+    """Stores the request of a primitive."""
     b, notes = context.builder, context.notes
     match primitive:
         case model.Clone(session, field_list):
@@ -210,17 +210,17 @@ def note(context: FunctionContext, data: DataLowering, primitive: model.PathPrim
 
 
 def load_io(context: FunctionContext, io: Value, cell: int) -> Value:
-    """A cell, i64."""
+    """Returns a cell of ``io`` as i64."""
     return context.builder.load(byte_offset(context.builder, io, 8 * cell), align=8, typ=I64)
 
 
 def store_io(context: FunctionContext, io: Value, cell: int, value: Value) -> None:
-    """Sets a cell."""
+    """Sets a cell of ``io``."""
     context.builder.store(value, byte_offset(context.builder, io, 8 * cell), align=8)
 
 
 def store_note(context: FunctionContext, io: Value, cell: int, slot: Value) -> None:
-    """Sets a cell to what a slot holds."""
+    """Sets a cell of ``io`` to the value of a slot."""
     store_io(context, io, cell, context.builder.load(slot, typ=I64))
 
 
@@ -232,7 +232,7 @@ def _address(context: FunctionContext, io: Value, cell: int) -> Value:
 
 
 def keep_fields(context: FunctionContext, io: Value, slots: Iterable[Value]) -> None:
-    """Stores the kept fields where one of the slots is not 0."""
+    """Stores the fields that copies keep, if one of the slots is not 0."""
     b, layout = context.builder, KeptLayout.of(context.program)
     wanted = number(64, 0)
     for slot in slots:
@@ -244,12 +244,12 @@ def keep_fields(context: FunctionContext, io: Value, slots: Iterable[Value]) -> 
 
 
 def recall_fields(context: FunctionContext, io: Value) -> None:
-    """Sets the fields of the list that IN_FIELD_LIST names to what an earlier pass has kept."""
+    """Sets the fields of the list that IN_FIELD_LIST names to the values that an earlier pass stored."""
     b, layout = context.builder, KeptLayout.of(context.program)
     wanted = load_io(context, io, abi.IN_FIELD_LIST)
     for field_list in context.program.field_lists.values():
         if not field_list.fields or any(f not in layout.offsets for f in field_list.fields):
-            continue  # nothing to set, or a list that no primitive names
+            continue  # nothing to set, or no primitive names the list
         with b.if_then(b.icmp_unsigned("==", wanted, number(64, field_list.id)), likely=False):
             buffer = _address(context, io, abi.KEPT_ADDRESS)
             for field in field_list.fields:
@@ -269,7 +269,7 @@ def reset_metadata(context: FunctionContext) -> None:
 
 
 def store_egress_clone(context: FunctionContext, io: Value, layout: phv.PhvLayout) -> None:
-    """Where egress cloned: the packet as it is, with metadata reset but for the field list, at CLONE_ADDRESS."""
+    """If egress cloned, stores the packet at CLONE_ADDRESS, with metadata reset except those of the field list."""
     b, notes = context.builder, context.notes
     with b.if_then(b.icmp_unsigned("!=", b.load(notes.clone, typ=I64), number(64, 0)), likely=False):
         buffer = _address(context, io, abi.CLONE_ADDRESS)
@@ -295,7 +295,7 @@ def store_egress_clone(context: FunctionContext, io: Value, layout: phv.PhvLayou
 
 
 def _cloned(context: FunctionContext, field: model.FieldRef) -> Value:
-    """A header field as it is, a metadata field where the clone's list has it, else 0."""
+    """Returns a header field as it is, a metadata field if the clone's list has it, else 0."""
     b, value = context.builder, context.storage.load(field)
     if not context.program.headers[field.header].metadata:
         return value
@@ -308,18 +308,18 @@ def _cloned(context: FunctionContext, field: model.FieldRef) -> Value:
 
 
 MOST_ROW_BYTES = 1 << 14
-"""Longer rows of registers are not worked on block by block, which takes as much of the stack."""
+"""Longer rows of registers are not processed block by block, because that takes stack of the same size."""
 
 
 @dataclass(frozen=True)
 class LaneRun:
-    """Statements that stand one behind the other and keep lanes apart: fields of one width, registers of one row.
+    """Consecutive statements that keep lanes apart: on fields of one width and registers of one row.
 
     Attributes:
-        primitives: Assign, RegisterRead, RegisterWrite; each register is read once at most, and before it is written.
+        primitives: Assign, RegisterRead, RegisterWrite; each register is read at most once, and before it is written.
         width: bits of all fields and of the registers.
-        group, index: which row of registers; None: none.
-        reads: of each register that is read, the field that it is read into, to which nothing was assigned before.
+        group, index: the row of registers; ``group`` is None if there is none.
+        reads: by register that is read, the field that gets the value; no earlier statement assigns to that field.
     """
 
     primitives: tuple[model.Primitive, ...]
@@ -330,7 +330,7 @@ class LaneRun:
 
     @classmethod
     def of(cls, data: DataLowering, primitives: Sequence[model.Primitive]) -> "LaneRun | None":
-        """The longest run that these begin with; ``data`` knows afterwards what it leaves. None: there is none."""
+        """Returns the longest run at the beginning, and lets ``data`` know what it leaves; None if there is none."""
         layout = data.context.layout
         width, run, assigned, reads, touched = (
             0,
@@ -375,7 +375,7 @@ class LaneRun:
                 reads[primitive.register] = primitive.target
                 data.forget(primitive.target)
         if not any(isinstance(primitive, model.Assign) for primitive in run):
-            return None  # to copy a cell into a field or back is one move
+            return None  # copying a cell into a field or back is one move
         return cls(tuple(run), width, group, index, reads)
 
 
@@ -384,7 +384,7 @@ INDEX_BITS = 32
 
 
 class ActionLowering:
-    """Lowers the primitives of one action, or one in the parser, where the builder stands."""
+    """Lowers the primitives of one action, or one primitive of the parser, at the builder's position."""
 
     def __init__(
         self, context: FunctionContext, where: str, parameters: Mapping[int, Callable[[int], Value]] | None = None
@@ -394,11 +394,11 @@ class ActionLowering:
         self._data = DataLowering(context, where, parameters)
 
     def lower(self, action: model.Action) -> None:
-        """All primitives; the builder ends behind them."""
+        """Lowers all primitives; the builder ends behind them."""
         primitives = action.primitives
         targets = {p.to for p in primitives if isinstance(p, model.Jump | model.JumpIfZero)}
         blocks = {at: self._context.block(f"step{at}") for at in sorted(targets)}
-        done = 0  # primitives
+        done = 0  # number of primitives
         for at, primitive in enumerate(primitives):
             if at in blocks:
                 self._enter(blocks[at])
@@ -444,7 +444,7 @@ class ActionLowering:
         return self._builder.icmp_unsigned("==", value, number(value.type.width, 0))
 
     def primitive(self, primitive: model.Primitive) -> None:
-        """One primitive that is no jump."""
+        """Lowers one primitive that is not a jump."""
         match primitive:
             case model.Assign(target=target, value=value):
                 self._data.assign(target, value)
@@ -484,14 +484,14 @@ class ActionLowering:
             case model.OneOf():
                 lower_one_of(self._context, self._data, primitive, self.primitive)
             case model.LogMessage():
-                pass  # nobody reads logs of machine code
+                pass  # log messages of machine code are not read
             case _:
                 raise AssertionError(f"not a primitive that stands alone: {primitive}")
 
     # --- lanes, block by block
 
     def _run(self, run: LaneRun) -> None:
-        """Each block through all primitives. Beyond the registers' end there is a row that nobody else knows."""
+        """Runs all primitives on each block in turn. An index out of range uses a scratch row in place of a cell."""
         b, storage, context = self._builder, self._context.storage, self._context
         row = None
         if run.group is not None:
@@ -503,7 +503,7 @@ class ActionLowering:
             b.branch(ready)
             b.position_at_end(beyond)
             false_row = storage.scratch(context.layout.groups[run.group].stride)
-            for register, target in run.reads.items():  # so that the field keeps what it holds
+            for register, target in run.reads.items():  # so that the field keeps its value
                 cell = byte_offset(b, false_row, context.layout.registers[register].offset)
                 for block in blocks_of(run.width):
                     store_block(b, cell, block, storage.load_block(target, block))
@@ -611,13 +611,13 @@ class ActionLowering:
             store_cell(b, cell(), number_or_lanes, spec.width)
 
     def _register_cell(self, register: str, index: model.DataExpr) -> tuple[Value, Callable[[], Value]]:
-        """Whether the index is within the array, and what makes the cell's address."""
+        """Returns whether the index is within the array, and a function that makes the cell's address."""
         place = self._context.layout.registers[register]
         inside, row = self._register_row(place.group, index)
         return inside, lambda: byte_offset(self._builder, row(), place.offset)
 
     def _register_row(self, number_of_group: int, index: model.DataExpr) -> tuple[Value, Callable[[], Value]]:
-        """The same of the row of cells that lie side by side."""
+        """Returns the same for a row of cells that lie side by side."""
         b, context = self._builder, self._context
         group = context.layout.groups[number_of_group]
         at = self._data.number(index, INDEX_BITS)
@@ -629,7 +629,7 @@ class ActionLowering:
         return b.icmp_unsigned("<", at, number(INDEX_BITS, group.size)), address
 
     def _converted(self, value: Value, width: int, target: model.FieldRef) -> Value:
-        """A register's value in the form in which a field of another width is kept."""
+        """Converts a register's value to the form in which a field of another width is kept."""
         from_lanes, to_lanes = cell_kind(width) == "lanes", is_lanes(target)
         if from_lanes and to_lanes and width == target.width:
             return value

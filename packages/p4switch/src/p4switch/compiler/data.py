@@ -1,8 +1,8 @@
-"""Expressions to machine code.
+"""Machine code of expressions.
 
-Data are unbounded integers (as BMv2 computes them), machine code holds residues. ``number(e, w)`` is ``e mod 2**w``;
-with w the width that Analysis finds sufficient, that is the integer itself. Values of 256 bits and more are computed as
-vectors of 32-bit lanes where each operation stays within its lanes, else as one LLVM integer.
+Data are unbounded integers (as in BMv2), machine code holds residues. ``number(e, w)`` is ``e mod 2**w``; if w is the
+width that Analysis finds sufficient, that is the integer itself. Values of 256 bits and more are computed as vectors
+of 32-bit lanes if each operation stays within its lanes, else as one LLVM integer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,10 +31,10 @@ from p4switch.program import model
 from p4switch.program.errors import SHIFT_MASK, UnsupportedConstruct
 from p4switch.state.layout import LANE_BITS, WIDE_BITS, cell_bytes, cell_kind
 
-# The buffer between ingress and egress: what of a packet is kept, and where.
+# The buffer between ingress and egress: which parts of a packet it holds, and where.
 
 
-# What is kept of a packet that leaves the straight path: fields that the program lists.
+# The fields that a packet keeps when it leaves the straight path.
 
 
 _ALIGNMENT = 8
@@ -42,14 +42,14 @@ _ALIGNMENT = 8
 
 @dataclass(frozen=True)
 class KeptLayout:
-    """Where the fields of field lists and digests lie in the buffer at KEPT_ADDRESS."""
+    """The places of the fields of field lists and digests in the buffer at KEPT_ADDRESS."""
 
     offsets: dict[model.FieldRef, int]
     bytes: int
 
     @classmethod
     def of(cls, program: model.Program) -> "KeptLayout":
-        """The layout for a program."""
+        """Returns the layout for a program."""
         offsets, at = dict[model.FieldRef, int](), 0
         for field in program.kept_fields:
             offsets[field] = at
@@ -57,7 +57,7 @@ class KeptLayout:
         return cls(offsets, at)
 
     def values(self, kept: NDArray[np.uint8], learn_list: model.LearnList) -> tuple[int, ...]:
-        """The elements of a digest, unsigned, from the buffer's bytes."""
+        """Returns the elements of a digest, unsigned, from the buffer's bytes."""
         return tuple(self._bits(kept, e) if isinstance(e, model.FieldRef) else e.value for e in learn_list.elements)
 
     def _bits(self, kept: NDArray[np.uint8], field: model.FieldRef) -> int:
@@ -74,14 +74,14 @@ PAYLOAD_LENGTH: Final = 16
 RECIRCULATE: Final = 24
 TRUNCATE: Final = 32
 FIRST_FIELD: Final = 64
-"""Byte offsets in the buffer: int64 numbers (the last two for programs that leave the straight path), then fields,
+"""Byte offsets of int64 numbers in the buffer (the last two in programs that leave the straight path); fields follow,
 then the payload."""
 
 ALIGNMENT: Final = 64
 
 
 class Needs:
-    """Fields and validity bits that a piece of program may read."""
+    """The fields and validity bits that a part of a program may read."""
 
     def __init__(self, program: model.Program) -> None:
         self._program = program
@@ -89,7 +89,7 @@ class Needs:
         self.headers: set[str] = set()
 
     def expression(self, expr: model.Expr | None) -> None:
-        """What an expression reads."""
+        """Adds the fields that an expression reads."""
         for node in model.walk(expr) if expr is not None else ():
             match node:
                 case model.FieldRef():
@@ -101,17 +101,17 @@ class Needs:
                     self.header(other)
 
     def header(self, name: str) -> None:
-        """All of a header."""
+        """Adds all fields of a header."""
         self.headers.add(name)
         self.fields.update(self._program.headers[name].refs)
 
     def _length(self, header: str) -> None:
-        """The length of a header's varbit field."""
+        """Adds the length of a header's varbit field."""
         if model.LENGTH_FIELD in self._program.headers[header].type.by_name:
             self.fields.add(model.FieldRef(header, model.LENGTH_FIELD, model.LENGTH_WIDTH))
 
     def calculation(self, calculation: model.Calculation) -> None:
-        """Inputs of a hash."""
+        """Adds the inputs of a hash."""
         for item in calculation.inputs:
             match item:
                 case model.FieldInput(field):
@@ -122,9 +122,9 @@ class Needs:
                     self.header(header)
 
     def primitive(self, primitive: model.Primitive) -> None:
-        """What a primitive reads, and what it may leave as it was."""
+        """Adds the fields that a primitive reads, and those that it may leave unchanged."""
         if isinstance(primitive, model.LogMessage):
-            return  # nobody reads logs of machine code
+            return  # log messages of machine code are not read
         for expr in model.operands(primitive):
             self.expression(expr)
         match primitive:
@@ -151,7 +151,7 @@ class Needs:
                 self.fields.update(self._program.field_lists[listed].fields)
 
     def pipeline(self, pipeline: model.Pipeline) -> None:
-        """What the conditions, keys and actions of a pipeline read."""
+        """Adds the fields that the conditions, keys and actions of a pipeline read."""
         for node in pipeline.nodes.values():
             if isinstance(node, model.Conditional):
                 self.expression(node.condition)
@@ -165,7 +165,7 @@ class Needs:
                 self.primitive(primitive)
 
     def checksum_updates(self) -> None:
-        """What the updates of checksums read; the target keeps its value where the condition fails."""
+        """Adds the fields that updates of checksums read; a target keeps its value if the condition fails."""
         for checksum in self._program.checksums:
             if checksum.update:
                 self.expression(checksum.condition)
@@ -174,7 +174,7 @@ class Needs:
 
 
 def primitives_of(program: model.Program, actions: Iterable[int]) -> Iterator[model.Primitive]:
-    """The primitives of actions given by id."""
+    """Yields the primitives of actions, which are given by id."""
     for ident in actions:
         for primitive in program.actions[ident].primitives:
             yield from _within(primitive)
@@ -195,13 +195,13 @@ def _within(primitive: model.Primitive) -> Iterator[model.Primitive]:
 
 @dataclass(frozen=True)
 class PhvLayout:
-    """Byte offsets in the PHV buffer.
+    """Byte offsets in the PHV buffer, which ingress fills for egress.
 
     Attributes:
-        fields: of each field that egress or the deparser may read, as state.layout lays out cells.
-        valid: of the validity byte of each header whose validity they may read.
-        payload: where the payload starts; the fields end there.
-        bytes: what a frame of abi.MAX_FRAME_BYTES needs.
+        fields: offset of each field that egress or the deparser may read, laid out as by state.layout.
+        valid: offset of the validity byte of each header whose validity they may read.
+        payload: offset of the payload, behind all fields.
+        bytes: size for a frame of abi.MAX_FRAME_BYTES.
     """
 
     fields: dict[model.FieldRef, int]
@@ -215,7 +215,7 @@ class PhvLayout:
 
     @classmethod
     def of(cls, program: model.Program) -> "PhvLayout":
-        """The layout for a program; wide header fields always have a place, since ingress keeps them there."""
+        """Returns a program's layout, with a place for every wide header field, since ingress keeps these there."""
         needs = Needs(program)
         needs.pipeline(program.egress)
         needs.checksum_updates()
@@ -237,7 +237,7 @@ class PhvLayout:
 
 
 def wide_header_fields(program: model.Program) -> list[model.FieldRef]:
-    """Header fields that are kept as lanes, in memory."""
+    """Returns the header fields that are kept as lanes, in memory."""
     return [
         field
         for header in program.headers.values()
@@ -248,10 +248,10 @@ def wide_header_fields(program: model.Program) -> list[model.FieldRef]:
 
 
 MAX_INTEGER_BITS: Final = 1 << 16
-"""Of what is computed as one LLVM integer; no field is wider."""
+"""Widest number that is computed as one LLVM integer; no field is wider."""
 
 MAX_PRODUCT_BITS: Final = 1 << 12
-"""LLVM writes a product out, which takes the square of its width in time and in instructions."""
+"""Widest product as one LLVM integer; its time and its instructions grow with the square of the width."""
 
 SHIFT_BITS: Final = SHIFT_MASK.bit_length()
 
@@ -259,7 +259,7 @@ _BITWISE: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and_", "|": "or_", 
 
 
 class DataLowering:
-    """Lowers the expressions of one place: an action, a condition, a parser state."""
+    """Lowers the expressions of one part: an action, a condition, a parser state."""
 
     def __init__(
         self,
@@ -269,9 +269,9 @@ class DataLowering:
         lookahead: Callable[[model.Lookahead], Value] | None = None,
     ) -> None:
         """Args:
-        context: the function.
-        where: for messages.
-        parameters: the action's arguments: from a width to the argument as an integer of that width.
+        context: the function under construction.
+        where: name of the part, for messages.
+        parameters: the action's arguments: functions from a width to the argument as an integer of that width.
         lookahead: reads ahead in the packet (parser only).
         """
         self._context = context
@@ -285,28 +285,28 @@ class DataLowering:
 
     @property
     def analysis(self) -> Analysis:
-        """What is known here."""
+        """Bounds and bits known at this point."""
         return self._analysis
 
     @property
     def context(self) -> FunctionContext:
-        """The function."""
+        """The function under construction."""
         return self._context
 
     def stays(self, expr: model.DataExpr, width: int) -> bool:
-        """Whether the lanes of an expression stay apart; see LaneOps."""
+        """Returns whether the lanes of an expression stay apart; see LaneOps."""
         return self._lanes.stays(expr, width)
 
     # --- fields
 
     def assign(self, target: model.FieldRef, value: model.DataExpr) -> None:
-        """``target = value``; what is known of the value is known of the field from here on."""
+        """Lowers ``target = value``; facts about the value hold for the field from here on."""
         bits = self._analysis.bits(value, target.width)
         self.store(target, self.lanes(value, target.width) if is_lanes(target) else self.number(value, target.width))
         self._know(target, bits)
 
     def learn(self, target: model.FieldRef, value: model.DataExpr) -> None:
-        """What ``assign`` would know, for who stores the value in another way."""
+        """Records the facts of ``target = value`` for a caller that stores the value itself."""
         bits = self._analysis.bits(value, target.width)
         self.forget(target)
         self._know(target, bits)
@@ -317,17 +317,17 @@ class DataLowering:
             self._analysis = Analysis(dict(self._facts))
 
     def store(self, target: model.FieldRef, value: Value) -> None:
-        """Sets a field to a value of its own kind, of which nothing is known."""
+        """Sets a field to a value of its own kind, and forgets the facts about it."""
         self._context.storage.store(target, value)
         self.forget(target)
 
     def store_integer(self, target: model.FieldRef, value: Value) -> None:
-        """The same of an integer of the field's width."""
+        """Sets a field to an integer of its width, and forgets the facts about it."""
         self._context.storage.store_integer(target, value)
         self.forget(target)
 
     def forget(self, *fields: model.FieldRef) -> None:
-        """Drops what was known of fields; of all, if none is named."""
+        """Forgets the facts about fields; about all fields if none is named."""
         for field in fields or tuple(self._facts):
             self._facts.pop(field, None)
         self._analysis = Analysis(dict(self._facts))
@@ -335,7 +335,7 @@ class DataLowering:
     # --- numbers
 
     def number(self, expr: model.DataExpr, width: int) -> Value:
-        """``expr mod 2**width`` as an LLVM integer of that width."""
+        """Returns ``expr mod 2**width`` as an LLVM integer of that width."""
         bounds = self._analysis.bounds(expr)
         if bounds.low is not None and bounds.low == bounds.high:
             return number(width, bounds.low)
@@ -349,7 +349,7 @@ class DataLowering:
         return self.integer_number(expr, width)
 
     def lanes(self, expr: model.DataExpr, width: int) -> Value:
-        """``expr mod 2**width`` as a vector of lanes; width is a multiple of 32."""
+        """Returns ``expr mod 2**width`` as a vector of lanes; width is a multiple of 32."""
         bounds = self._analysis.bounds(expr)
         if bounds.low is not None and bounds.low == bounds.high:
             return lane_constant(width, bounds.low)
@@ -361,7 +361,7 @@ class DataLowering:
         return integer_to_lanes(self._builder, self.integer_number(expr, width), width)
 
     def exact(self, expr: model.DataExpr) -> tuple[Value, Bounds]:
-        """The integer itself: unsigned where its bounds are natural, else two's complement."""
+        """Returns the integer itself: unsigned if its bounds are natural, else two's complement."""
         bounds = self._analysis.bounds(expr)
         width = bounds.width()
         if width is None:
@@ -369,7 +369,7 @@ class DataLowering:
         return self.number(expr, width), bounds
 
     def integer_number(self, expr: model.DataExpr, width: int) -> Value:
-        """Like number, by LLVM integer operations on the operands."""
+        """Returns the same as ``number``, by LLVM integer operations on the operands."""
         b = self._builder
         if width > MAX_INTEGER_BITS:
             raise UnsupportedConstruct(f"a number of more than {MAX_INTEGER_BITS} bits", self._where)
@@ -431,8 +431,8 @@ class DataLowering:
             bounds = self._analysis.bounds(expr.left)
             need = bounds.width()
             if need is not None and not bounds.is_natural:
-                by = min(by, need)  # there are copies of the sign only
-            # Bits from `by` to `by + width` of the operand; above its own width there are zeros or signs.
+                by = min(by, need)  # beyond this there are copies of the sign only
+            # Bits `by` to `by + width` of the operand; above its own width they are zeros or copies of its sign.
             wide = by + width if need is None or not bounds.is_natural else min(by + width, max(need, by + 1))
             value = b.lshr(self.number(expr.left, wide), number(wide, by))
             return resize(b, value, width)
@@ -445,7 +445,7 @@ class DataLowering:
         return sign_resize(b, b.ashr(value, amount), width)
 
     def _shift_amount(self, expr: model.DataExpr, width: int) -> tuple[Value, Value]:
-        """A shift amount modulo 2**32 as an integer of ``width`` bits, and whether it is below ``width``."""
+        """Returns a shift amount modulo 2**32 as an integer of ``width`` bits, and whether it is below ``width``."""
         b = self._builder
         bounds = self._analysis.bounds(expr)
         enough = bounds.width() if bounds.is_natural else None
@@ -453,11 +453,11 @@ class DataLowering:
         have = max(value.type.width, width.bit_length())
         value = resize(b, value, have)
         fits = b.icmp_unsigned("<", value, number(have, width))
-        # A shift by the width or more is undefined in LLVM, even where the result is not used.
+        # A shift by the width or more is undefined in LLVM, even if the result is not used.
         return resize(b, b.select(fits, value, number(have, 0)), width), fits
 
     def _divide(self, expr: model.Arith, width: int) -> Value:
-        """``/`` and ``%`` of natural numbers; BMv2 aborts on negative ones and on a divisor of 0: here 0 results."""
+        """Lowers ``/`` and ``%`` of natural numbers; gives 0 where BMv2 aborts (negative numbers, divisor 0)."""
         b = self._builder
         (left, left_bounds), (right, right_bounds) = self.exact(expr.left), self.exact(expr.right)
         have = max(left.type.width, right.type.width)
@@ -480,7 +480,7 @@ class DataLowering:
         least, most = (0, ones(expr.width))
         if expr.op == "sat_cast":
             least, most = -(1 << (expr.width - 1)), ones(expr.width - 1)
-        # Two's complement in one bit more than either needs holds the value and both limits.
+        # Two's complement with one bit more than either width holds the value and both limits.
         have = max(value.type.width, expr.width) + 2
         value = resize(b, value, have) if bounds.is_natural else sign_resize(b, value, have)
         low, high = number(have, least), number(have, most)
@@ -491,7 +491,7 @@ class DataLowering:
     # --- conditions
 
     def condition(self, expr: model.BoolExpr) -> Value:
-        """A bool as i1."""
+        """Returns a bool as i1."""
         b = self._builder
         match expr:
             case model.BoolConst(value):
@@ -532,13 +532,13 @@ class DataLowering:
         equal = b.and_(storage.valid(one), storage.valid(other))
         for left, right in zip(storage.fields_of(one), storage.fields_of(other), strict=True):
             if left.name == model.LENGTH_FIELD:
-                continue  # a varbit field is compared as a number, whatever its length, as in BMv2
+                continue  # a varbit field is compared as a number whatever its length, as in BMv2
             equal = b.and_(equal, self._compare(model.Compare("==", left, right)))
         return equal
 
 
 def _signed_width(bounds: Bounds) -> int | None:
-    """Bits that hold every value in two's complement."""
+    """Returns the bits that hold every value in two's complement; None if there is no bound."""
     width = bounds.width()
     return None if width is None else width + int(bounds.is_natural)
 

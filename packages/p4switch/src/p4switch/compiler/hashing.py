@@ -1,7 +1,7 @@
-"""Hash calculations: csum16, CRCs and the like over fields.
+"""Machine code of hash calculations: csum16, CRCs and the like over fields.
 
-The algorithms are those of behavioral-model's calculations.cpp, which takes bytes: the inputs are put one behind
-the other, most significant bit first, zero bits fill the last byte, and inputs whose header is invalid are left out.
+The algorithms are those of behavioral-model's calculations.cpp, which takes bytes: the inputs are concatenated, most
+significant bit first, zero bits fill the last byte, and inputs of invalid headers are left out.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from p4switch.compiler.storage import (
 from p4switch.program import model
 
 Step: TypeAlias = Callable[[Value, Value, Value], Value]
-"""From accumulator, byte and its position (i64) to the next accumulator."""
+"""Returns the next accumulator from the accumulator, a byte, and the byte's position (i64)."""
 
 _CRC16: Final = (16, 0xA001, 0, 0)
 _CRC32: Final = (32, 0xEDB88320, 0xFFFFFFFF, 0xFFFFFFFF)
@@ -46,7 +46,7 @@ class _Part(NamedTuple):
 
 
 class HashLowering:
-    """Computes one calculation where the builder stands."""
+    """Computes one calculation at the builder's position."""
 
     def __init__(self, context: FunctionContext, calculation: model.Calculation) -> None:
         self._context = context
@@ -54,7 +54,7 @@ class HashLowering:
         self._calculation = calculation
 
     def result(self) -> Value:
-        """The hash as i64."""
+        """Returns the hash as i64."""
         parts = self._parts()
         headers = {part.needs for part in parts if part.needs is not None}
         fixed = all(part.length is None for part in parts)
@@ -64,7 +64,7 @@ class HashLowering:
         return self._csum16_of_one_header(next(iter(headers), None))
 
     def _parts(self) -> list[_Part]:
-        """Each input field in order."""
+        """Returns the input fields in order."""
         data, storage = DataLowering(self._context, f"calculation {self._calculation.name!r}"), self._context.storage
         metadata = {h.name for h in self._context.program.headers.values() if h.metadata}
         fields: list[model.FieldRef] = []
@@ -84,7 +84,7 @@ class HashLowering:
         return parts
 
     def _length(self, field: model.FieldRef) -> Value | None:
-        """Bits (i32) that a varbit field has now; None for other fields."""
+        """Returns the present bits (i32) of a varbit field; None for other fields."""
         varbit = self._context.program.headers[field.header].type.varbit
         if varbit is None or varbit.name != field.name:
             return None
@@ -93,7 +93,7 @@ class HashLowering:
     # --- the common case: a checksum over one header
 
     def _csum16_of_one_header(self, header: str | None) -> Value:
-        """Inputs of an invalid header are left out, so there are two sums to choose from."""
+        """Chooses between two sums, because inputs of an invalid header are left out."""
         parts = self._parts()
         present = self._csum16_static([part.value for part in parts])
         if header is None:
@@ -114,7 +114,7 @@ class HashLowering:
         return self._fold(total)
 
     def _fold(self, total: Value) -> Value:
-        """One's complement of a sum of 16-bit words (RFC 1071)."""
+        """Returns the one's complement of a sum of 16-bit words (RFC 1071)."""
         b = self._builder
         for _ in range(4):
             total = b.add(b.and_(total, number(64, 0xFFFF)), b.lshr(total, number(64, 16)))
@@ -142,7 +142,7 @@ class HashLowering:
     def _bytes(self) -> tuple[Value, Value]:
         """Writes the inputs to memory; returns address and length in bytes.
 
-        They are shifted into one integer as wide as all of them, which is then moved to the top.
+        They are shifted into one integer that has room for all, which is then shifted to its top.
         """
         b = self._builder
         parts = self._parts()
@@ -163,7 +163,7 @@ class HashLowering:
                 longer, more = b.select(valid, longer, joined), b.select(valid, more, used)
             joined, used = longer, more
         free = b.sub(number(32, total), used)
-        # A shift by the whole width (no input at all) is undefined; the bytes do not matter then.
+        # A shift by the whole width (no input at all) is undefined; the bytes are not used then.
         free = b.select(b.icmp_unsigned("<", free, number(32, total)), free, number(32, 0))
         joined = b.shl(joined, resize(b, free, total))
         pointer = self._context.storage.slot(
@@ -176,7 +176,7 @@ class HashLowering:
         return pointer, resize(b, length, 64)
 
     def _fold_bytes(self, width: int, initial: int, step: Step) -> Value:
-        """Folds ``step(accumulator, byte, position)`` over the inputs, then over the payload if it belongs to them."""
+        """Folds ``step(accumulator, byte, position)`` over the inputs, and over the payload if the hash covers it."""
         pointer, length = self._bytes()
         result = self._each_byte((pointer, length), number(64, 0), number(width, initial), step)
         if self._calculation.payload:
@@ -184,7 +184,7 @@ class HashLowering:
         return result
 
     def _each_byte(self, data: tuple[Value, Value], position: Value, initial: Value, step: Step) -> Value:
-        """Folds over (address, length); the first byte stands at ``position`` of the whole."""
+        """Folds over the bytes at (address, length); the first byte has number ``position`` in the whole input."""
         b, context = self._builder, self._context
         pointer, length = data
         before = b.block
@@ -206,7 +206,7 @@ class HashLowering:
         return result
 
     def _word_step(self, size: int, *, add: bool) -> Step:
-        """Sums or xors big-endian words of ``size`` bytes, the last one filled with zeros."""
+        """Returns a step that adds or xors big-endian words of ``size`` bytes; zeros fill the last word."""
 
         def step(accumulator: Value, byte: Value, at: Value) -> Value:
             b = self._builder

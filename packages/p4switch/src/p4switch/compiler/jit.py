@@ -26,7 +26,7 @@ CACHE_VARIABLE: Final = "P4REDUCE_CACHE"
 """Environment variable: the cache's directory, in place of $XDG_CACHE_HOME/p4reduce."""
 
 COMPILED_FROM: Final = ("compiler", "program", "state", "tables")
-"""Folders of sources that decide about the code of a program."""
+"""Folders whose sources decide about the code of a program."""
 
 _MOST_FILES: Final = 128
 """Files in the cache; one holds 10 to 50 kB."""
@@ -34,24 +34,24 @@ _MOST_FILES: Final = 128
 _QUOTED: Final = re.compile(r'([%@])"([-a-zA-Z$._][-a-zA-Z$._0-9]*)"')
 
 _COMPILED: WeakValueDictionary[str, "CompiledProgram"] = WeakValueDictionary()
-"""By fingerprint: programs that were loaded twice have their code once."""
+"""Compiled programs by fingerprint: equal programs that are loaded twice share their code."""
 
 _OF_PROGRAM: WeakKeyDictionary[Program, "CompiledProgram"] = WeakKeyDictionary()
-"""Keeps code as long as its program: who makes one device after the other links once."""
+"""Keeps code as long as its program, so that making one device after the other links once."""
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledProgram:
-    """Machine code of a program; in memory as long as this object, which every device of the program holds.
+    """Machine code of a program; it stays in memory as long as this object, which every device of the program holds.
 
-    It has no reference to the program: _OF_PROGRAM would then keep both for ever.
+    It must not refer to the program, because _OF_PROGRAM would then keep both for ever.
 
     Attributes:
-        code: what keeps it in memory.
-        ingress_address, egress_address: of the functions that abi.py describes.
-        phv_bytes: size of the buffer between them.
+        code: keeps the machine code in memory.
+        ingress_address, egress_address: addresses of the functions that abi.py describes.
+        phv_bytes: size of the buffer between the two functions.
         out_bytes: size of the buffer for a frame that leaves.
-        kept: what lies where in the buffer at abi.KEPT_ADDRESS.
+        kept: layout of the buffer at abi.KEPT_ADDRESS.
         leaves_path: see Program.
     """
 
@@ -70,10 +70,10 @@ class CompiledProgram:
 
 
 def compile_program(program: Program) -> CompiledProgram:
-    """Compiles a program, or takes it from this process's memory or the cache on disk.
+    """Compiles a program, or takes its code from this process's memory or from the cache on disk.
 
     Raises:
-        UnsupportedConstruct: the program is beyond the compiler.
+        UnsupportedConstruct: the compiler does not support a part of the program.
     """
     compiled = _OF_PROGRAM.get(program) or _COMPILED.get(program.fingerprint)
     if compiled is None:
@@ -83,18 +83,18 @@ def compile_program(program: Program) -> CompiledProgram:
 
 
 def optimized_assembly(program: Program) -> str:
-    """The machine code as text, for reading."""
+    """Returns the machine code as text."""
     text: str = target_machine().emit_assembly(_optimized(program))
     return text
 
 
 def module_text(program: Program) -> str:
-    """The LLVM IR that the compiler gives to LLVM; the same on every machine.
+    """Returns the LLVM IR that the compiler gives to LLVM; the same on every machine.
 
-    Names stand without quotes where LLVM needs none.
+    Names have no quotes where LLVM needs none.
 
     Raises:
-        UnsupportedConstruct: the program is beyond the compiler.
+        UnsupportedConstruct: the compiler does not support a part of the program.
     """
     from p4switch.compiler.pipelines import build_module  # noqa: PLC0415  (as below)
 
@@ -122,7 +122,7 @@ def _load(program: Program) -> CompiledProgram:
 
 
 def _optimized(program: Program) -> Any:
-    from p4switch.compiler.pipelines import build_module  # noqa: PLC0415  (only where it is not kept)
+    from p4switch.compiler.pipelines import build_module  # noqa: PLC0415  (only if the code is not in the cache)
 
     module = objects.parsed(build_module(program))
     objects.optimize(module)
@@ -133,7 +133,7 @@ def _optimized(program: Program) -> Any:
 
 
 def cache_directory() -> Path:
-    """Where machine code is kept between runs."""
+    """Returns the folder in which machine code is kept between runs."""
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named)
@@ -143,7 +143,7 @@ def cache_directory() -> Path:
 
 @cache
 def _compiler_version() -> str:
-    """A hash of everything that decides about the code, but the program: sources, LLVM, CPU."""
+    """Returns a hash of all that decides about the code except the program: sources, LLVM, processor."""
     digest = hashlib.sha256()
     root = Path(__file__).resolve().parents[1]
     for folder in COMPILED_FROM:
@@ -161,7 +161,7 @@ def _cache_path(program: Program) -> Path:
 
 
 def _keep(path: Path, code: bytes) -> None:
-    """Keeps object code; a cache that cannot be written is no error."""
+    """Writes object code to the cache; ignores a cache that cannot be written."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, code)
@@ -169,13 +169,13 @@ def _keep(path: Path, code: bytes) -> None:
 
 
 def _forget_oldest(folder: Path) -> None:
-    """Keeps the newest files: sources, compilers and CPUs change, and nothing else would ever delete what they left."""
+    """Deletes all but the newest files, because code of other versions and processors would never be deleted."""
     kept = sorted(folder.glob("*.o"), key=lambda file: file.stat().st_mtime, reverse=True)
     for file in kept[_MOST_FILES:]:
         file.unlink(missing_ok=True)
 
 
-# Runs compiled programs from Python, one packet at a time.
+# Running compiled programs from Python, one packet at a time.
 
 
 _INGRESS: Final = ctypes.CFUNCTYPE(
@@ -185,14 +185,14 @@ _EGRESS: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void
 
 
 class CompiledExecutor:
-    """Machine code as an Executor; see device.py."""
+    """Runs machine code as an Executor; see traffic.py."""
 
     def __init__(self, code: CompiledProgram, state: DeviceState) -> None:
         self._state = state
         self._phv_bytes = code.phv_bytes
         self._ingress = _INGRESS(code.ingress_address)
         self._egress = _EGRESS(code.egress_address)
-        self._code = code  # CFUNCTYPE has its addresses only
+        self._code = code  # must stay in memory: CFUNCTYPE holds addresses only
         self._layout = code.kept
         self._kept = np.zeros(max(code.kept_bytes, 1), dtype=np.uint8)
         self._cloned = np.zeros(code.phv_bytes if code.leaves_path else 1, dtype=np.uint8)

@@ -1,6 +1,6 @@
-"""Wide values as vectors of 32-bit lanes, the most significant lane first, as they travel in packets.
+"""Wide values as vectors of 32-bit lanes, the most significant lane first, as in packets.
 
-An operation is lane-wise when nothing it does crosses from one lane into the next; Analysis proves it.
+An operation is lane-wise if nothing crosses from one lane into the next; Analysis proves it.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     from p4switch.compiler.data import DataLowering
 
 
-# What is known of a value before the program runs: bounds, and bits that are always or never set.
+# Facts about a value before the program runs: bounds, and bits that are always or never set.
 #
-# Data are unbounded integers. ``Bounds`` speak of the integer itself, ``Bits`` of its residue modulo a power of two,
-# which is what machine code holds. Both are sound: they may say less than is true, never more.
+# Data are unbounded integers. ``Bounds`` describe the integer itself, ``Bits`` its residue modulo a power of two, which
+# machine code holds. Both are sound: they may say less than is true, never more.
 
 
 LANE: Final = 32
 MAX_SHIFT: Final = 4096
-"""A left shift by more has no upper bound here; masked, it is still compiled."""
+"""Left shifts by more get no upper bound; they are still compiled, if the result is masked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``low <= value <= high``; None where there is no bound."""
+    """An interval: ``low <= value <= high``; None means no bound on that side."""
 
     low: int | None
     high: int | None
@@ -63,7 +63,7 @@ class Bounds:
         return self.low is not None and self.low >= 0 and self.high is not None
 
     def width(self) -> int | None:
-        """Bits that hold every value: unsigned where none is negative, else two's complement; None: unbounded."""
+        """Returns the bits of every value: unsigned if none is negative, else two's complement; None if unbounded."""
         if self.low is None or self.high is None:
             return None
         if self.low >= 0:
@@ -73,35 +73,35 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """Bits that are set in every residue (``must``) and in some (``may``)."""
+    """Masks of the bits that are set in every residue (``must``) and of those that may be set (``may``)."""
 
     must: int
     may: int
 
 
 def ones(width: int) -> int:
-    """``width`` one bits."""
+    """Returns ``width`` one bits."""
     return (1 << width) - 1
 
 
 def lanes_of(number: int, width: int) -> list[int]:
-    """The 32-bit lanes of a number, least significant first."""
+    """Returns the 32-bit lanes of a number, least significant first."""
     return [(number >> at) & 0xFFFFFFFF for at in range(0, width, LANE)]
 
 
 def from_lanes(lanes: list[int]) -> int:
-    """Inverse of lanes_of."""
+    """Returns the number with these lanes, the inverse of lanes_of."""
     return sum(lane << (LANE * i) for i, lane in enumerate(lanes))
 
 
 def adds_in_lanes(left: Bits, right: Bits, width: int) -> bool:
-    """Whether no carry leaves a lane of ``left + right`` (but the topmost, where it falls off modulo 2**width)."""
+    """Returns whether no carry leaves a lane of ``left + right``, except the topmost (modulo 2**width)."""
     pairs = zip(lanes_of(left.may, width)[:-1], lanes_of(right.may, width)[:-1], strict=True)
     return all(a + b < 1 << LANE for a, b in pairs)
 
 
 def subtracts_in_lanes(left: Bits, right: Bits, width: int) -> bool:
-    """Whether no borrow crosses into a lane of ``left - right`` from the one below."""
+    """Returns whether no lane of ``left - right`` borrows from the lane above it."""
     pairs = zip(lanes_of(left.must, width)[:-1], lanes_of(right.may, width)[:-1], strict=True)
     return all(a >= b for a, b in pairs)
 
@@ -111,7 +111,7 @@ class Analysis:
     """Bounds and bits of expressions at one point of the program.
 
     Attributes:
-        facts: bits of fields that are known here, beyond their widths.
+        facts: known bits of fields at this point, beyond their widths.
     """
 
     facts: Mapping[model.FieldRef, Bits] = field(default_factory=dict)
@@ -121,15 +121,15 @@ class Analysis:
         self._bits: dict[tuple[int, int], tuple[model.DataExpr, Bits]] = {}
 
     def bounds(self, expr: model.DataExpr) -> Bounds:
-        """Bounds of the integer."""
+        """Returns bounds of the integer."""
         found = self._bounds.get(id(expr))
         if found is None:
-            # The expression is kept beside its result, so that its id stays its own.
+            # The expression is kept beside its result, so that its id is not reused.
             found = self._bounds[id(expr)] = (expr, self._compute_bounds(expr))
         return found[1]
 
     def bits(self, expr: model.DataExpr, width: int) -> Bits:
-        """Bits of the integer modulo ``2**width``."""
+        """Returns bits of the integer modulo ``2**width``."""
         key = (id(expr), width)
         found = self._bits.get(key)
         if found is None:
@@ -217,7 +217,7 @@ class Analysis:
                 return self._bounded(expr, width)
 
     def _combine(self, expr: model.Arith, width: int) -> Bits:
-        """&, | and ^, bit by bit."""
+        """Combines operands of &, | and ^ bit by bit."""
         a, b = self.bits(expr.left, width), self.bits(expr.right, width)
         if expr.op == "&":
             return Bits(a.must & b.must, a.may & b.may)
@@ -227,7 +227,7 @@ class Analysis:
         return Bits((a.must & ~b.may) | (b.must & ~a.may), ones(width) & ~surely_equal)
 
     def _sum_bits(self, expr: model.Arith, width: int) -> Bits:
-        """Lane by lane where nothing crosses lanes; else what the bounds say."""
+        """Adds lane by lane if nothing crosses lanes; else uses the bounds."""
         rounded = -(-width // LANE) * LANE
         a, b = self.bits(expr.left, rounded), self.bits(expr.right, rounded)
         within = adds_in_lanes(a, b, rounded) if expr.op == "+" else subtracts_in_lanes(a, b, rounded)
@@ -252,7 +252,7 @@ class Analysis:
 
 
 def _interval_bits(low: int, high: int) -> tuple[int, int]:
-    """Bits of the 32-bit numbers in an interval, modulo 2**32."""
+    """Returns the bits of the 32-bit numbers in an interval, modulo 2**32."""
     if low < 0 or high >= 1 << LANE:
         return 0, ones(LANE)
     differing = ones((low ^ high).bit_length())
@@ -311,7 +311,7 @@ def _shift_bounds(op: str, low: int, high: int, least: int, most: int) -> Bounds
     return Bounds(min(corners), max(corners))
 
 
-# What all lowering of one function shares.
+# The state that all lowering of one function shares.
 
 
 @dataclass
@@ -320,14 +320,14 @@ class FunctionContext:
 
     Attributes:
         state: the function's pointer to the device's cells.
-        ingress_length: bytes of the frame as it came in, i64; what counters count.
+        ingress_length: bytes of the frame as it came in, i64; counters add this number.
         packet_length: slot (i64) of BMv2's packet length, which setValid and setInvalid change.
         exit_flag: slot (i1), set by ``exit``.
-        notes: slots of PathNotes (paths.py), None in programs that do not leave the straight path.
+        notes: slots of actions.PathNotes; None in programs that do not leave the straight path.
         now: microseconds, i64; None in programs without meters.
-        steps: slot (i64) of the steps that may come again, None as long as the function has none.
-        endless: the block for packets that take too many; whoever builds the function fills it.
-        payload: gives address and length (i64) of the bytes that the parser did not extract.
+        steps: slot (i64) of the steps that may be repeated; None as long as the function has none.
+        endless: the block for packets that take too many steps; the builder of the function fills it.
+        payload: returns address and length (i64) of the bytes that the parser did not extract.
     """
 
     program: model.Program
@@ -345,7 +345,7 @@ class FunctionContext:
     endless: Value = None
 
     def step(self) -> None:
-        """Counts a step that may come again for the same packet; leaves the function's way at limits.MAX_STEPS."""
+        """Counts a step that may be repeated for one packet; after MAX_STEPS, control goes to ``endless``."""
         b = self.builder
         if self.steps is None:
             self.steps, self.endless = self.storage.slot(I64, number(64, 0)), self.block("endless")
@@ -356,19 +356,19 @@ class FunctionContext:
         b.position_at_end(goes_on)
 
     def block(self, name: str) -> Value:
-        """A new block at the end of the function."""
+        """Appends a new block to the function."""
         return self.builder.append_basic_block(name)
 
     def cell_address(self, cell: int) -> Value:
-        """Where a cell of the device's state lies."""
+        """Returns the address of a cell of the device's state."""
         return byte_offset(self.builder, self.state, 8 * cell)
 
     def state_number(self, cell: int) -> Value:
-        """A cell that does not change while a packet is processed, as i64."""
+        """Loads a cell that does not change while a packet is processed, as i64."""
         return self._invariant(self.builder.load(self.cell_address(cell), align=8, typ=I64))
 
     def state_pointer(self, cell: int) -> Value:
-        """A cell that does not change while a packet is processed, as a pointer."""
+        """Loads a cell that does not change while a packet is processed, as a pointer."""
         return self._invariant(self.builder.load(self.cell_address(cell), align=8, typ=POINTER))
 
     def _invariant(self, load: Value) -> Value:
@@ -376,20 +376,20 @@ class FunctionContext:
         return load
 
     def add_to(self, pointer: Value, amount: Value) -> None:
-        """``*pointer += amount``, 64 bits."""
+        """Emits ``*pointer += amount``, 64 bits."""
         old = self.builder.load(pointer, align=8, typ=I64)
         self.builder.store(self.builder.add(old, amount), pointer, align=8)
 
 
 class LaneOps:
-    """Vector code for wide expressions."""
+    """Emits vector code for wide expressions."""
 
     def __init__(self, data: DataLowering) -> None:
         self._data = data
         self._builder = data.context.builder
 
     def can(self, expr: model.DataExpr, width: int) -> bool:
-        """Whether the operation at the root of an expression is lane-wise modulo ``2**width``."""
+        """Returns whether the operation at the root of an expression is lane-wise modulo ``2**width``."""
         match expr:
             case model.Const() | model.Invert() | model.Select():
                 return True
@@ -409,7 +409,7 @@ class LaneOps:
                 return False
 
     def lower(self, expr: model.DataExpr, width: int) -> Value:
-        """The vector for an expression that ``can`` accepts."""
+        """Returns the vector for an expression that ``can`` accepts."""
         b, data = self._builder, self._data
         match expr:
             case model.Const(value):
@@ -433,7 +433,7 @@ class LaneOps:
                 raise AssertionError(f"not lane-wise: {expr}")
 
     def compare(self, expr: model.Compare, width: int) -> Value:
-        """``==`` or ``!=`` of natural numbers below ``2**width``: an or over all lanes of their difference."""
+        """Lowers ``==`` or ``!=`` of natural numbers below ``2**width``: an or over all lanes of their difference."""
         b = self._builder
         if self.stays(expr.left, width) and self.stays(expr.right, width):
             return self._compare_blocks(expr, width)
@@ -449,14 +449,14 @@ class LaneOps:
         for block in blocks_of(width):
             words = BlockWords(b, block, partial(storage.load_block, block=block))
             difference = words.of(model.Arith("^", expr.left, expr.right)).value
-            if difference.type != block_type(BLOCK_LANES):  # what is left behind the whole blocks
+            if difference.type != block_type(BLOCK_LANES):  # the lanes behind the whole blocks
                 difference = pick_lanes(b, difference, list(range(BLOCK_LANES)))
             some = difference if some is None else b.or_(some, difference)
         name = f"llvm.vector.reduce.or.v{BLOCK_LANES}i32"
         return b.icmp_unsigned(expr.op, intrinsic(b, name, I32, [some]), ir.Constant(I32, 0))
 
     def stays(self, expr: model.DataExpr, width: int) -> bool:
-        """Whether every lane of an expression modulo ``2**width`` is of the same lane of its fields, all as wide."""
+        """Returns whether each lane of an expression modulo ``2**width`` depends only on that lane of its fields."""
         match expr:
             case model.Const():
                 return True
@@ -484,19 +484,19 @@ class LaneOps:
         return bounds.is_natural and (bounds.width() or 0) <= width
 
     def _left_stays(self, operand: model.DataExpr, by: int, width: int) -> bool:
-        """Whether no bit that is shifted left leaves for the next lane, but for lanes that fall off."""
+        """Returns whether a shift to the left moves no bit into another lane, except into lanes that fall off."""
         lanes, bits = divmod(by, LANE_BITS)
         top = _splat_mask(width, ((1 << bits) - 1) << (LANE_BITS - bits))
         return self._bits(operand, width).may & top & ~_top_lanes(width, lanes + 1) == 0
 
     def _right_stays(self, operand: model.DataExpr, by: int, width: int) -> bool:
-        """The same to the right."""
+        """Returns whether a shift to the right moves no bit into another lane, except into lanes that fall off."""
         bits = by % LANE_BITS
         low = _splat_mask(width, (1 << bits) - 1)
         return self._bits(operand, width).may & low & ~((1 << min(by - bits + LANE_BITS, width)) - 1) == 0
 
     def _fit(self, vector: Value, width: int) -> Value:
-        """Cuts leading lanes or fills with zero lanes."""
+        """Cuts leading lanes, or adds lanes that are zero."""
         have, want = vector.type.count, width // LANE_BITS
         return vector if have == want else pick_lanes(self._builder, vector, list(range(have - want, have)))
 
@@ -515,7 +515,7 @@ class LaneOps:
 
     def _right(self, operand: model.DataExpr, by: int, width: int) -> Value:
         b = self._builder
-        # Bits above `width` may move in: then compute with as many lanes more, and cut.
+        # Bits above `width` may move in: compute with so many more lanes, and cut them.
         wider = width if self._is_within(operand, width) else width + -(-by // LANE_BITS) * LANE_BITS
         lanes, bits = divmod(by, LANE_BITS)
         vector, count = self._data.lanes(operand, wider), wider // LANE_BITS
@@ -529,19 +529,19 @@ class LaneOps:
         return self._fit(near, width)
 
 
-# Block by block: what a processor's registers hold.
+# Computation block by block, in a processor's registers.
 #
-# A word of 64 lanes takes eight registers of 256 bits. Statement by statement, a few such words are more than there
-# are; block by block, each value is in one register from its load to its store.
+# A word of 64 lanes takes eight registers of 256 bits. Statement by statement, a few such words need more registers
+# than there are; block by block, each value stays in one register from its load to its store.
 
 
 class Word:
-    """A block's value, and how it comes about; code for it is made when it is first asked for.
+    """A block's value, with its expression; code for it is made when it is first asked for.
 
     Attributes:
-        op: "&", "|", "^", "+", "-", ">>", "<<"; empty: a constant, what a field holds, or what stands for an idiom.
-        lanes: of a constant.
-        sum: of ``(a & REST) + (b & REST)``: ``a + b``, each lane for itself, once that is known to be of use.
+        op: "&", "|", "^", "+", "-", ">>", "<<"; empty: a constant, the value of a field, or the code of an idiom.
+        lanes: the lanes of a constant.
+        sum: for ``(a & REST) + (b & REST)``: the word ``a + b``, each lane for itself, once it has been made.
     """
 
     def __init__(
@@ -559,7 +559,7 @@ class Word:
 
     @cached_property
     def value(self) -> Value:
-        """The block as LLVM's."""
+        """The block as an LLVM value."""
         return self._make()
 
 
@@ -569,7 +569,7 @@ _SIGNS: Final = {bits: sum(1 << at for at in range(bits - 1, LANE, bits)) for bi
 
 
 class BlockWords:
-    """One block of expressions whose lanes stay apart (``LaneOps.stays``).
+    """Computes one block of expressions whose lanes stay apart (``LaneOps.stays``).
 
     Lanes of 32, 16 or 8 bits that a program adds without carries from one into the next (Warren, Hacker's Delight,
     2nd ed., section 2-18) are added by one instruction. With SIGN the top bit of every lane and REST the others, and
@@ -580,12 +580,12 @@ class BlockWords:
                                            that of s, and else both are 0;
         SIGN - ((x & SIGN) >> (bits - 1))  is SIGN ^ (x >> (bits - 1)), the shift with copies of the sign.
 
-    Each value is computed once, and compared by identity: an expression that means something else is not taken for
-    one of these, whatever it looks like.
+    Each value is computed once, and operands are compared by identity, so another expression is never taken for one of
+    these idioms.
     """
 
     def __init__(self, builder: Builder, block: Block, load: Callable[[model.FieldRef], Value]) -> None:
-        """``load`` gives what a field holds in this block before anything is assigned."""
+        """Makes a block; ``load`` returns a field's value in this block before anything is assigned."""
         self._builder = builder
         self._block = block
         self._load = load
@@ -594,11 +594,11 @@ class BlockWords:
         self._constants: dict[tuple[int, ...], Word] = {}
 
     def hold(self, field: model.FieldRef, value: Word | Value) -> None:
-        """What the field holds from here on."""
+        """Records the present value of a field."""
         self._fields[field] = value if isinstance(value, Word) else Word(lambda: value)
 
     def of(self, expr: model.DataExpr) -> Word:
-        """The block of an expression."""
+        """Returns the block of an expression."""
         match expr:
             case model.Const(value):
                 return self._constant(value)
@@ -618,7 +618,7 @@ class BlockWords:
                 raise AssertionError(f"lanes do not stay apart: {expr}")
 
     def _constant(self, value: int) -> Word:
-        # Lane 0 of a field is its most significant one; a constant has as many lanes as the field.
+        # Lane 0 of a field is its most significant lane; a constant has as many lanes as the field.
         return self._of_lanes(*lanes_of(value >> self._block.below, LANE * self._block.count)[::-1])
 
     def _of_lanes(self, *lanes: int) -> Word:
@@ -690,7 +690,7 @@ class BlockWords:
         return None
 
     def _whole(self, word: Word) -> Word:
-        """The same, of which LLVM takes no part: it would keep the unmasked bits beside it, in as many registers."""
+        """Hides a word's expression from LLVM, which would keep the unmasked bits in as many further registers."""
 
         def value() -> Value:
             b, kind = self._builder, ir.VectorType(ir.FloatType(), self._block.count)
@@ -711,7 +711,7 @@ class BlockWords:
         return None
 
     def _in_lanes(self, operation: str, bits: int, left: Word, right: Word) -> Word:
-        """An operation on lanes of fewer bits: where they lie in a lane of 32 does not matter."""
+        """Emits an operation on lanes of fewer bits, whatever their order within a lane of 32 bits."""
 
         def value() -> Value:
             b, narrow = self._builder, ir.VectorType(integer(bits), self._block.count * LANE // bits)
@@ -727,7 +727,7 @@ def _is_splat(word: Word, lane: int) -> bool:
 
 
 def _masked(word: Word, lane: int) -> Word | None:
-    """x of ``x & mask`` with a mask of equal lanes."""
+    """Returns x of ``x & mask`` with a mask of equal lanes; None for other words."""
     if word.op == "&":
         for one, other in (word.parts, word.parts[::-1]):
             if _is_splat(other, lane):
@@ -736,7 +736,7 @@ def _masked(word: Word, lane: int) -> Word | None:
 
 
 def _addends(word: Word) -> tuple[Word, Word, int] | None:
-    """a, b and the bits of a lane, of ``(a & REST) + (b & REST)``."""
+    """Returns a, b and the bits of a lane from ``(a & REST) + (b & REST)``; None for other words."""
     if word.op == "+":
         for bits, sign in _SIGNS.items():
             a, b = (_masked(part, ones(LANE) & ~sign) for part in word.parts)
@@ -750,7 +750,7 @@ def _factors(word: Word) -> tuple[Word, ...]:
 
 
 def _same(some: tuple[Word, ...], others: tuple[Word, Word]) -> bool:
-    """Whether two words are these two, in any order."""
+    """Returns whether the two words are these, in any order."""
     return (some[0] is others[0] and some[1] is others[1]) or (some[0] is others[1] and some[1] is others[0])
 
 
@@ -763,6 +763,6 @@ def _splat_mask(width: int, lane: int) -> int:
 
 
 def _top_lanes(width: int, count: int) -> int:
-    """Ones in the topmost lanes."""
+    """Returns ones in the topmost lanes."""
     kept = max(width - LANE_BITS * count, 0)
     return ((1 << width) - 1) & ~((1 << kept) - 1)

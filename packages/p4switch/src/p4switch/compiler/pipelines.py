@@ -1,4 +1,4 @@
-"""The two functions of a program in machine code, of which abi.py says what they take and give, and the parser."""
+"""Machine code of a program's two functions, whose interface abi.py describes, and of the parser."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -43,10 +43,10 @@ from p4switch.state.layout import StateLayout, value_words
 
 
 class ParserLowering:
-    """Emits the parser where the builder stands; it ends behind it.
+    """Emits the parser at the builder's position; the builder ends behind it.
 
     Attributes:
-        offset: slot (i64) of the bytes that were extracted.
+        offset: slot (i64) of the number of extracted bytes.
         error: slot (i64) of the error code.
     """
 
@@ -62,7 +62,7 @@ class ParserLowering:
         self._end: Value = None
 
     def lower(self) -> None:
-        """All states that can be reached."""
+        """Lowers all states that can be reached."""
         b, parser = self._builder, self._context.program.parser
         self._end = self._context.block("parsed")
         b.branch(self._block(parser.start))
@@ -82,7 +82,7 @@ class ParserLowering:
         return self._blocks[state]
 
     def _watch(self) -> None:
-        """Counts a visit to a state of a loop that may take nothing."""
+        """Counts a visit to a state of a loop that may take no bytes."""
         b = self._builder
         steps = b.add(b.load(self._idle_steps, typ=I64), number(64, 1))
         b.store(steps, self._idle_steps)
@@ -119,7 +119,7 @@ class ParserLowering:
         return DataLowering(self._context, where, lookahead=self._look)
 
     def _extract_next(self, operation: model.ExtractNext, where: str) -> None:
-        """A case for each element of the stack."""
+        """Emits a case for each element of the stack."""
         b, storage = self._builder, self._context.storage
         at = storage.load(operation.next)
         full = b.icmp_unsigned(">=", at, number(at.type.width, len(operation.headers)))
@@ -185,7 +185,7 @@ class ParserLowering:
         return self._builder.sub(self._length, self._position())
 
     def _require(self, octets: Value) -> None:
-        """PacketTooShort unless so many bytes are left."""
+        """Fails with PacketTooShort unless so many bytes are left."""
         enough = self._builder.icmp_unsigned("<=", octets, self._remaining())
         self._fail_unless(enough, self._code("PacketTooShort"))
 
@@ -202,7 +202,7 @@ class ParserLowering:
     # --- looking ahead
 
     def _look(self, ahead: model.Lookahead) -> Value:
-        """Bits ahead of the position; bytes behind the packet's end read as 0 (BMv2: whatever lies there)."""
+        """Returns bits ahead of the position; bytes behind the packet's end read as 0 (in BMv2 they are undefined)."""
         b = self._builder
         first, within = divmod(ahead.offset, 8)
         size = -(-(within + ahead.width) // 8)
@@ -226,7 +226,7 @@ class ParserLowering:
         for key in state.keys:
             width = 1 if isinstance(key, model.Valid) else key.width
             padded = 8 * -(-width // 8)
-            # A signed field's bits, not its number: the padding is zeros.
+            # The key is a signed field's bits, not its value: the padding is zeros.
             value = data.number(key.value if isinstance(key, model.ChosenKey) else key, width)
             keys.append(resize(b, resize(b, value, width), padded))
         for transition in state.transitions:
@@ -239,7 +239,7 @@ class ParserLowering:
         b.branch(self._end)
 
     def _in_value_set(self, keys: list[Value], widths: list[int], transition: model.Transition, name: str) -> Value:
-        """Whether a member of a value set equals the keys, one behind the other, where the mask has ones."""
+        """Returns whether a member of a value set equals the concatenated keys in the bits that the mask has set."""
         b, context = self._builder, self._context
         total, packed, mask = sum(widths), None, 0
         for key, width, bits in zip(keys, widths, transition.masks, strict=True):
@@ -247,7 +247,7 @@ class ParserLowering:
             packed = part if packed is None else b.or_(b.shl(packed, number(total, width)), part)
             mask = mask << width | bits & ((1 << width) - 1)
         cell, words = context.layout.value_sets[name], value_words(total)
-        # A parser may visit the state again: a value set changes only between packets, as everything does.
+        # The load is invariant though a state may be visited again: value sets change only between packets.
         rows, count = context.state_pointer(cell), context.state_number(cell + 1)
         before, loop, compare, following = b.block, *(context.block(f"value_{n}") for n in ("loop", "compare", "next"))
         done = context.block("value_done")
@@ -286,11 +286,11 @@ class ParserLowering:
         return fits
 
 
-# What the two functions of a program share.
+# The common part of a program's two functions.
 
 
 class FunctionBuilder(ABC):
-    """What both functions share."""
+    """The common part of both functions."""
 
     def __init__(self, program: model.Program, layout: StateLayout, buffer: PhvLayout, module: Value) -> None:
         self._program = program
@@ -299,7 +299,7 @@ class FunctionBuilder(ABC):
         self._module = module
 
     def _function(self, name: str, arguments: list[tuple[str, Value]]) -> Value:
-        """A function of (name, type) arguments that returns i64; what its pointers point to does not overlap."""
+        """Makes a function of (name, type) arguments that returns i64; its pointers' targets do not overlap."""
         kind = ir.FunctionType(I64, [t for _, t in arguments])
         function = ir.Function(self._module, kind, name)
         function.attributes.add("nounwind")
@@ -311,7 +311,7 @@ class FunctionBuilder(ABC):
 
     @abstractmethod
     def _payload(self) -> tuple[Value, Value]:
-        """Address and length (i64) of the bytes that the parser did not extract."""
+        """Returns address and length (i64) of the bytes that the parser did not extract."""
 
     def _context(self, builder: Value, state: Value, ingress_length: Value, packet_length: Value) -> FunctionContext:
         storage = FieldStorage(self._program, builder)
@@ -335,7 +335,7 @@ class FunctionBuilder(ABC):
         return context
 
     def _finish_endless(self, context: FunctionContext, io: Value, cells: Mapping[int, int], result: int) -> None:
-        """Where packets go that take too many steps, if any can: they are counted, and nothing is left of them."""
+        """Fills the block for packets that take too many steps, if there is one: counts them and drops them."""
         if context.endless is None:
             return
         b = context.builder
@@ -355,7 +355,7 @@ class FunctionBuilder(ABC):
 
 
 def checksum_applies(context: FunctionContext, checksum: model.Checksum, unless: Value) -> Value:
-    """Whether a checksum's condition holds, and ``unless``."""
+    """Returns the conjunction of a checksum's condition and ``unless``."""
     if checksum.condition is None:
         return unless
     data = DataLowering(context, f"checksum {checksum.name!r}")
@@ -395,7 +395,7 @@ class EgressBuilder(FunctionBuilder):
         self._finish_endless(context, io, abi.NOTHING_NOTED, -1)
 
     def _recall_notes(self, context: FunctionContext, io: Value) -> None:
-        """What ingress noted for the time after egress holds for the packet itself only."""
+        """Restores the requests that ingress made for the time after egress; they apply to the packet itself only."""
         b, notes = context.builder, context.notes
         itself = b.icmp_unsigned("==", actions.load_io(context, io, abi.EG_INSTANCE), number(64, abi.INSTANCE_NORMAL))
         recirculate, truncate = (
@@ -429,7 +429,7 @@ class EgressBuilder(FunctionBuilder):
             context.storage.set_valid(header, b.trunc(valid, I1))
 
     def _written(self) -> set[model.FieldRef]:
-        """Fields that egress or a checksum may change: copies of a multicast share the buffer, so they are copied."""
+        """Returns the fields that egress or a checksum may change; they are copied, since copies share the buffer."""
         changed = {c.target for c in self._program.checksums if c.update}
         ids = [ident for table in self._program.egress.tables.values() for ident in table.actions]
         for primitive in phv.primitives_of(self._program, ids):
@@ -457,11 +457,11 @@ class EgressBuilder(FunctionBuilder):
             "deq_qdepth": abi.EG_DEQ_QDEPTH,
         }
         if all(self._program.intrinsic(name) is not None for name in queueing):
-            cells |= queueing  # simple_switch fills all of them or none
+            cells |= queueing  # simple_switch sets all of these fields or none
         for name, cell in cells.items():
             self._set_intrinsic(context, name, actions.load_io(context, io, cell))
         self._set_intrinsic(context, "packet_length", packet_length)
-        # One more than the drop port, cut to 9 bits: simple_switch.cpp, egress_thread.
+        # One more than the drop port, cut to 9 bits, as in simple_switch.cpp, egress_thread.
         self._set_intrinsic(context, "egress_spec", number(64, DROP_PORT + 1))
 
     def _drop(self, context: FunctionContext) -> None:
@@ -566,7 +566,7 @@ class IngressBuilder(FunctionBuilder):
             self._set_intrinsic(context, name, value)
 
     def _recall(self, context: FunctionContext, values: dict[str, Value]) -> None:
-        """Copies of earlier packets know less: a clone its ingress port, others the fields of their list."""
+        """Sets the metadata of copies: a clone knows its ingress port, others the fields of their list."""
         b, zero = context.builder, number(64, 0)
         normal, clone = self._is(abi.INSTANCE_NORMAL), self._is(abi.INSTANCE_INGRESS_CLONE)
         for name in ("packet_length", "instance_type"):
@@ -577,7 +577,7 @@ class IngressBuilder(FunctionBuilder):
             actions.recall_fields(context, self._io_array)
 
     def _finish_clone(self, context: FunctionContext) -> None:
-        """An ingress clone is only parsed; then its metadata are reset but for those of its field list."""
+        """Ends the processing of an ingress clone after the parser; its metadata are reset except those of its list."""
         b = context.builder
         with b.if_then(self._is(abi.INSTANCE_INGRESS_CLONE), likely=False):
             actions.reset_metadata(context)
@@ -587,7 +587,7 @@ class IngressBuilder(FunctionBuilder):
             self._keep(context)
 
     def _zero_wide_fields_early(self, context: FunctionContext) -> list[str]:
-        """Zeroes the wide fields that the parser may read before it extracts them; returns headers left for later."""
+        """Zeroes the wide fields that the parser may read before it extracts them; returns the other headers."""
         needs = Needs(self._program)
         states = self._program.parser.states.values()
         plain = all(not isinstance(op, model.Run) for state in states for op in state.operations)
@@ -612,7 +612,7 @@ class IngressBuilder(FunctionBuilder):
         return any(isinstance(op, model.Extract) and op.header == header for s in states for op in s.operations)
 
     def _zero_wide_fields_late(self, context: FunctionContext, headers: list[str]) -> None:
-        """Fields of headers that were not extracted read as 0."""
+        """Zeroes the wide fields of headers that were not extracted."""
         b = context.builder
         for header in headers:
             with b.if_then(b.not_(context.storage.valid(header))):
@@ -626,7 +626,7 @@ class IngressBuilder(FunctionBuilder):
         b = context.builder
         wrong = context.storage.slot(I1, number(1, 0))
         for checksum in self._program.checksums:
-            # BMv2 leaves the parser before it verifies where the program has no start state.
+            # BMv2 does not verify checksums if the program has no start state.
             if not checksum.verify or self._program.parser.start is None:
                 continue
             with b.if_then(checksum_applies(context, checksum, context.storage.valid(checksum.target.header))):
@@ -637,7 +637,7 @@ class IngressBuilder(FunctionBuilder):
         self._set_intrinsic(context, "checksum_error", resize(b, b.load(wrong, typ=I1), 64))
 
     def _finish(self, context: FunctionContext) -> None:
-        """Tells the driver what to do; keeps the packet unless it goes nowhere."""
+        """Stores the outcome for the driver, and keeps the packet unless it is dropped."""
         b = context.builder
         outcome = {}
         for name, cell in (
@@ -674,7 +674,7 @@ class IngressBuilder(FunctionBuilder):
         actions.keep_fields(context, io, (notes.clone, notes.resubmit, notes.digest))
 
     def _keep(self, context: FunctionContext) -> None:
-        """Leaves the packet to egress and returns."""
+        """Leaves the packet in the buffer for egress, and returns."""
         b, buffer = context.builder, self._phv
         self._keep_fields(context, b.load(context.packet_length, typ=I64))
         payload, payload_length = self._payload()
@@ -703,16 +703,16 @@ class IngressBuilder(FunctionBuilder):
             b.store(valid, byte_offset(b, buffer, at), align=1)
 
 
-# The LLVM module of a program: its two functions; abi.py says what they take and give.
+# The LLVM module of a program, which holds its two functions.
 
 
 def build_module(program: model.Program) -> Value:
-    """The LLVM module of a program, not optimized.
+    """Returns the LLVM module of a program, not optimized.
 
     Raises:
-        UnsupportedConstruct: the program is beyond the compiler.
+        UnsupportedConstruct: the compiler does not support a part of the program.
     """
-    module = ir.Module(name="p4reduce")  # LLVM would read a name with line breaks as code
+    module = ir.Module(name="p4reduce")  # a fixed name: LLVM would read a name with line breaks as code
     layout, buffer = StateLayout(program), PhvLayout.of(program)
     IngressBuilder(program, layout, buffer, module).build()
     EgressBuilder(program, layout, buffer, module).build()

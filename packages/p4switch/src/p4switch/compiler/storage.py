@@ -1,4 +1,4 @@
-"""Where fields live while a packet is processed."""
+"""Storage of fields while machine code processes a packet."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,33 +29,33 @@ _FEW_LANES: Final = 4
 
 
 def integer(width: int) -> Any:
-    """The type of integers of a width."""
+    """Returns the type of integers of a width."""
     return ir.IntType(width)
 
 
 def number(width: int, value: int) -> Value:
-    """An integer constant, taken modulo ``2**width``."""
+    """Returns an integer constant, taken modulo ``2**width``."""
     return ir.Constant(ir.IntType(width), value & ((1 << width) - 1))
 
 
 def lane_vector(width: int) -> Any:
-    """The type of a value of ``width`` bits as 32-bit lanes, the most significant first."""
+    """Returns the type of a value of ``width`` bits as 32-bit lanes, the most significant first."""
     return ir.VectorType(I32, width // 32)
 
 
 def lane_constant(width: int, value: int) -> Value:
-    """A constant vector of lanes."""
+    """Returns a constant vector of lanes."""
     lanes = [(value >> at) & 0xFFFFFFFF for at in range(width - 32, -1, -32)]
     return ir.Constant(lane_vector(width), lanes)
 
 
 BLOCK_LANES: Final = 8
-"""Lanes of a block: a register of 256 bits, which most processors have; others take two."""
+"""Lanes of a block: a register of 256 bits, as most processors have; others take two registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Neighbouring lanes of a value, from ``first`` on; ``below``: bits of the value that are less significant."""
+    """Neighbouring lanes of a value, from ``first`` on; ``below``: number of less significant bits."""
 
     first: int
     count: int
@@ -63,19 +63,19 @@ class Block:
 
 
 def blocks_of(width: int) -> list[Block]:
-    """The blocks of a value of ``width`` bits; only the last one may be smaller than others."""
+    """Returns the blocks of a value of ``width`` bits; only the last one may be smaller."""
     lanes = width // 32
     counts = [(first, min(BLOCK_LANES, lanes - first)) for first in range(0, lanes, BLOCK_LANES)]
     return [Block(first, count, 32 * (lanes - first - count)) for first, count in counts]
 
 
 def block_type(count: int) -> Any:
-    """The type of a block of ``count`` lanes."""
+    """Returns the type of a block of ``count`` lanes."""
     return ir.VectorType(I32, count)
 
 
 def pick_lanes(builder: Builder, vector: Value, picks: list[int]) -> Value:
-    """Lanes by their numbers; a number that the vector does not have gives 0."""
+    """Returns lanes by their numbers; a number that the vector does not have gives 0."""
     count = vector.type.count
     mask = [pick if 0 <= pick < count else count for pick in picks]
     zeros = ir.Constant(vector.type, [0] * count)
@@ -83,7 +83,7 @@ def pick_lanes(builder: Builder, vector: Value, picks: list[int]) -> Value:
 
 
 def lanes_to_integer(builder: Builder, vector: Value, width: int) -> Value:
-    """The least significant bits of lanes as one integer, filled with zeros to ``width`` bits."""
+    """Returns the least significant bits of lanes as one integer, filled with zeros to ``width`` bits."""
     count = min(vector.type.count, -(-width // 32))
     if count <= _FEW_LANES:
         value = number(32 * count, 0)
@@ -94,14 +94,14 @@ def lanes_to_integer(builder: Builder, vector: Value, width: int) -> Value:
         return resize(builder, value, width)
     if count < vector.type.count:
         vector = pick_lanes(builder, vector, list(range(vector.type.count - count, vector.type.count)))
-    # Reversing the bytes of each lane and then all bytes reverses the lanes. A shuffle would do so too, but
-    # LLVM 22 aborts on bitcasts of shuffles to odd widths (VectorCombine.cpp, foldBitcastShuffle).
+    # Reversing the bytes of each lane and then all bytes reverses the lanes. A shuffle would do the same, but LLVM 22
+    # aborts on bitcasts of shuffles to odd widths (VectorCombine.cpp, foldBitcastShuffle).
     swapped = builder.bitcast(byte_swap_lanes(builder, vector), integer(32 * count))
     return resize(builder, byte_swap(builder, swapped), width)
 
 
 def integer_to_lanes(builder: Builder, value: Value, width: int) -> Value:
-    """Lanes from an integer, cut or filled with zeros to ``width`` bits, a multiple of 32."""
+    """Returns lanes from an integer, cut or filled with zeros to ``width`` bits, a multiple of 32."""
     count = min(-(-value.type.width // 32), width // 32)
     swapped = byte_swap(builder, resize(builder, value, 32 * count))
     vector = byte_swap_lanes(builder, builder.bitcast(swapped, ir.VectorType(I32, count)))
@@ -109,13 +109,13 @@ def integer_to_lanes(builder: Builder, value: Value, width: int) -> Value:
 
 
 def byte_offset(builder: Builder, pointer: Value, offset: Value | int) -> Value:
-    """``pointer`` moved by bytes."""
+    """Returns ``pointer`` moved by bytes."""
     at = ir.Constant(I64, offset) if isinstance(offset, int) else offset
     return builder.gep(pointer, [at], source_etype=I8)
 
 
 def resize(builder: Builder, value: Value, width: int) -> Value:
-    """A value cut or filled with zeros to a width."""
+    """Returns a value cut or filled with zeros to a width."""
     have = value.type.width
     if have == width:
         return value
@@ -123,7 +123,7 @@ def resize(builder: Builder, value: Value, width: int) -> Value:
 
 
 def sign_resize(builder: Builder, value: Value, width: int) -> Value:
-    """A value cut or filled with copies of its sign bit to a width."""
+    """Returns a value cut or filled with copies of its sign bit to a width."""
     have = value.type.width
     if have == width:
         return value
@@ -151,55 +151,55 @@ def byte_swap_lanes(builder: Builder, value: Value) -> Value:
 
 
 def copy_bytes(builder: Builder, target: Value, origin: Value, length: Value) -> None:
-    """memcpy; the regions do not overlap."""
+    """Emits memcpy; the regions do not overlap."""
     arguments = [target, origin, length, ir.Constant(I1, 0)]
     intrinsic(builder, "llvm.memcpy.p0.p0.i64", ir.VoidType(), arguments)
 
 
 def zero_bytes(builder: Builder, target: Value, length: int) -> None:
-    """Memset to 0."""
+    """Emits memset to 0."""
     arguments = [target, ir.Constant(I8, 0), ir.Constant(I64, length), ir.Constant(I1, 0)]
     intrinsic(builder, "llvm.memset.p0.i64", ir.VoidType(), arguments)
 
 
 def is_lanes(field: model.FieldRef) -> bool:
-    """Whether a field is kept as a vector of lanes."""
+    """Returns whether a field is kept as a vector of lanes."""
     return cell_kind(field.width) == "lanes"
 
 
 def load_cell(builder: Builder, pointer: Value, width: int) -> Value:
-    """A value from memory as StateLayout lays it out: a lane vector, or an integer of ``width`` bits."""
+    """Loads a value as StateLayout lays it out: a lane vector, or an integer of ``width`` bits."""
     if cell_kind(width) == "lanes":
         return builder.load(pointer, align=1, typ=lane_vector(width))
     return resize(builder, builder.load(pointer, align=1, typ=integer(8 * cell_bytes(width))), width)
 
 
 def store_cell(builder: Builder, pointer: Value, value: Value, width: int) -> None:
-    """Inverse of load_cell."""
+    """Stores a value as StateLayout lays it out, the inverse of load_cell."""
     if cell_kind(width) != "lanes":
         value = resize(builder, value, 8 * cell_bytes(width))
     builder.store(value, pointer, align=1)
 
 
 def load_block(builder: Builder, pointer: Value, block: Block) -> Value:
-    """A block of lanes that lie in memory from ``pointer`` on."""
+    """Loads a block of lanes that lie in memory from ``pointer`` on."""
     at = byte_offset(builder, pointer, 4 * block.first)
     return builder.load(at, align=1, typ=block_type(block.count))
 
 
 def store_block(builder: Builder, pointer: Value, block: Block, value: Value) -> None:
-    """Inverse of load_block."""
+    """Stores a block of lanes, the inverse of load_block."""
     builder.store(value, byte_offset(builder, pointer, 4 * block.first), align=1)
 
 
 class FieldStorage:
     """Stack slots for the fields and validity bits that a function uses; LLVM turns most into registers.
 
-    A field that ``place`` puts elsewhere (wide header fields lie in the PHV buffer) is read and written there.
+    Fields that ``place`` puts elsewhere (wide header fields lie in the PHV buffer) are read and written there.
     """
 
     def __init__(self, program: model.Program, builder: Builder) -> None:
-        """Slots are made in the entry block at which ``builder`` stands."""
+        """Makes slots in the entry block, at which ``builder`` stands."""
         self._program = program
         self._builder = builder
         self._entry = builder.block
@@ -208,21 +208,21 @@ class FieldStorage:
         self._scratch: dict[int, Value] = {}
 
     def place(self, field: model.FieldRef, pointer: Value) -> None:
-        """Puts a field into memory that the caller gives, laid out as by store_cell."""
+        """Puts a field into the caller's memory, laid out as by store_cell."""
         self._fields[field] = pointer
 
     def address(self, field: model.FieldRef) -> Value:
-        """Where a placed field lies."""
+        """Returns the address of a placed field."""
         return self._fields[field]
 
     def load(self, field: model.FieldRef) -> Value:
-        """The value of a field: a lane vector, or an integer of its width."""
+        """Returns the value of a field: a lane vector, or an integer of its width."""
         pointer = self._pointer(field)
         kind = lane_vector(field.width) if is_lanes(field) else integer(field.width)
         return self._builder.load(pointer, align=1 if is_lanes(field) else None, typ=kind)
 
     def store(self, field: model.FieldRef, value: Value) -> None:
-        """Sets a field; ``value`` is as load gives it."""
+        """Sets a field; ``value`` has the form that ``load`` returns."""
         self._builder.store(value, self._pointer(field), align=1 if is_lanes(field) else None)
 
     def store_integer(self, field: model.FieldRef, value: Value) -> None:
@@ -230,7 +230,7 @@ class FieldStorage:
         self.store(field, integer_to_lanes(self._builder, value, field.width) if is_lanes(field) else value)
 
     def load_block(self, field: model.FieldRef, block: Block) -> Value:
-        """A block of a field that is kept as lanes."""
+        """Returns a block of a field that is kept as lanes."""
         return load_block(self._builder, self._pointer(field), block)
 
     def store_block(self, field: model.FieldRef, block: Block, value: Value) -> None:
@@ -242,7 +242,7 @@ class FieldStorage:
         self.store(field, lane_constant(field.width, 0) if is_lanes(field) else number(field.width, 0))
 
     def valid(self, header: str) -> Value:
-        """Whether a header is valid; metadata always are."""
+        """Returns whether a header is valid; metadata always are."""
         if self._program.headers[header].metadata:
             return ir.Constant(I1, 1)
         return self._builder.load(self._valid_pointer(header), typ=I1)
@@ -252,16 +252,16 @@ class FieldStorage:
         self._builder.store(value, self._valid_pointer(header))
 
     def mark_valid(self, header: str, value: Value) -> None:
-        """Sets a header's validity; where it becomes valid, the others of its union become invalid."""
+        """Sets a header's validity; a header that becomes valid makes the others of its union invalid."""
         self.set_valid(header, value)
         for sibling in self._program.headers[header].siblings:
             self.set_valid(sibling, self._builder.and_(self.valid(sibling), self._builder.not_(value)))
 
     def slot(self, kind: object, initial: Value) -> Value:
-        """A further stack slot, set at the start of the function: lanes to 0, others to ``initial``."""
+        """Makes another stack slot, set at the start of the function: lanes to 0, others to ``initial``."""
         with self._builder.goto_block(self._entry):
             pointer = self._builder.alloca(kind)
-            # llvmlite types the pointer that alloca gives and would insist on that type; LLVM's pointers have none.
+            # llvmlite gives alloca's pointer a type and would insist on it; LLVM's pointers have none.
             pointer.type = POINTER
             if isinstance(kind, ir.VectorType):  # LLVM keeps blocks apart that nothing accesses together
                 for block in blocks_of(32 * kind.count):
@@ -272,14 +272,14 @@ class FieldStorage:
         return pointer
 
     def scratch(self, size: int) -> Value:
-        """``size`` bytes that hold whatever was written there last; nothing is expected of them at the start."""
+        """Returns ``size`` bytes of memory, undefined at the start of the function; equal sizes share one slot."""
         if size not in self._scratch:
             kind = ir.ArrayType(I8, size)
             self._scratch[size] = self.slot(kind, ir.Constant(kind, ir.Undefined))
         return self._scratch[size]
 
     def fields_of(self, header: str) -> list[model.FieldRef]:
-        """References to all fields of a header."""
+        """Returns references to all fields of a header."""
         return list(self._program.headers[header].refs)
 
     def _pointer(self, field: model.FieldRef) -> Value:
@@ -294,29 +294,29 @@ class FieldStorage:
         return self._valid[header]
 
 
-# Headers as bytes: fields stand one behind the other, most significant bit first.
+# Headers as bytes: fields are concatenated, most significant bit first.
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bits of a header that are moved by one instruction: 1, 2, 4 or 8 bytes."""
+    """Bits of a header that one instruction moves: 1, 2, 4 or 8 bytes."""
 
     start: int
     end: int
 
     @property
     def width(self) -> int:
-        """Bits."""
+        """Width in bits."""
         return self.end - self.start
 
 
 def is_vector(field: model.Field) -> bool:
-    """Whether a field is moved as a vector of lanes: a wide one that starts at a byte."""
+    """Returns whether a field is moved as a vector of lanes: a wide field that starts at a byte."""
     return _is_wide(field) and field.offset % 8 == 0
 
 
 def chunks(start: int, end: int) -> Iterator[Chunk]:
-    """Chunks that cover the bits from ``start`` to ``end``, both whole bytes."""
+    """Yields chunks that cover the bits from ``start`` to ``end``, both at whole bytes."""
     while start < end:
         size = next(s for s in (64, 32, 16, 8) if s <= end - start)
         yield Chunk(start, start + size)
@@ -324,7 +324,7 @@ def chunks(start: int, end: int) -> Iterator[Chunk]:
 
 
 def segments(kind: model.HeaderType) -> Iterator[tuple[model.Field, ...]]:
-    """Runs of fields that are moved by chunks, and vector fields, each by itself."""
+    """Yields runs of fields that are moved by chunks, and each vector field by itself."""
     run: list[model.Field] = []
     for field in kind.fields:
         if is_vector(field):
@@ -341,7 +341,7 @@ def segments(kind: model.HeaderType) -> Iterator[tuple[model.Field, ...]]:
 def read_header(
     builder: Builder, pointer: Value, kind: model.HeaderType, give: Callable[[model.Field, Value], None]
 ) -> None:
-    """Reads the fields of a header from memory; ``give`` takes each as FieldStorage stores it."""
+    """Reads the fields of a header from memory; ``give`` takes each in the form that FieldStorage stores."""
     for segment in segments(kind):
         if len(segment) == 1 and is_vector(segment[0]):
             field = segment[0]
@@ -362,13 +362,13 @@ def _read_run(
 
 
 def read_chunk(builder: Builder, pointer: Value, chunk: Chunk) -> Value:
-    """A chunk as an integer whose most significant bit came first."""
+    """Returns a chunk as an integer whose most significant bit came first."""
     at = byte_offset(builder, pointer, chunk.start // 8)
     return byte_swap(builder, builder.load(at, align=1, typ=integer(chunk.width)))
 
 
 def bits_of(builder: Builder, pieces: list[tuple[Chunk, Value]], offset: int, width: int) -> Value:
-    """``width`` bits from ``offset`` on, put together from chunks."""
+    """Returns ``width`` bits from ``offset`` on, combined from chunks."""
     result = number(width, 0)
     for chunk, value in pieces:
         low, high = max(offset, chunk.start), min(offset + width, chunk.end)
@@ -383,7 +383,7 @@ def bits_of(builder: Builder, pieces: list[tuple[Chunk, Value]], offset: int, wi
 def write_header(
     builder: Builder, pointer: Value, kind: model.HeaderType, take: Callable[[model.Field], Value]
 ) -> None:
-    """Writes a header to memory; ``take`` gives each field as FieldStorage loads it."""
+    """Writes a header to memory; ``take`` returns each field in the form that FieldStorage loads."""
     for segment in segments(kind):
         if len(segment) == 1 and is_vector(segment[0]):
             field = segment[0]
@@ -410,7 +410,7 @@ def _write_run(builder: Builder, pointer: Value, run: list[tuple[int, Value]]) -
 
 
 def gather(builder: Builder, chunk: Chunk, fields: list[tuple[int, Value]]) -> Value:
-    """The bits of a chunk from the fields (offset, value) that overlap it."""
+    """Returns the bits of a chunk from the fields (offset, value) that overlap it."""
     result = ir.Constant(integer(chunk.width), 0)
     for offset, value in fields:
         width = value.type.width
@@ -425,24 +425,23 @@ def gather(builder: Builder, chunk: Chunk, fields: list[tuple[int, Value]]) -> V
 
 # Headers with a field of variable length, between memory and fields.
 #
-# The field lies as a number in an integer (or lanes) of its greatest width, its length in bits in a field of its
-# own. On the wire it takes only its length. Bytes go through a buffer of the greatest width, where they are at the
-# end. Where the field does not start at a byte, the whole header goes through one integer, at whose end the header
-# is.
+# The field is a number in an integer (or lanes) of its greatest width; its length in bits is a field of its own. On
+# the wire it takes its length only. Bytes go through a buffer of the greatest width, at the buffer's end. If the field
+# does not start at a byte, the whole header goes through one integer, at the integer's end.
 
 
 def length_of(header: str) -> model.FieldRef:
-    """The field with the length of a header's varbit field."""
+    """Returns the field that holds the length of a header's varbit field."""
     return model.FieldRef(header, model.LENGTH_FIELD, model.LENGTH_WIDTH)
 
 
 def varbit_bytes(builder: Value, storage: FieldStorage, header: str) -> Value:
-    """Bytes (i64) that a header's varbit field takes now."""
+    """Returns the present bytes (i64) of a header's varbit field."""
     return resize(builder, builder.lshr(storage.load(length_of(header)), number(model.LENGTH_WIDTH, 3)), 64)
 
 
 def header_bytes(builder: Value, storage: FieldStorage, header: model.Header) -> Value:
-    """Bytes (i64) that a header takes on the wire."""
+    """Returns the present bytes (i64) of a header on the wire."""
     if header.type.varbit is None:
         return number(64, header.bytes)
     return builder.add(varbit_bytes(builder, storage, header.name), number(64, header.bytes))
@@ -451,7 +450,7 @@ def header_bytes(builder: Value, storage: FieldStorage, header: model.Header) ->
 def read_varbit_header(
     builder: Value, storage: FieldStorage, pointer: Value, header: model.Header, octets: Value
 ) -> None:
-    """Sets the fields of a header from memory, its varbit field of ``octets`` (i64) bytes."""
+    """Reads the fields of a header from memory; its varbit field has ``octets`` (i64) bytes."""
     before, field, behind = _parts(header.type)
     if field.offset % 8:
         _read_unaligned(builder, storage, pointer, header, octets)
@@ -532,27 +531,27 @@ def _write_unaligned(builder: Value, storage: FieldStorage, pointer: Value, head
 
 
 def _ones(builder: Value, width: int, count: Value) -> Value:
-    """An integer with ``count`` (i64, at most ``width``) ones at its end."""
+    """Returns an integer with ``count`` (i64, at most ``width``) ones at its end."""
     wide = width + 1  # so that a shift by all bits is defined
     one = builder.shl(number(wide, 1), resize(builder, count, wide))
     return resize(builder, builder.sub(one, number(wide, 1)), width)
 
 
 def _shifted_right(builder: Value, value: Value, count: Value) -> Value:
-    """``value >> count``, 0 where that shifts out everything."""
+    """Returns ``value >> count``; 0 if all bits are shifted out."""
     width = value.type.width
     everything = builder.icmp_unsigned(">=", count, number(width, width))
     return builder.select(everything, number(width, 0), builder.lshr(value, count))
 
 
 def varbit_number(builder: Value, storage: FieldStorage, field: model.FieldRef) -> Value:
-    """The value of a varbit field as one integer."""
+    """Returns the value of a varbit field as one integer."""
     value = storage.load(field)
     return lanes_to_integer(builder, value, field.width) if is_lanes(field) else value
 
 
 def _parts(kind: model.HeaderType) -> tuple[model.HeaderType, model.Field, model.HeaderType]:
-    """The fields in front of the varbit field, itself, and those behind it with offsets from its end."""
+    """Returns the fields before the varbit field, that field, and those behind it with offsets from its end."""
     at = next(i for i, f in enumerate(kind.fields) if f.kind == "varbit")
     field = kind.fields[at]
     behind = tuple(model.Field(f.name, f.width, f.signed, f.offset - field.offset) for f in kind.wire_fields[at + 1 :])

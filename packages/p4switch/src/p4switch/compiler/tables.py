@@ -1,4 +1,4 @@
-"""Table lookups in machine code; see dataplane.tables for the images that they read."""
+"""Machine code of table lookups; p4switch.tables describes the images that they read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ WORD = 8
 class TableLowering:
     """Applies one table: lookup, direct counter, action; ``leave(hit, action)`` then ends the block.
 
-    ``action`` is the index among the table's actions, None where nothing ran; ``hit`` is an i1.
+    ``action`` is the index among the table's actions, None if none ran; ``hit`` is an i1.
     """
 
     def __init__(self, context: FunctionContext, table: model.MatchTable) -> None:
@@ -36,7 +36,7 @@ class TableLowering:
         self._layout = KeyLayout.of(table)
 
     def lower(self, leave: Callable[[Value, int | None], None]) -> None:
-        """Emits the table where the builder stands; every path ends in ``leave``."""
+        """Emits the table at the builder's position; every path ends in ``leave``."""
         table = self._table
         if not table.keys and table.const_default:
             self._run_constant_default(leave)
@@ -67,7 +67,7 @@ class TableLowering:
         DataLowering(context, f"direct meter {meter.name!r}").store(meter.target, resize(b, color, meter.target.width))
 
     def _dispatch_indirect(self, ref: Value, hit: Value, leave: Callable[[Value, int | None], None]) -> None:
-        """Finds the member that the entry names, or that a group gives to the packet, and runs its action."""
+        """Runs the action of the member that the entry names, or that the group chooses for the packet."""
         b, context, profile = self._builder, self._context, self._context.program.profiles[self._table.profile or ""]
         row = byte_offset(b, context.state_pointer(self._cell), b.mul(ref, number(64, WORD * INDIRECT_ROW_WORDS)))
         named, reference = self._word(row, 0), self._word(row, 1)
@@ -89,14 +89,14 @@ class TableLowering:
         actions = tuple(context.program.actions[ident] for ident in profile.actions)
         rows = context.state_pointer(context.layout.profiles[profile.name])
         of_member = byte_offset(b, rows, b.mul(found, number(64, WORD * entry_row_words(actions))))
-        # Tables that share a profile have the same actions, perhaps in another order.
+        # Tables that share a profile have the same actions, but perhaps in another order.
         numbers = {action.name: number for number, action in enumerate(actions)}
         self._dispatch(of_member, hit, leave, [numbers[action.name] for action in self._actions])
 
     def _choose(
         self, profile: model.ActionProfile, reference: Value, member: Value, nothing: Value
     ) -> tuple[Value, Value]:
-        """Row ``hash % n`` of a group; ends in a branch to ``member``, or to ``nothing`` where the group is empty."""
+        """Chooses row ``hash % n`` of a group; ends in a branch to ``member``, or to ``nothing`` for an empty group."""
         b, context = self._builder, self._context
         if profile.selector is None:
             raise AssertionError(f"action profile {profile.name!r} has no selector")
@@ -127,7 +127,7 @@ class TableLowering:
         leave: Callable[[Value, int | None], None],
         numbers: Sequence[int] | None = None,
     ) -> None:
-        """A switch over the action in the row; ``numbers``: that of each of the table's actions there."""
+        """Emits a switch over the action's number in the row; ``numbers``: the numbers of the table's actions."""
         b, context = self._builder, self._context
         nothing = context.block("no_action")
         switch = b.switch(b.load(row, align=8, typ=I64), nothing)
@@ -149,7 +149,7 @@ class TableLowering:
         words = [self._word(row, at + i) for i in range(-(-width // 64))]
         return self._join(words, width)
 
-    # --- lookups: each gives the reference of the entry, 0 for a miss
+    # --- lookups: each returns the reference of the entry, 0 for a miss
 
     def _lookup(self) -> Value:
         if self._table.kind in ("ternary", "range"):
@@ -159,7 +159,7 @@ class TableLowering:
         return self._hash_lookup(self._key_words(), [])
 
     def _key_words(self) -> list[Value]:
-        """The packed key, masked as the table says, in 64-bit words, least significant first."""
+        """Returns the packed key, masked as the table says, in 64-bit words, least significant first."""
         b, bits = self._builder, self._layout.bits
         packed = number(max(bits, 1), 0)
         for value, offset in zip(self._key_values(), self._layout.offsets, strict=True):
@@ -205,7 +205,7 @@ class TableLowering:
         return ref
 
     def _hash(self, words: list[Value]) -> Value:
-        """tables.key.hash_words."""
+        """Computes tables.matching.hash_words."""
         b = self._builder
         h = number(64, HASH_SEED)
         for word in words:
@@ -214,7 +214,7 @@ class TableLowering:
         return h
 
     def _lpm(self) -> Value:
-        """Asks the hash index for each prefix length in use, longest first."""
+        """Probes the hash index for each prefix length in use, longest first."""
         b, context = self._builder, self._context
         key = self._key_words()
         lengths, count = context.state_pointer(self._cell + 4), context.state_number(self._cell + 5)
@@ -228,7 +228,7 @@ class TableLowering:
         return self._first(count, look, "prefix", "ask")
 
     def _ternary(self) -> Value:
-        """Looks at every row until one fits."""
+        """Compares the rows in order until one fits."""
         b, context = self._builder, self._context
         values, key = self._key_values(), self._key_words()
         rows, count = context.state_pointer(self._cell + 2), context.state_number(self._cell + 3)
@@ -240,7 +240,7 @@ class TableLowering:
         return self._first(count, look, "row", "compare")
 
     def _first(self, count: Value, look: Callable[[Value], tuple[Value, Value]], name: str, step: str) -> Value:
-        """The reference at the first number below ``count`` that fits, 0 for none; ``look`` gives whether, and it."""
+        """Returns the reference at the first index below ``count`` that fits, 0 for none; ``look`` tries an index."""
         b, context = self._builder, self._context
         before, loop, found = b.block, context.block(name), context.block(f"{name}_found")
         asks, following = context.block(f"{name}_{step}"), context.block(f"{name}_next")
@@ -303,11 +303,11 @@ def _fixed(value: int, width: int) -> Value:
     return number(width, value)
 
 
-# Pipelines in machine code: a block for each node that can be reached.
+# Pipelines in machine code: one block for each node that can be reached.
 
 
 class PipelineLowering:
-    """Emits a pipeline where the builder stands; it ends behind it."""
+    """Emits a pipeline at the builder's position; the builder ends behind it."""
 
     def __init__(self, context: FunctionContext, pipeline: model.Pipeline) -> None:
         self._context = context
@@ -317,7 +317,7 @@ class PipelineLowering:
         self._end: Value = None
 
     def lower(self) -> None:
-        """All nodes that can be reached."""
+        """Lowers all nodes that can be reached."""
         b = self._builder
         self._end = self._context.block(f"{self._pipeline.name}_done")
         b.branch(self._block(self._pipeline.start))

@@ -1,4 +1,4 @@
-"""The readable executor of the program model: what a student looks at, and what the compiler is tested against."""
+"""The readable executor of the program model, for students and as the reference for tests of the compiler."""
 
 from p4switch.interpreter.interpreter import Interpreter
 from p4switch.interpreter.trace import Event, Listener

@@ -1,4 +1,4 @@
-"""Values of expressions. Data are unbounded integers, as in BMv2."""
+"""The interpreter's values of expressions. Data are unbounded integers, as in BMv2."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from p4switch.interpreter.trace import Change, ChecksumUpdated, ChecksumVerified
 from p4switch.program import Program, model
 from p4switch.program.errors import MAX_SHIFT, MAX_STEPS, SHIFT_MASK
 
-# The packet header vector: what a packet's program works on.
+# The packet header vector: the data of one packet that the program works on.
 
 
-# Primitives that send packets off the straight way, and meters (behavioral-model, simple_switch, primitives.cpp).
+# Primitives that send packets off the straight path, and meters (behavioral-model, simple_switch, primitives.cpp).
 
 
 _LENGTH_MASK = (1 << 64) - 1
@@ -28,11 +28,11 @@ _SESSION_MASK = abi.CLONE_VALID - 1
 
 @dataclass(slots=True)
 class PathNotes:
-    """What the primitives of a packet have left for the time after the pipeline; the latest counts.
+    """Requests of a packet's primitives for the time after the pipeline: the latest counts; the smallest truncation.
 
     Attributes:
-        clone: 0, or the session's number + CLONE_VALID; field lists and the digest: 0 for none.
-        truncate: bytes.
+        clone: 0, or the session's number + CLONE_VALID; field lists and the digest: 0 means none.
+        truncate: most bytes of the frame that leaves.
     """
 
     clone: int = 0
@@ -44,7 +44,7 @@ class PathNotes:
 
 
 def note(primitive: model.PathPrimitive, notes: PathNotes, data: Callable[[model.DataExpr], int]) -> str:
-    """Carries out a primitive; returns a text for people."""
+    """Carries out a primitive; returns a description of it for people."""
     match primitive:
         case model.Clone(session, field_list):
             number = data(session) & 0xFFFF
@@ -65,21 +65,21 @@ def note(primitive: model.PathPrimitive, notes: PathNotes, data: Callable[[model
 
 
 class TooManySteps(Exception):
-    """A packet went round in a pipeline more often than limits.MAX_STEPS; it is dropped."""
+    """A packet took more than MAX_STEPS steps on cycles of a pipeline; it is dropped."""
 
 
 @dataclass
 class Phv:
-    """Headers, metadata and payload of one packet.
+    """Headers, metadata and payload of one packet, the packet header vector.
 
     Attributes:
-        values: field by (header, name), unsigned, in the field's width. A field of an invalid header keeps its value.
-        valid: names of the valid headers; metadata always are.
+        values: by (header, field), unsigned, in the field's width. Fields of an invalid header keep their values.
+        valid: names of the valid headers; metadata are always valid.
         payload: the bytes that the parser did not extract.
-        ingress_length: bytes of the frame that came in; counters add this.
-        notes: what clone, resubmit, recirculate, truncate and digest have left.
-        steps: what limits.MAX_STEPS limits, in the present pipeline.
-        packet_length: the same, plus headers made valid by setValid(), minus those made invalid.
+        ingress_length: bytes of the frame that came in; counters add this number.
+        notes: requests of clone, resubmit, recirculate, truncate and digest.
+        steps: steps in the present pipeline that MAX_STEPS limits.
+        packet_length: ingress_length plus headers made valid by setValid(), minus headers made invalid, in bytes.
     """
 
     values: dict[tuple[str, str], int]
@@ -92,29 +92,29 @@ class Phv:
     steps: int = 0
 
     def step(self) -> None:
-        """Counts a step that may come again. Raises TooManySteps."""
+        """Counts a step that may be repeated. Raises TooManySteps."""
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise TooManySteps
 
     @classmethod
     def empty(cls, program: Program, length: int) -> Phv:
-        """All fields zero, no header valid; ``length`` in bytes."""
+        """Returns a packet whose fields are all zero and whose headers are invalid; ``length`` in bytes."""
         values = {(h.name, f.name): 0 for h in program.headers.values() for f in h.type.fields}
         valid = {h.name for h in program.headers.values() if h.metadata}
         return cls(values, valid, ingress_length=length, packet_length=length)
 
     def copy(self) -> Phv:
-        """A packet of its own."""
+        """Returns an independent copy of the packet."""
         return Phv(dict(self.values), set(self.valid), self.payload, self.ingress_length, self.packet_length)
 
     def load(self, ref: model.FieldRef) -> int:
-        """The value of a field, negative where it is signed and its top bit is set."""
+        """Returns the value of a field; negative if the field is signed and its top bit is set."""
         value = self.values[ref.header, ref.name]
         return value - (1 << ref.width) if ref.signed and value >> (ref.width - 1) else value
 
     def bits(self, ref: model.FieldRef) -> int:
-        """The bits of a field, as a natural number."""
+        """Returns the bits of a field as a non-negative number."""
         return self.values[ref.header, ref.name]
 
     def store(self, ref: model.FieldRef, value: int) -> None:
@@ -122,16 +122,16 @@ class Phv:
         self.values[ref.header, ref.name] = value & ((1 << ref.width) - 1)
 
 
-# Headers as bits, and what happens to whole headers (behavioral-model, src/bm_sim/headers.cpp and stacks.cpp).
+# Headers as bits, and operations on whole headers (behavioral-model, src/bm_sim/headers.cpp and stacks.cpp).
 
 
 def field_bits(field: model.Field, header: str, phv: Phv) -> int:
-    """Bits that a field takes in a packet: of a varbit field, as many as it holds now."""
+    """Returns the bits that a field takes in a packet; for a varbit field, its present length."""
     return phv.values[header, model.LENGTH_FIELD] if field.kind == "varbit" else field.on_wire
 
 
 def header_bits(program: Program, header: str, phv: Phv) -> tuple[int, int]:
-    """The fields of a header one behind the other, as one number, and how many bits they are."""
+    """Returns the concatenated fields of a header as one number, and their number of bits."""
     number, bits = 0, 0
     for member in program.headers[header].type.wire_fields:
         width = field_bits(member, header, phv)
@@ -140,7 +140,7 @@ def header_bits(program: Program, header: str, phv: Phv) -> tuple[int, int]:
 
 
 def header_bytes(program: Program, header: str, phv: Phv) -> int:
-    """Bytes of a header on the wire."""
+    """Returns the bytes of a header on the wire."""
     spec = program.headers[header]
     return spec.bytes + (0 if spec.type.varbit is None else phv.values[header, model.LENGTH_FIELD] // 8)
 
@@ -157,13 +157,13 @@ def read_fields(program: Program, header: str, data: bytes, length: int, phv: Ph
 
 
 def make_valid(program: Program, header: str, phv: Phv) -> None:
-    """Makes a header valid, and those that share a union with it invalid."""
+    """Makes a header valid, and the other members of its union invalid."""
     phv.valid.difference_update(program.headers[header].siblings)
     phv.valid.add(header)
 
 
 def move_headers(program: Program, move: model.MoveHeaders, phv: Phv) -> tuple[Change, ...]:
-    """Shifts the elements of a stack."""
+    """Shifts the elements of a stack; returns the changes."""
     values, valid = dict(phv.values), set(phv.valid)
     changes = []
     for target, origin in zip(move.targets, move.origins, strict=True):
@@ -185,11 +185,11 @@ def _no_packet(ahead: model.Lookahead) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may refer to.
+    """The values that an expression may refer to.
 
     Attributes:
         arguments: of the action, by index.
-        look: bits ahead in the packet (parser only).
+        look: returns bits ahead in the packet (parser only).
     """
 
     phv: Phv
@@ -197,7 +197,7 @@ class Scope:
     look: Callable[[model.Lookahead], int] = _no_packet
 
     def data(self, expr: model.DataExpr) -> int:
-        """The value of a data expression."""
+        """Returns the value of a data expression."""
         match expr:
             case model.FieldRef():
                 return self.phv.load(expr)
@@ -221,7 +221,7 @@ class Scope:
                 return self.look(expr)
 
     def truth(self, expr: model.BoolExpr) -> bool:
-        """The value of a bool expression."""
+        """Returns the value of a bool expression."""
         match expr:
             case model.Compare(op, left, right):
                 return compare(op, self.data(left), self.data(right))
@@ -247,7 +247,7 @@ class Scope:
     def _headers_equal(self, left: str, right: str) -> bool:
         if left not in self.phv.valid or right not in self.phv.valid:
             return False
-        # A varbit field is compared as a number, whatever its length, as in BMv2.
+        # A varbit field is compared as a number whatever its length, as in BMv2.
         ours = {
             name: v for (header, name), v in self.phv.values.items() if header == left and name != model.LENGTH_FIELD
         }
@@ -255,7 +255,7 @@ class Scope:
 
 
 def arith(op: str, left: int, right: int) -> int:
-    """``left op right``. Where BMv2 aborts (a divisor below 1, a negative dividend), division gives 0."""
+    """Returns ``left op right``. Division gives 0 where BMv2 aborts (a divisor below 1, a negative dividend)."""
     match op:
         case "<<":
             return left << min(right & SHIFT_MASK, MAX_SHIFT)
@@ -280,12 +280,12 @@ _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
 
 
 def compare(op: str, left: int, right: int) -> bool:
-    """``left op right``."""
+    """Returns whether ``left op right`` holds."""
     return _COMPARISONS[op](left, right)
 
 
 def cast(op: str, value: int, width: int) -> int:
-    """Wraps (two_comp_mod) or saturates a number."""
+    """Wraps (two_comp_mod) or saturates a number to a width."""
     half = 1 << (width - 1)
     match op:
         case "two_comp_mod":
@@ -306,13 +306,13 @@ _CRC16_POLYNOMIAL = 0xA001
 
 
 def calculate(program: Program, calculation: model.Calculation, phv: Phv) -> int:
-    """The hash of a calculation's inputs for a packet."""
+    """Returns the hash of a calculation's inputs for a packet."""
     data = input_bytes(program, calculation, phv)
     return digest(calculation.algorithm, data + phv.payload if calculation.payload else data)
 
 
 def input_bytes(program: Program, calculation: model.Calculation, phv: Phv) -> bytes:
-    """The inputs one behind the other, without the payload; zero bits fill the last byte."""
+    """Returns the concatenated inputs, without the payload; zero bits fill the last byte."""
     number, bits = 0, 0
     for item in calculation.inputs:
         value, width = 0, 0
@@ -330,7 +330,7 @@ def input_bytes(program: Program, calculation: model.Calculation, phv: Phv) -> b
 
 
 def digest(algorithm: model.HashAlgorithm, data: bytes) -> int:
-    """The hash of some bytes."""
+    """Returns the hash of some bytes."""
     match algorithm:
         case "csum16" | "cksum16":
             return internet_checksum(data)
@@ -349,7 +349,7 @@ def digest(algorithm: model.HashAlgorithm, data: bytes) -> int:
 
 
 def internet_checksum(data: bytes) -> int:
-    """RFC 1071."""
+    """Returns the Internet checksum (RFC 1071)."""
     total = sum(_words(data, 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -357,7 +357,7 @@ def internet_checksum(data: bytes) -> int:
 
 
 def crc16(data: bytes) -> int:
-    """CRC-16/ARC: reflected, starts from 0, no final xor."""
+    """Returns the CRC-16/ARC: reflected, initial value 0, no final xor."""
     remainder = 0
     for octet in data:
         remainder ^= octet
@@ -367,7 +367,7 @@ def crc16(data: bytes) -> int:
 
 
 def xor_words(data: bytes, size: int) -> int:
-    """Exclusive or of big-endian words of ``size`` bytes."""
+    """Returns the exclusive or of big-endian words of ``size`` bytes."""
     result = 0
     for word in _words(data, size):
         result ^= word
@@ -375,7 +375,7 @@ def xor_words(data: bytes, size: int) -> int:
 
 
 def _words(data: bytes, size: int) -> list[int]:
-    """Big-endian words; zeros fill the last one."""
+    """Returns big-endian words; zeros fill the last one."""
     padded = data + bytes(-len(data) % size)
     return [int.from_bytes(padded[at : at + size], "big") for at in range(0, len(padded), size)]
 
@@ -384,7 +384,7 @@ def _words(data: bytes, size: int) -> list[int]:
 
 
 def verify_checksums(program: Program, phv: Phv, listener: Listener | None) -> bool:
-    """Whether every checksum that is to be verified, and whose header is there, is right."""
+    """Returns whether every checksum that is to be verified and whose header is valid is right."""
     right = True
     for checksum in program.checksums:
         if not checksum.verify or checksum.target.header not in phv.valid or not _applies(checksum, phv):
@@ -398,7 +398,7 @@ def verify_checksums(program: Program, phv: Phv, listener: Listener | None) -> b
 
 
 def update_checksums(program: Program, phv: Phv, listener: Listener | None) -> None:
-    """Stores every checksum that is to be updated, also into an invalid header, as BMv2 does."""
+    """Stores every checksum that is to be updated; also into an invalid header, as BMv2 does."""
     for checksum in program.checksums:
         if checksum.update and _applies(checksum, phv):
             value = calculate(program, program.calculations[checksum.calculation], phv)

@@ -1,4 +1,4 @@
-"""The interpreter: runs a program packet by packet, exactly as it is written, and can tell what it does."""
+"""The interpreter: runs a program packet by packet, as it is written, and can report every step."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -45,7 +45,7 @@ class _ParserError(Exception):
 
 
 class ParserRun:
-    """One packet's way through the parser."""
+    """The way of one packet through the parser."""
 
     def __init__(self, program: Program, frame: bytes, phv: Phv, primitives: Primitives) -> None:
         self._program = program
@@ -61,7 +61,7 @@ class ParserRun:
         """Parses until a state accepts or an operation fails; leaves the rest of the frame as payload.
 
         Returns:
-            the code of the P4 error, that of NoError where there was none.
+            the code of the P4 error; that of NoError if there was none.
         """
         code = self._program.error_code("NoError")
         following = self._program.parser.start
@@ -177,7 +177,7 @@ class ParserRun:
             raise _ParserError(self._program.error_code("PacketTooShort"))
 
     def _look(self, ahead: model.Lookahead) -> int:
-        """Bits ahead; bytes behind the packet's end read as 0 (BMv2: whatever lies there)."""
+        """Returns bits ahead; bytes behind the packet's end read as 0 (BMv2 reads whatever lies there)."""
         size = (ahead.offset + ahead.width + 7) // 8
         window = self._frame[self._offset : self._offset + size].ljust(size, b"\0")
         return int.from_bytes(window, "big") >> (8 * size - ahead.offset - ahead.width) & ((1 << ahead.width) - 1)
@@ -196,18 +196,18 @@ _EGRESS_FIELDS: Final = (
     ("deq_qdepth", abi.EG_DEQ_QDEPTH),
     ("egress_global_timestamp", abi.EG_TIME_US),
 )
-"""Metadata that egress finds set, and where in ``io`` it comes from."""
+"""Metadata that are set before egress runs, and the cells of ``io`` that hold them."""
 
 _NOTE_CELLS: Final = (abi.OUT_CLONE, abi.OUT_CLONE_LIST, abi.OUT_RESUBMIT, abi.OUT_DIGEST)
 
 
 def _noted(notes: PathNotes) -> tuple[int, ...]:
-    """What goes into _NOTE_CELLS."""
+    """Returns the values of _NOTE_CELLS."""
     return notes.clone, notes.clone_list, notes.resubmit, notes.digest
 
 
 def _copy_for_egress(phv: Phv, instance: int) -> Phv:
-    """A packet for one egress. What ingress noted for the time after egress holds for the packet itself only."""
+    """Copies a packet for one egress. Requests of ingress for the time after egress apply to the packet itself only."""
     copy = phv.copy()
     if instance == abi.INSTANCE_NORMAL:
         copy.notes.recirculate, copy.notes.truncate = phv.notes.recirculate, phv.notes.truncate
@@ -218,11 +218,11 @@ class Interpreter:
     """Runs packets through a program on the state of a device (behavioral-model, simple_switch.cpp).
 
     Attributes:
-        trace: called with what happens to each packet; None: nobody listens.
+        trace: called with each event of a packet; None: events are not reported.
     """
 
     def __init__(self, program: Program, state: DeviceState, trace: Listener | None = None) -> None:
-        """An executor on the state of a device, which it shares with the compiled one."""
+        """Makes an executor on the state of a device; a compiled executor may use the same state."""
         self._program = program
         self._state = state
         self.trace = trace
@@ -230,15 +230,15 @@ class Interpreter:
         self._cloned: Phv | None = None
 
     def ingress(self, frame: bytes, io: Io, kept: object = None) -> Phv:
-        """Parser, checksum verification and ingress.
+        """Runs parser, checksum verification and ingress.
 
         Args:
             frame: Ethernet frame without FCS.
             io: int64 cells of abi.py; IN_* are read, OUT_* and EG_LENGTH written.
-            kept: see Executor.
+            kept: see Executor.ingress.
 
         Returns:
-            what egress needs.
+            the packet header vector that egress needs.
         """
         instance = int(io[abi.IN_INSTANCE])
         if instance == abi.INSTANCE_INGRESS_CLONE:
@@ -263,14 +263,14 @@ class Interpreter:
         return phv
 
     def egress(self, phv: object, io: Io) -> bytes | None:
-        """Egress, checksum update and deparser for one copy.
+        """Runs egress, checksum update and deparser for one copy.
 
         Args:
-            phv: from ingress; it is not changed.
+            phv: the result of ingress; it is not changed.
             io: int64 cells of abi.py; EG_* are read.
 
         Returns:
-            the frame, None where egress dropped it.
+            the frame; None if egress dropped it.
         """
         if not isinstance(phv, Phv):
             raise TypeError(f"egress takes what ingress returned, not a {type(phv).__name__}")
@@ -300,10 +300,10 @@ class Interpreter:
         out = self._deparse(phv)
         return out if phv.notes.recirculate else out[: phv.notes.truncate]
 
-    # --- packets that leave the straight way
+    # --- packets that leave the straight path
 
     def kept(self) -> object:
-        """See Executor: bits by field."""
+        """See Executor. Returns bits by field."""
         phv = self._latest
         return {} if phv is None else {field: phv.bits(field) for field in self._program.kept_fields}
 
@@ -319,7 +319,7 @@ class Interpreter:
         return tuple(phv.bits(e) if isinstance(e, model.FieldRef) else e.value for e in learn_list.elements)
 
     def _arrived(self, frame: bytes, io: Io, kept: object) -> Phv:
-        """A packet at the parser. Copies of earlier packets have lost all metadata but those of their field list."""
+        """Makes a packet at the parser. Copies of earlier packets keep the metadata of their field list only."""
         instance = int(io[abi.IN_INSTANCE])
         phv = Phv.empty(self._program, len(frame))
         if instance == abi.INSTANCE_NORMAL:
@@ -332,7 +332,7 @@ class Interpreter:
         return phv
 
     def _parse_clone(self, frame: bytes, io: Io, kept: object) -> Phv:
-        """An ingress clone: parsed again, with nothing but the ingress port known; then its metadata are reset."""
+        """Parses an ingress clone again, which knows the ingress port only; then resets its metadata."""
         phv = Phv.empty(self._program, len(frame))
         self._set(phv, "ingress_port", int(io[abi.IN_PORT]))
         self._start("parser")
@@ -344,7 +344,7 @@ class Interpreter:
         return phv
 
     def _clone(self, phv: Phv) -> Phv:
-        """An egress clone: headers as they are, metadata reset but for those of the field list."""
+        """Makes an egress clone: headers as they are, metadata reset except those of the field list."""
         clone = phv.copy()
         self._reset_metadata(clone)
         self._recall(clone, phv.notes.clone_list, self.kept())
@@ -364,7 +364,7 @@ class Interpreter:
     def _parse(self, phv: Phv, frame: bytes, io: Io) -> None:
         self._start("parser")
         error = ParserRun(self._program, frame, phv, self._primitives(io[abi.IN_TIME_US])).run()
-        # BMv2 leaves the parser before it verifies where the program has no start state.
+        # BMv2 does not verify checksums if the program has no start state.
         right = self._program.parser.start is None or verify_checksums(self._program, phv, self.trace)
         self._set(phv, "parser_error", error)
         self._set(phv, "checksum_error", 0 if right else 1)
@@ -382,7 +382,7 @@ class Interpreter:
         return frame + phv.payload
 
     def _cut_off(self, stage: Literal["ingress", "egress"], io: Io, cells: Mapping[int, int]) -> None:
-        """Drops a packet that went round too often, whatever it has left."""
+        """Drops a packet that took too many steps, and all that it requested."""
         self._state.endless_packets += 1
         for cell, value in cells.items():
             io[cell] = value
@@ -397,7 +397,7 @@ class Interpreter:
             self.trace(StageStarted(stage))  # type: ignore[arg-type]
 
     def _set(self, phv: Phv, name: str, value: int) -> None:
-        """Sets an intrinsic field, where the program has it."""
+        """Sets an intrinsic field if the program has it."""
         field = self._program.intrinsic(name)
         if field is not None:
             phv.store(field, value)

@@ -1,4 +1,4 @@
-"""Primitives and actions (behavioral-model, targets/simple_switch/primitives.cpp)."""
+"""Primitives and actions in the interpreter (behavioral-model, targets/simple_switch/primitives.cpp)."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Primitives:
     """Runs primitives on a device's state.
 
     Attributes:
-        now: the time of the stage, microseconds; what meters go by.
+        now: the time of the stage in microseconds, for meters.
     """
 
     program: Program
@@ -47,7 +47,7 @@ class Primitives:
                     self.run(primitive, scope)
 
     def run(self, primitive: model.Primitive, scope: Scope) -> None:
-        """Runs one primitive that is no jump and reports it."""
+        """Runs one primitive that is not a jump, and reports it."""
         done = self._run(primitive, scope)
         if self.listener is not None:
             self.listener(done)
@@ -205,14 +205,14 @@ class Primitives:
         return PrimitiveRun(primitive, (self._set(scope, primitive.target, number),))
 
     def _assert(self, primitive: model.Primitive, failure: str, holds: bool) -> PrimitiveRun:
-        """BMv2 aborts where an assertion fails; here it is counted and the packet goes on."""
+        """Counts a failed assertion; the packet goes on (BMv2 aborts)."""
         if not holds:
             self.state.failed_assertions += 1
         return PrimitiveRun(primitive, text="" if holds else failure)
 
 
 def _jumped(following: int, to: int, scope: Scope) -> int:
-    """``to``; a jump to the primitive itself or one before it counts as a step."""
+    """Returns ``to``; counts a step if the jump goes to itself or backwards."""
     if to < following:
         scope.phv.step()
     return to
@@ -223,9 +223,9 @@ def _validity(valid: set[str], header: str, after: bool) -> Change:
 
 
 def _format(template: str, values: list[int]) -> str:
-    r"""The text of log_msg: each ``{...}`` takes one value, ``\{`` and ``\}`` stand for the brackets themselves.
+    r"""Returns the text of log_msg: each ``{...}`` takes one value, ``\{`` and ``\}`` stand for the braces themselves.
 
-    BMv2 ends where their numbers differ and where the text begins with ``{}``, which it overlooks.
+    BMv2 aborts if their numbers differ, and also if the text begins with ``{}``, because it overlooks that one.
     """
     rest = iter(values)
 
@@ -235,7 +235,7 @@ def _format(template: str, values: list[int]) -> str:
     return re.sub(r"\\[{}]|\{[^}]*\}", put, template)
 
 
-# Pipelines: from node to node (behavioral-model, src/bm_sim/pipeline.cpp and match_tables.cpp).
+# Pipelines, from node to node (behavioral-model, src/bm_sim/pipeline.cpp and match_tables.cpp).
 
 
 def run_pipeline(pipeline: model.Pipeline, phv: Phv, primitives: Primitives) -> None:
@@ -275,7 +275,7 @@ def _apply(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> str | No
 
 
 def _selector_hash(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> int:
-    """The hash by which a group's member is chosen; BMv2 takes 0 where the profile has no selector."""
+    """Returns the hash that chooses a group's member; BMv2 takes 0 if the profile has no selector."""
     selector = None if spec.profile is None else primitives.program.profiles[spec.profile].selector
     return 0 if selector is None else calculate(primitives.program, selector, phv)
 
@@ -299,7 +299,7 @@ def _applied(spec: model.MatchTable, table: Table, keys: list[int], found: Looku
 
 
 def _matching_entry(table: Table, keys: list[int]) -> TableEntry:
-    """The entry that a lookup found: the matching one of highest priority or longest prefix."""
+    """Returns the entry that a lookup found: the matching one of highest priority or longest prefix."""
     masked = [value & key.mask for value, key in zip(keys, table.spec.keys, strict=True)]
     widths = [key.width for key in table.spec.keys]
     fitting = [e for e in table.entries() if all(map(_fits, e.match, masked, widths))]

@@ -1,4 +1,4 @@
-"""What the interpreter tells a listener about a packet, in the order in which it happens."""
+"""The events that the interpreter reports for a packet, in the order in which they happen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class StateEntered:
 
 @dataclass(frozen=True, slots=True)
 class HeaderExtracted:
-    """A header was taken from the packet; ``fields`` are (name, value), unsigned; ``offset`` in bytes."""
+    """A header was extracted from the packet; ``fields`` are (name, value), unsigned; ``offset`` in bytes."""
 
     header: str
     offset: int
@@ -34,7 +34,7 @@ class HeaderExtracted:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A parser state chose the next one by the values of its keys; None: accept."""
+    """A parser state chose the next state by the values of its keys; None: accept."""
 
     state: str
     keys: tuple[int, ...]
@@ -43,7 +43,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class ParserFailed:
-    """Parsing ended with an error; ingress runs nevertheless."""
+    """Parsing ended with an error; ingress runs all the same."""
 
     state: str
     error: str
@@ -72,8 +72,8 @@ class TableApplied:
 
     Attributes:
         keys: (name, value) of each key field, unsigned.
-        entry: what matched, None: a miss.
-        action: what runs, None: nothing.
+        entry: the entry that matched; None: a miss.
+        action: the action that runs; None: none.
         arguments: (parameter, value) of the action.
     """
 
@@ -100,7 +100,7 @@ class ConditionEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that a primitive changed; ``before`` and ``after`` unsigned."""
+    """A change by a primitive; ``before`` and ``after`` are unsigned."""
 
     what: str
     before: int
@@ -112,9 +112,9 @@ class PrimitiveRun:
     """A primitive of an action ran.
 
     Attributes:
-        index: of the register or counter cell, None where there is none; ``in_range``: whether the cell exists.
-        changes: fields, cells and header validities that it wrote, also where the value stayed the same.
-        text: of log_msg and failed assertions.
+        index: of the register or counter cell; None if there is none; ``in_range``: whether the cell exists.
+        changes: fields, cells and header validities that it wrote, also if the value stayed the same.
+        text: the text of log_msg and of failed assertions.
     """
 
     primitive: Primitive
@@ -126,7 +126,7 @@ class PrimitiveRun:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What ingress or egress decided: to drop, to send by a port, to give to a multicast group."""
+    """The decision of ingress or egress: drop, send by a port, or copy to a multicast group."""
 
     stage: Literal["ingress", "egress"]
     kind: Literal["drop", "unicast", "multicast"]
@@ -135,7 +135,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class HeaderEmitted:
-    """The deparser put a valid header in front of the payload."""
+    """The deparser put a valid header before the payload."""
 
     header: str
 

@@ -1,13 +1,13 @@
-"""``python -m p4switch.native.build MODULE FILE ...``: the object code of the entries of modules, by Numba and LLVM.
+"""``python -m p4switch.native.build MODULE FILE ...``: compile the entries of modules with Numba and LLVM.
 
-Functions that several of the modules call pass Numba once.
+A function that several of the modules call is compiled by Numba once.
 
-Numba is used as a front end. Its own way would optimize every function with all that it calls, once for each caller,
-and make machine code of each; here its output is gathered unoptimized, made one module of which only the entries can
-be seen from outside, and optimized and translated once.
+Numba is used as a front end only. Numba alone would optimize every function with all its callees, once for each
+caller, and make machine code of each. Here its unoptimized output is gathered into one module, of which only the
+entries are visible from outside; that module is optimized and translated once.
 
-Nothing that is compiled this way may allocate: there is no runtime of Numba's behind it. References are counted
-where compiled functions pass arrays on, and the arrays are all of memory that the caller owns: counting does nothing.
+Compiled functions must not allocate, because Numba's runtime is not linked. They count references where they pass
+arrays on, but every array is memory that the caller owns, so the counting functions do nothing.
 """
 # mypy: disable-error-code="no-untyped-call, attr-defined"
 
@@ -34,7 +34,7 @@ from p4switch.native.objects import optimize, target_machine
 
 _I64: Final = ir.IntType(64)
 _ENDLESS: Final = 1 << 40
-"""length of the arrays that entries are given, in elements: callers say how far they may be used"""
+"""elements of the arrays that entries get; the real length is known to the callers only"""
 _NO_REFERENCES: Final = """
 define void @NRT_incref(i8* %meminfo) { ret void }
 define void @NRT_decref(i8* %meminfo) { ret void }
@@ -42,7 +42,7 @@ define void @NRT_decref(i8* %meminfo) { ret void }
 
 
 class _Library(codegen.JITCodeLibrary):
-    """What Numba makes of one function: kept as it is."""
+    """Keeps Numba's output for one function unchanged."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -58,7 +58,7 @@ class _Library(codegen.JITCodeLibrary):
         return 0
 
     def libraries(self, seen: set[Any]) -> Iterator["_Library"]:
-        """The library and all that it needs, each once."""
+        """Yields this library and every library that it needs, each once."""
         seen.add(self)
         yield self
         for library in self._linking_libraries:
@@ -70,13 +70,13 @@ class _Codegen(codegen.JITCPUCodegen):
     _library_class = _Library
 
     def set_env(self, env_name: str, env: Any) -> None:
-        """Nothing is run here."""
+        """Does nothing, because no code runs in this process."""
 
 
 def front_end(context: Any) -> Any:
-    """Numba's target context, from now on with a code generator that keeps what it is given as it is.
+    """Returns Numba's target context, with a code generator that keeps its input unoptimized.
 
-    Numba does not document these parts of itself: `RuntimeError` where its version has them not.
+    Raises `RuntimeError` if this version of Numba lacks one of the undocumented parts that are used here.
     """
     parts = {
         "a target context's _internal_codegen": (context, "_internal_codegen"),
@@ -90,13 +90,13 @@ def front_end(context: Any) -> Any:
             "that p4reduce's package metadata names (pip install p4reduce does)"
         )
     if not isinstance(context._internal_codegen, _Codegen):
-        rtsys.initialize(context)  # with code of its own, which is left out
+        rtsys.initialize(context)  # adds code of its own, which is left out
         context._internal_codegen = _Codegen("p4reduce")
     return context
 
 
 def object_code(entries: Iterable[Entry]) -> bytes:
-    """One object file with these C functions."""
+    """Returns one object file that holds these C functions. Raises ValueError if one of them allocates."""
     context = front_end(cpu_target.target_context)
     seen: set[Any] = set()
     whole = llvm.parse_assembly(_NO_REFERENCES)
@@ -129,7 +129,7 @@ def _numba_type(argument: Argument) -> Any:
 
 
 def _c_function(context: Any, entry: Entry) -> _Library:
-    """A library with a function of C around the compiled one."""
+    """Makes a library with a C function that calls the compiled one."""
     parameters = tuple(_numba_type(argument) for argument in entry.arguments)
     entry.dispatcher.compile(parameters)
     compiled = entry.dispatcher.overloads[parameters]
@@ -168,7 +168,7 @@ def _array_at(context: Any, builder: Any, kind: Any, address: Any) -> Any:
 
 
 class _Progress:
-    """Says on stdout how many functions are compiled, or being compiled, of those that were imported."""
+    """Prints how many functions have been begun, and how many are known."""
 
     def __init__(self) -> None:
         self._done = 0
@@ -179,8 +179,8 @@ class _Progress:
 
 
 def main(*words: str) -> int:
-    """Compile the entries of each module into the file that is named behind it."""
-    gc.disable()  # a tenth of the time, and some 100 MB; the process is short
+    """Compiles the entries of each module into the file named after it; ``words``: module, file, module, file, ..."""
+    gc.disable()  # saves a tenth of the time for some 100 MB of memory; the process is short
     compiler.ahead = _Progress()
     config.DISABLE_PERFORMANCE_WARNINGS = 1
     for module, path in zip(words[::2], words[1::2], strict=True):

@@ -1,8 +1,8 @@
-"""The decorators of functions that are compiled.
+"""The decorators of compiled functions.
 
-Machine code is kept in a folder whose name carries a hash of every source that it may contain: Numba's own cache looks
-only at the file that a function stands in, and a function that inlined another file's code would go on running the old
-code after that file changed (Numba documentation, "Notes on caching").
+Machine code is kept in a folder whose name holds a hash of every source that it may contain. Numba's own cache checks
+only the file in which a function is defined: a function that has inlined code of another file would go on running
+the old code after that file changes (Numba documentation, "Notes on caching").
 """
 
 import ctypes
@@ -26,11 +26,11 @@ import numpy as np
 
 from p4switch.native import objects
 
-# What stands for Numba in modules that a process imports without Numba.
+# Placeholders in modules that a process imports without Numba.
 
 
 class LateModule:
-    """A module that is imported when the first of its names is used."""
+    """Imports a module when one of its names is first used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -40,29 +40,29 @@ class LateModule:
 
 
 class Late:
-    """A global of compiled code, made when the first function that uses it is compiled."""
+    """A global of compiled code, which is made when the first function that uses it is compiled."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
 
     @cached_property
     def value(self) -> Any:
-        """What it stands for."""
+        """The object that the placeholder stands for."""
         return self._make()
 
     @property
     def _numba_type_(self) -> Any:
-        """The type that Numba sees in a compiled function: that of the value."""
-        from numba.core.registry import cpu_target  # noqa: PLC0415  (slow, and not needed by who runs machine code)
+        """The type that Numba sees in compiled functions: that of ``value``."""
+        from numba.core.registry import cpu_target  # noqa: PLC0415  (slow, and not needed to run machine code)
 
         value = self.value
-        cpu_target.typing_context.refresh()  # an intrinsic that was made just now is known from then on
+        cpu_target.typing_context.refresh()  # makes an intrinsic known that was made just now
         return cpu_target.typing_context.resolve_value_type(value)
 
 
 Decorator = Callable[[Callable[..., Any]], Any]
 Argument = type[int] | np.dtype[Any]
-"""of an entry: int64, or the address of records, or numbers, that lie behind one another"""
+"""type of an entry's argument: int64, or the address of an array of numbers or records"""
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _DECORATES: Final = re.compile(
@@ -74,16 +74,16 @@ _DAY_S: Final = 86_400
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _known: Final[list["Kernel"]] = []
 ahead: Callable[[int], None] | None = None
-"""Set in the process that makes object files, where Numba neither keeps anything on disk nor serves Python: told, for
-each function that is begun, how many there are"""
+"""Set in the process that makes object files, where Numba neither keeps anything on disk nor serves Python. Called for
+each function that is begun, with the number of known functions"""
 
 
 def source_key(folder: Path, package: Path = _PACKAGE) -> str:
-    """Sixteen hexadecimal digits that change whenever the compiler does, or a file that a folder's machine code is of.
+    """Return sixteen hexadecimal digits that change with the compiler and with every source of a folder's machine code.
 
-    That is every file of the folder that takes a decorator from a folder ``kernels`` or from here, and whatever it
-    imports of the folder's own package and of this one (``package``), however far: constants are compiled in. Imports
-    within functions do not count.
+    The sources are the files of the folder that import a decorator from here or from a folder ``kernels``, and all that
+    they import, directly or not, from the folder's own package and from this one (``package``), because constants are
+    compiled in. Imports within functions do not count.
     """
     digest = hashlib.sha256(f"{importlib.metadata.version('numba')} {objects.version()}".encode())
     for path in sorted(_sources(folder, package)):
@@ -108,7 +108,7 @@ def _sources(folder: Path, package: Path) -> set[Path]:
 
 
 def _imported(path: Path, packages: Mapping[str, Path]) -> Iterator[Path]:
-    """The files of the packages, which are given by name, that a module imports when it is imported."""
+    """Yields the files of the packages (given by name) that a module imports; not those imported within functions."""
     for named, names in _IMPORTS.findall(path.read_text("utf-8")):
         first, *rest = named.split(".")
         if first not in packages:
@@ -120,10 +120,10 @@ def _imported(path: Path, packages: Mapping[str, Path]) -> Iterator[Path]:
 
 
 class Compiler:
-    """Compiles functions of a folder, which may call those of others.
+    """Compiles the functions of a folder, which may call functions of other folders.
 
-    Their machine code lies in ``__pycache__`` of the folder, or in ``NUMBA_CACHE_DIR`` when that is set; in the
-    user's cache directory when that cannot be written, and for this process alone when neither can.
+    Machine code lies in ``__pycache__`` of the folder, or in ``NUMBA_CACHE_DIR`` if that is set. If this cannot be
+    written, it lies in the user's cache directory; if that cannot be written either, in a temporary folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -131,7 +131,7 @@ class Compiler:
 
     @cached_property
     def folder(self) -> Path:
-        """Where machine code is kept; made when first asked for."""
+        """The folder of machine code; made at the first access."""
         name = f"numba-{source_key(self._sources)}"
         named = os.environ.get("NUMBA_CACHE_DIR")
         for base in (Path(named) if named else self._sources / "__pycache__", Path.home() / ".cache" / "p4reduce"):
@@ -145,16 +145,16 @@ class Compiler:
         return Path(tempfile.mkdtemp(prefix="p4reduce-"))
 
     def kernel(self, function: Callable[..., Any]) -> Any:
-        """Compile a function that other compiled functions call."""
+        """Decorates a function that other compiled functions call."""
         return Kernel(self, function)
 
     def entry(self, *arguments: Argument) -> Decorator:
-        """Compile a C function that takes these and returns an int64 (0 for None)."""
+        """Decorates a C function with these types of arguments, which returns an int64 (0 for None)."""
         return lambda function: Entry(self, function, arguments)
 
 
 class Kernel:
-    """A function that Numba compiles when the first compiled function, or Python, calls it."""
+    """A function that Numba compiles when Python or another compiled function first calls it."""
 
     def __init__(self, compiler: Compiler, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
@@ -164,8 +164,8 @@ class Kernel:
 
     @cached_property
     def dispatcher(self) -> Any:
-        """Numba's own object for it."""
-        import numba  # noqa: PLC0415  (slow, and not needed by who runs machine code)
+        """Numba's dispatcher of this function."""
+        import numba  # noqa: PLC0415  (slow, and not needed to run machine code)
 
         config: Any = numba.config
         njit: Any = numba.njit
@@ -175,7 +175,7 @@ class Kernel:
             return _for_all_numbers(
                 njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, no_rewrites=True, **options)(self.py_func)
             )
-        # Numba reads the setting while it decorates; what others in this process decorate stays theirs.
+        # Numba reads the setting in its decorator; other users of Numba in this process keep their setting.
         before, config.CACHE_DIR = config.CACHE_DIR, str(self.compiler.folder)
         try:
             return njit(cache=True, **options)(self.py_func)
@@ -187,12 +187,12 @@ class Kernel:
         return self.dispatcher._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it from Python."""
+        """Calls the function from Python."""
         return self.dispatcher(*arguments)
 
 
 class Entry(Kernel):
-    """A kernel that is a C function, too; calls from Python release the interpreter's lock."""
+    """A kernel that is also a C function; calls from Python release the interpreter's lock."""
 
     def __init__(self, compiler: Compiler, function: Callable[..., Any], arguments: tuple[Argument, ...]) -> None:
         super().__init__(compiler, function)
@@ -202,7 +202,7 @@ class Entry(Kernel):
 
     @cached_property
     def address(self) -> int:
-        """Of the C function; its module is compiled and loaded now, unless it is already."""
+        """Address of the C function; the first access loads its module, and compiles it if necessary."""
         return objects.addresses(self.__module__, self.compiler.folder)[self.symbol]
 
     @cached_property
@@ -210,12 +210,12 @@ class Entry(Kernel):
         return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(self.arguments))(self.address)
 
     def __call__(self, *arguments: Any) -> int:
-        """Call it from Python, with NumPy arrays where it takes addresses. An int, 0 where the function has none."""
+        """Calls the function from Python, with arrays for addresses. Returns an int; 0 if the function returns None."""
         return self._call(*(_passed(kind, value) for kind, value in zip(self.arguments, arguments, strict=True)))
 
 
 def _for_all_numbers(dispatcher: Any) -> Any:
-    """Numba would compile a function once more for every constant that it is called with."""
+    """Makes Numba compile once for all numbers; by default it compiles again for each constant argument."""
     from numba.core.types import unliteral  # type: ignore[attr-defined]  # noqa: PLC0415  (its stub has no such name)
 
     template = dispatcher.get_call_template
@@ -235,7 +235,7 @@ def _passed(kind: Argument, value: Any) -> int:
 
 
 def _discard_old(base: Path, kept: Path) -> None:
-    """Removes code of sources that are no more; young folders stay, another process may still be filling them."""
+    """Removes code of other sources that is over a day old; another process may still be filling younger folders."""
     for other in base.glob("numba-*"):
         if other != kept and time.time() - other.stat().st_mtime > _DAY_S:
             shutil.rmtree(other, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Memory by address, for compiled code: frames and callers' arrays are read and written where they lie.
+"""Access to memory by address in compiled code: frames and callers' arrays are read and written in place.
 
-An address is an int64; an index counts elements. Nothing is bounds-checked: who passes an address owns the
-memory behind it. Loads and stores assume no alignment (the lanes of a frame begin at byte 62).
+An address is an int64; an index counts elements. There are no bounds checks: the caller owns the memory at the
+address. Loads and stores need no alignment (the lanes of a frame begin at byte 62).
 """
 
 import platform
@@ -34,14 +34,14 @@ def intrinsic(function: Callable[..., Any]) -> Any:
 
 
 def external(name: str, result: str, *arguments: str) -> Any:
-    """A function of the C library; types are named as in ``numba.types``."""
+    """Return a function of the C library; types are named as in ``numba.types``."""
     return Late(
         lambda: types.ExternalFunction(name, getattr(types, result)(*(getattr(types, one) for one in arguments)))
     )
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Where an array's data begin; whoever keeps the number keeps the array alive."""
+    """Return the address of an array's data; the caller must keep the array alive."""
     return int(array.ctypes.data)
 
 
@@ -54,7 +54,7 @@ def _swapped(builder: Any, word: Any) -> Any:
 
 
 def _instruction(result: str, *arguments: str) -> Callable[[Callable[..., Any]], Any]:
-    """A function of compiled code; what is decorated makes LLVM's from a builder and the arguments.
+    """Decorates a function that emits LLVM code from a builder and arguments; compiled code calls the result.
 
     Types are named as in ``numba.types``.
     """
@@ -80,84 +80,84 @@ def pointer(builder: Any, address: Any) -> Any:
 
 @_instruction("int32", "int64", "int64")
 def load_be32(builder: Any, address: Any, index: Any) -> Any:
-    """The index-th 32-bit word in network order, as int32."""
+    """Return the index-th 32-bit word in network order, as int32."""
     return _swapped(builder, builder.load(_at(builder, address, index, ir.IntType(32)), align=1))
 
 
 @_instruction("int16", "int64", "int64")
 def load_be16(builder: Any, address: Any, index: Any) -> Any:
-    """The index-th 16-bit word in network order, as int16."""
+    """Return the index-th 16-bit word in network order, as int16."""
     return _swapped(builder, builder.load(_at(builder, address, index, ir.IntType(16)), align=1))
 
 
 @_instruction("void", "int64", "int64", "int16")
 def store_be16(builder: Any, address: Any, index: Any, value: Any) -> None:
-    """Stores an int16 as the index-th word of 16 bits, in network order."""
+    """Store an int16 as the index-th 16-bit word, in network order."""
     builder.store(_swapped(builder, value), _at(builder, address, index, ir.IntType(16)), align=1)
 
 
 @_instruction("uint8", "int64", "int64")
 def load_u8(builder: Any, address: Any, index: Any) -> Any:
-    """The index-th byte."""
+    """Return the index-th byte."""
     return builder.load(_at(builder, address, index, ir.IntType(8)))
 
 
 @_instruction("void", "int64", "int64", "uint8")
 def store_u8(builder: Any, address: Any, index: Any, value: Any) -> None:
-    """Stores the index-th byte."""
+    """Store the index-th byte."""
     builder.store(value, _at(builder, address, index, ir.IntType(8)))
 
 
 @_instruction("int64", "int64")
 def load_be64(builder: Any, address: Any) -> Any:
-    """Eight bytes in network order, as int64."""
+    """Return eight bytes in network order, as int64."""
     return _swapped(builder, builder.load(builder.inttoptr(address, ir.IntType(64).as_pointer()), align=1))
 
 
 @_instruction("void", "int64", "int64", "int32")
 def store_be32(builder: Any, address: Any, index: Any, value: Any) -> None:
-    """Stores an int32 as the index-th word, in network order."""
+    """Store an int32 as the index-th 32-bit word, in network order."""
     builder.store(_swapped(builder, value), _at(builder, address, index, ir.IntType(32)), align=1)
 
 
 @_instruction("float32", "int64", "int64")
 def load_f32(builder: Any, address: Any, index: Any) -> Any:
-    """The index-th float32, in this machine's order."""
+    """Return the index-th float32, in this machine's byte order."""
     return builder.load(_at(builder, address, index, ir.FloatType()), align=1)
 
 
 @_instruction("void", "int64", "int64", "float32")
 def store_f32(builder: Any, address: Any, index: Any, value: Any) -> None:
-    """Stores a float32 as the index-th, in this machine's order."""
+    """Store the index-th float32, in this machine's byte order."""
     builder.store(value, _at(builder, address, index, ir.FloatType()), align=1)
 
 
 @_instruction("float32", "int32")
 def as_float(builder: Any, word: Any) -> Any:
-    """The float32 whose bits an int32 has."""
+    """Return the float32 with the bits of an int32."""
     return builder.bitcast(word, ir.FloatType())
 
 
 @_instruction("float64", "int64")
 def as_double(builder: Any, word: Any) -> Any:
-    """The float64 whose bits an int64 has."""
+    """Return the float64 with the bits of an int64."""
     return builder.bitcast(word, ir.DoubleType())
 
 
 @_instruction("int32", "float32")
 def as_word(builder: Any, number: Any) -> Any:
-    """The bits of a float32, as an int32."""
+    """Return the bits of a float32, as an int32."""
     return builder.bitcast(number, ir.IntType(32))
 
 
 @_instruction("void", "int64", "int64", "int64")
 def copy_bytes(builder: Any, to: Any, source: Any, count: Any) -> None:
-    """memcpy: ``count`` bytes from address ``source`` to address ``to``, which must not overlap."""
+    """Copy ``count`` bytes from address ``source`` to address ``to``; the two regions must not overlap."""
     there, here = (builder.inttoptr(address, cgutils.voidptr_t) for address in (to, source))
     cgutils.raw_memcpy(builder, there, here, count, 1)
 
 
-# Numbers that threads see of each other, in the order in which they were written (sequentially consistent).
+# Access to numbers that threads share: all threads see writes in the same order (sequentially consistent).
 
 
 def _cell(builder: Any, args: Any) -> Any:
@@ -168,7 +168,7 @@ def _cell(builder: Any, args: Any) -> Any:
 
 @intrinsic
 def atomic_load(typingctx: Any, address: Any, index: Any) -> Any:
-    """The index-th int64."""
+    """Return the index-th int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load_atomic(_cell(builder, args), "seq_cst", 8)
@@ -178,7 +178,7 @@ def atomic_load(typingctx: Any, address: Any, index: Any) -> Any:
 
 @intrinsic
 def atomic_store(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
-    """Stores the index-th int64."""
+    """Store the index-th int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store_atomic(args[2], _cell(builder, args), "seq_cst", 8)
@@ -189,7 +189,7 @@ def atomic_store(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def atomic_add(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
-    """Adds to the index-th int64; what it was before."""
+    """Add to the index-th int64; return its value before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.atomic_rmw("add", _cell(builder, args), args[2], "seq_cst")
@@ -199,7 +199,7 @@ def atomic_add(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def relax(typingctx: Any) -> Any:
-    """Tells the processor that this thread waits for another one."""
+    """Tell the processor that this thread spins while it waits for another thread."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if platform.machine() in ("x86_64", "AMD64"):
@@ -216,9 +216,9 @@ usleep: Any = external("usleep", "int32", "uint32")
 """usleep(3): microseconds."""
 
 
-# What the loop calls of the C library, and the structures that it hands over (Linux on 64-bit machines).
+# Functions of the C library, and the structures that they take (Linux on 64-bit machines).
 #
-# Pointers travel as int64. The functions are linked by name when compiled code is loaded, so that it can be cached.
+# Pointers are passed as int64. The functions are linked by name when compiled code is loaded, so code can be cached.
 
 
 kernel = Compiler(Path(__file__).parent).kernel
@@ -232,7 +232,7 @@ _clock_gettime: Any = external("clock_gettime", "int32", "int32", "int64")
 _errno_location: Any = external("__errno_location", "int64")
 
 SUPPORTED: Final = sys.platform == "linux" and sys.maxsize > 1 << 32
-"""Whether the structures below are those of this machine."""
+"""Whether the structures below match this machine."""
 MSG_DONTWAIT: Final = int(getattr(socket, "MSG_DONTWAIT", 0))
 POLLIN: Final = 1
 POLLOUT: Final = 4
@@ -245,7 +245,7 @@ def _struct(*fields: tuple[str, str]) -> "np.dtype[Any]":
 
 
 IOVEC: Final = _struct(("base", "i8"), ("length", "i8"))
-# struct mmsghdr: a struct msghdr, filled up to a multiple of 8 bytes, and msg_len.
+# struct mmsghdr: a struct msghdr, padded to a multiple of 8 bytes, and msg_len.
 MESSAGE: Final = _struct(
     ("name", "i8"),
     ("name_length", "u4"),
@@ -263,17 +263,17 @@ POLLFD: Final = _struct(("fd", "i4"), ("events", "i2"), ("revents", "i2"))
 TIMESPEC: Final = _struct(("seconds", "i8"), ("nanoseconds", "i8"))
 
 
-# Many datagrams of one length as one message: the kernel goes once through its stack for all (UDP_SEGMENT and UDP_GRO
-# of udp(7)). On their way they are datagrams like any; who does not ask for them together has them one by one.
+# Several datagrams of one length as one message, for which the kernel runs its stack once (UDP_SEGMENT and UDP_GRO of
+# udp(7)). On the wire they are ordinary datagrams; a socket without UDP_GRO receives them one by one.
 
 
 SOL_UDP: Final = 17
 UDP_SEGMENT: Final = 103
 UDP_GRO: Final = 104
 SEGMENTS: Final = 64
-"""datagrams of a message"""
+"""most datagrams of one message"""
 GATHERED_BYTES: Final = 1 << 16
-"""for one message that comes in"""
+"""bytes of buffer for one received message"""
 CONTROL: Final = _struct(("length", "i8"), ("level", "i4"), ("kind", "i4"), ("value", "i4"), ("unused", "i4"))
 """struct cmsghdr with one number behind it."""
 _SEGMENT_LENGTH: Final = 18
@@ -285,9 +285,9 @@ _CONTROL_BYTES: Final = CONTROL.itemsize
 
 @kernel
 def gather(messages: int, vectors: int, controls: int, count: int, most: int) -> Any:
-    """Make messages of ``count`` vectors, each with up to ``most`` of one length (the last may be shorter); how many.
+    """Make messages of up to ``most`` vectors of one length each (the last may be shorter); return their number.
 
-    messages, vectors, controls: addresses of as many MESSAGE, IOVEC, CONTROL.
+    messages, vectors, controls: addresses of ``count`` MESSAGE, IOVEC and CONTROL.
     """
     every = carray(pointer(vectors), (count,), IOVEC)
     made = 0
@@ -322,7 +322,7 @@ def gather(messages: int, vectors: int, controls: int, count: int, most: int) ->
 
 @kernel
 def gathered(messages: int, count: int) -> Any:
-    """How many vectors some messages have."""
+    """Return the number of vectors of ``count`` messages."""
     found = 0
     for one in carray(pointer(messages), (count,), MESSAGE):
         found += one.iov_count
@@ -331,7 +331,7 @@ def gathered(messages: int, count: int) -> Any:
 
 @kernel
 def segment_bytes(message: Any) -> Any:
-    """Of how many bytes each datagram is that came in a message, the last one perhaps of fewer."""
+    """Return the bytes of each datagram of a received message; the last datagram may be shorter."""
     if message.control_length >= _CONTROL_BYTES - 4:
         control = carray(pointer(message.control), (1,), CONTROL)[0]
         if control.level == SOL_UDP and control.kind == UDP_GRO:
@@ -341,7 +341,7 @@ def segment_bytes(message: Any) -> Any:
 
 @kernel
 def clock_ns(timespec: int) -> Any:
-    """CLOCK_MONOTONIC, nanoseconds. timespec: address of a TIMESPEC to work in."""
+    """Return CLOCK_MONOTONIC in nanoseconds. timespec: address of a TIMESPEC, which is overwritten."""
     _clock_gettime(_CLOCK_MONOTONIC, timespec)
     now = carray(pointer(timespec), (1,), TIMESPEC)[0]
     return now.seconds * NS_PER_S + now.nanoseconds
@@ -349,7 +349,7 @@ def clock_ns(timespec: int) -> Any:
 
 @kernel
 def thread_ns(timespec: int) -> Any:
-    """Processor time of this thread, nanoseconds. timespec: address of a TIMESPEC to work in."""
+    """Return this thread's processor time in nanoseconds. timespec: address of a TIMESPEC, which is overwritten."""
     _clock_gettime(_CLOCK_THREAD_CPUTIME_ID, timespec)
     spent = carray(pointer(timespec), (1,), TIMESPEC)[0]
     return spent.seconds * NS_PER_S + spent.nanoseconds
@@ -357,7 +357,7 @@ def thread_ns(timespec: int) -> Any:
 
 @kernel
 def poll(fds: int, count: int, wait_ns: int, timespec: int) -> Any:
-    """ppoll(2) with the thread's own signal mask; ``wait_ns`` from now. Returns what ppoll does."""
+    """Call ppoll(2) with the thread's own signal mask and a time-out of ``wait_ns``; return its result."""
     wait = carray(pointer(timespec), (1,), TIMESPEC)[0]
     wait.seconds = wait_ns // NS_PER_S
     wait.nanoseconds = wait_ns % NS_PER_S
@@ -366,5 +366,5 @@ def poll(fds: int, count: int, wait_ns: int, timespec: int) -> Any:
 
 @kernel
 def errno() -> Any:
-    """Why the last call failed."""
+    """Return the error number of the last call."""
     return np.int64(carray(pointer(_errno_location()), (1,), np.int32)[0])

@@ -1,4 +1,4 @@
-"""Object files, one for each module with entries: found on disk, or made by processes of their own."""
+"""Object files, one for each module with entries: found on disk, or made by separate processes."""
 
 import contextlib
 import fcntl
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from p4switch.native.compiler import Entry
 
 
-# LLVM: from its text to machine code in memory. Object code from here may be kept on disk for this very processor.
+# LLVM: from IR text to machine code in memory. Object code from here may be kept on disk for this very processor.
 
 
 @cache
 def target_machine() -> Any:
-    """The processor that runs this, with code that may lie anywhere."""
+    """Return LLVM's target for this processor, for position-independent code."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
@@ -44,7 +44,7 @@ def target_machine() -> Any:
 
 @cache
 def version() -> str:
-    """A hash of what decides about machine code beside its source: LLVM and the processor."""
+    """Return a hash of what machine code depends on besides its source: LLVM and the processor."""
     digest = hashlib.sha256()
     for text in (llvmlite.__version__, str(llvm.llvm_version_info), llvm.get_host_cpu_name()):
         digest.update(text.encode())
@@ -53,7 +53,7 @@ def version() -> str:
 
 
 def parsed(module: Any) -> Any:
-    """A module of llvmlite's for this processor, as LLVM's."""
+    """Return a module of llvmlite as an LLVM module for this processor."""
     machine = target_machine()
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
@@ -63,7 +63,7 @@ def parsed(module: Any) -> Any:
 
 
 def optimize(module: Any) -> None:
-    """Run LLVM's O2 pipeline, with both vectorizers, on a module of LLVM's."""
+    """Run LLVM's O2 pipeline, with both vectorizers, on an LLVM module."""
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = True
     options.slp_vectorization = True
@@ -73,16 +73,16 @@ def optimize(module: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """Object code in memory, for as long as this object; ``addresses`` has the functions that were asked for."""
+    """Object code that stays in memory as long as this object; ``addresses`` holds the requested functions."""
 
     addresses: Mapping[str, int]
 
 
 def link(code: bytes, names: Iterable[str]) -> Linked:
-    """Bring object code into memory: a linker of its own, so that nothing is left of it once it is freed.
+    """Load object code into memory, with a linker of its own, so that freeing it leaves nothing behind.
 
-    JITLink puts all sections of a program into one mapping. LLVM's older linker maps each where there is room, in a
-    process with hundreds of threads gigabytes apart, and then ends the process: code reaches its constants by 32 bits.
+    JITLink puts all sections of a program into one mapping. LLVM's older linker maps each section where there is room.
+    With hundreds of threads these lie gigabytes apart, and the process is ended: code reaches constants by 32 bits.
     """
     linker = llvm.create_lljit_compiler(target_machine(), use_jit_link=True)
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -91,24 +91,24 @@ def link(code: bytes, names: Iterable[str]) -> Linked:
         builder.export_symbol(name)
     library = builder.link(linker, "p4reduce")
     linked = Linked({name: library[name] for name in names})
-    finalize(linked, _unlink, linker, library).atexit = False  # then drivers may still run it
+    finalize(linked, _unlink, linker, library).atexit = False  # so that drivers may still run it at exit
     return linked
 
 
 def _unlink(linker: Any, library: Any) -> None:
-    """Frees code; nothing may run it any more."""
+    """Frees code, which must not run any more."""
     library.close()
     linker.close()
 
 
 Report = Callable[[int, int], None]
-"""``report(done, total)``: functions that are compiled, and those that there are; from the thread that compiles"""
+"""``report(done, total)``: functions compiled so far, and functions known; called by the thread that compiles"""
 Watch = Callable[[], AbstractContextManager[Report]]
-"""entered when something has to be compiled"""
+"""entered when something has to be compiled; yields the function that receives progress"""
 
 
 class CompilationError(RuntimeError):
-    """The process that compiles has failed; the text is what it said."""
+    """The compiling process has failed; the text is its output."""
 
 
 _entries: Final[dict[str, list["Entry"]]] = {}
@@ -127,7 +127,7 @@ _watch: list[Watch] = [_say]
 
 @contextmanager
 def watched(watch: Watch) -> Iterator[None]:
-    """Have compiling shown by ``watch`` inside; otherwise it is one line on stderr."""
+    """Show compilation by ``watch`` within the context; the default is one line on stderr."""
     _watch.append(watch)
     try:
         yield
@@ -136,20 +136,20 @@ def watched(watch: Watch) -> Iterator[None]:
 
 
 def register(entry: "Entry") -> None:
-    """An entry of a module that is being imported."""
+    """Record an entry of a module that is being imported."""
     _entries.setdefault(entry.__module__, []).append(entry)
 
 
 def entries_of(module: str) -> list["Entry"]:
-    """The entries of a module that is imported."""
+    """Return the entries of an imported module."""
     return _entries.get(module, [])
 
 
 def addresses(module: str, folder: Path) -> Mapping[str, int]:
-    """The C functions of a module, by name.
+    """Return the addresses of a module's C functions, by symbol.
 
     Raises:
-        CompilationError: they are not on disk, and cannot be compiled.
+        CompilationError: the object file is missing and cannot be made, or cannot be read.
     """
     with _lock:
         if module not in _loaded:
@@ -165,9 +165,9 @@ def addresses(module: str, folder: Path) -> Mapping[str, int]:
 
 
 def prepare(*modules: str) -> None:
-    """Make the object files of these modules that are not on disk, and of all that are imported.
+    """Make the missing object files of these modules and of all modules imported so far.
 
-    Who needs one will need the others, too, and they are made at the same time.
+    A process that needs one of them needs the others, too, and they are made at the same time.
 
     Raises:
         CompilationError: one of them cannot be compiled.
@@ -180,15 +180,15 @@ def prepare(*modules: str) -> None:
         return
     with _lock, ExitStack() as stack:
         report = stack.enter_context(_watch[-1]())
-        for module in missing:  # in one order everywhere, so that no two processes wait for each other
+        for module in missing:  # the same order everywhere, so that two processes never wait for each other
             stack.enter_context(_alone(paths[module].with_suffix(".lock")))
         _compile({module: paths[module] for module in missing if read(paths[module]) is None}, report)
 
 
 def _compile(paths: Mapping[str, Path], report: Report) -> None:
-    """Make object files in as many processes at once as there are processors; the first failure ends all.
+    """Runs one process per folder, as many at once as there are processors; the first failure ends all.
 
-    Modules of one folder share functions, and thereby a process.
+    The modules of a folder share functions, and so one process.
     """
     waiting: dict[Path, dict[str, Path]] = {}
     for module, path in sorted(paths.items()):
@@ -219,7 +219,7 @@ def _compile(paths: Mapping[str, Path], report: Report) -> None:
 
 
 class _Maker:
-    """A process that makes object files of one folder, and tells how far it is."""
+    """A process that makes the object files of one folder, and reports its progress."""
 
     def __init__(self, folder: Path, paths: Mapping[str, Path], told: Callable[[Path, int, int], None]) -> None:
         self._folder = folder
@@ -231,7 +231,7 @@ class _Maker:
             stderr=subprocess.STDOUT,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            start_new_session=True,  # Ctrl-C is this process's to answer
+            start_new_session=True,  # this process handles Ctrl-C
         )
         self._said: list[str] = []
         self._reader = threading.Thread(target=self._read, args=(told,), daemon=True)
@@ -261,14 +261,14 @@ class _Maker:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One process at a time; a killed one lets the others go on."""
+    """Holds a lock file, so that one process works at a time; if it is killed, the lock is free again."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def read(path: Path) -> bytes | None:
-    """Object code with the hash that was written behind it; None where there is none, or where it is damaged."""
+    """Return object code whose hash stands behind it; None if the file is missing or damaged."""
     try:
         stored = path.read_bytes()
     except OSError:
@@ -278,7 +278,7 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, code: bytes) -> None:
-    """Keep object code, with its hash: all of it or nothing.
+    """Write object code with its hash, whole or not at all.
 
     Raises:
         OSError: it cannot be written.

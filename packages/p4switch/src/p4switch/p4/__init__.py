@@ -1,1 +1,1 @@
-"""A P4_16 front end for the v1model architecture: from source text to BMv2's JSON and to P4Info."""
+"""A P4_16 front end for the v1model architecture: compiles source text to BMv2's JSON and to P4Info."""

@@ -1,4 +1,4 @@
-"""From a file to BMv2's JSON and to P4Info."""
+"""Compiles a file to BMv2's JSON and to P4Info."""
 
 import gc
 import json
@@ -18,14 +18,14 @@ from p4switch.p4.syntax.tree import Constant, Declaration
 from p4switch.p4.types.programs import Checker
 from p4switch.p4.types.warnings import package_blocks, warn, warn_of_invalid
 
-# How the JSON is written: one line for each object of a section, so that versions can be compared.
+# The text of the JSON: one line for each object of a section, so that versions can be compared.
 
 
-_encode: Final = json.JSONEncoder(check_circular=False).encode  # what is compiled is a tree
+_encode: Final = json.JSONEncoder(check_circular=False).encode  # check_circular=False: the data is a tree
 
 
 def json_text(program: dict[str, Any]) -> str:
-    """The JSON of a program as text."""
+    """Returns the JSON of a program as text."""
     lines = []
     for name, value in program.items():
         if name == "pipelines":
@@ -52,12 +52,12 @@ def _list(items: list[str]) -> str:
 
 @dataclass
 class Compilation:
-    """One program on its way.
+    """The result of compiling one program.
 
     Attributes:
-        sources: its files.
-        diagnostics: errors and warnings so far.
-        json: BMv2's JSON, None if there are errors.
+        sources: the program's files.
+        diagnostics: errors and warnings.
+        json: BMv2's JSON; None if there are errors.
     """
 
     sources: Sources = field(default_factory=Sources)
@@ -73,13 +73,13 @@ class Compilation:
         return not self.diagnostics.errors
 
     def require(self) -> "Compilation":
-        """Raises P4Error if there are errors."""
+        """Returns the compilation itself. Raises P4Error if there are errors."""
         if not self.ok:
             raise P4Error(self.diagnostics, self.sources)
         return self
 
     def p4info(self) -> str:
-        """P4Info as text. Raises P4Error if there are errors."""
+        """Returns P4Info as text. Raises P4Error if there are errors."""
         self.require()
         try:
             return P4Info(expect(self.emitter, Emitter), self.declarations).text()
@@ -88,7 +88,7 @@ class Compilation:
             raise P4Error(self.diagnostics, self.sources) from None
 
     def messages(self) -> list[str]:
-        """Every error and warning as a person reads it."""
+        """Returns every error and warning as text for people."""
         return [item.render(self.sources) for item in self.diagnostics.items]
 
 
@@ -98,13 +98,13 @@ def compile_file(
     folders: Sequence[str | Path] = (),
     name: str | None = None,
 ) -> Compilation:
-    """Compiles a P4_16 program for v1model; errors are in the result.
+    """Compiles a P4_16 program for v1model; errors are in the result and are not raised.
 
     Args:
-        path: the program.
-        defines: macros that are defined from the beginning.
-        folders: searched for what is included.
-        name: what the program is called in messages and in the JSON; else ``path``.
+        path: the source file.
+        defines: macros that are defined before the first line.
+        folders: folders that are searched for included files.
+        name: the program's name in messages and in the JSON; by default ``path``.
     """
     shown = name or str(path)
     return _compile(lambda pre: pre.run(Path(path), shown), shown, defines, folders)
@@ -118,15 +118,15 @@ def compile_text(
     folders: Sequence[str | Path] = (),
     library_only: bool = False,
 ) -> Compilation:
-    """The same of a program that is a string.
+    """Compiles a P4_16 program that is given as a string; errors are in the result and are not raised.
 
     Args:
         text: the program.
-        name: what it is called in messages and in the JSON; files that it includes may lie beside this.
-        defines: macros that are defined from the beginning.
-        folders: searched for what is included.
-        library_only: whether an ``#include`` of anything but core.p4 and v1model.p4 is an error. Then no file is read
-            but those two, whatever the text says: for programs of people who are not trusted.
+        name: its name in messages and in the JSON; included files may lie beside this path.
+        defines: macros that are defined before the first line.
+        folders: folders that are searched for included files.
+        library_only: refuse every ``#include`` except those of core.p4 and v1model.p4. No other file is read then,
+            whatever the text says, so that programs of untrusted people can be compiled.
     """
     return _compile(lambda pre: pre.run_text(text, name), name, defines, folders, library_only=library_only)
 
@@ -150,8 +150,8 @@ def _compile(
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Trees and tables are kept until the end, so a search for garbage among them finds nothing, in a sixth of the time
-    that a compilation takes.
+    """Switches off garbage collection: trees and tables are kept until the end, so a collection finds nothing, and
+    takes a sixth of the time of a compilation.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -167,7 +167,7 @@ VERSIONS: Final = (20180101, 20200408)
 
 
 def _check_version(found: Compilation, preprocessor: Preprocessor) -> None:
-    """The program may say with V1MODEL_VERSION which v1model it is written for."""
+    """Reports a version of v1model, set by the program in V1MODEL_VERSION, that does not exist."""
     constant = next((d for d in found.declarations if isinstance(d, Constant) and d.name == "__v1model_version"), None)
     macro = preprocessor.macros.get("V1MODEL_VERSION")
     if constant is None or macro is None or VERSIONS[0] <= (constant.initial.value or 0) <= VERSIONS[1]:
@@ -179,7 +179,7 @@ def _check_version(found: Compilation, preprocessor: Preprocessor) -> None:
 
 
 def _check_names(emitter: Emitter, found: Compilation) -> None:
-    """The control plane knows each table, action and object by a name of its own."""
+    """Reports names that the control plane would give to two tables, actions or objects."""
     for clash in Inventory(emitter).clashes:
         place = found.sources.place(clash.before.at)
         message = (

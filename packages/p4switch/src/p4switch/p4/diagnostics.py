@@ -1,25 +1,24 @@
-"""Errors and warnings as values: several in one go, each with its place, what is wrong and how to mend it."""
+"""Errors and warnings as values: several at once, each with its place, its cause and its fix."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 from p4switch.base.errors import InputError
 
-# Source files and positions in them.
+# Source files, and positions in them.
 #
-# A position is one integer, so that tokens and trees carry it for nothing: file, line and column, the latter two
-# counted from 1 and 0.
+# A position is one integer, so that tokens and trees carry it at no cost: file, line (from 1) and column (from 0).
 
 
 COLUMN_BITS: Final = 20
 LINE_BITS: Final = 24
 NOWHERE: Final = 0
-"""The position of what no file holds."""
+"""The position of things that are in no file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position, read out: line from 1, column from 0."""
+    """A position as file, line (from 1) and column (from 0)."""
 
     file: str
     line: int
@@ -34,8 +33,8 @@ class Sources:
     """The files of one compilation, in the order in which they were first read.
 
     Attributes:
-        names: as they are shown; file 0 is no file, but stands for the program as a whole and has its name.
-        texts: of each file.
+        names: names of files in messages; file 0 is not a file, but stands for the whole program and has its name.
+        texts: the text of each file.
         builtin: numbers of the files that are part of this package.
     """
 
@@ -44,7 +43,7 @@ class Sources:
     builtin: set[int] = field(default_factory=set)
 
     def add(self, name: str, text: str, builtin: bool = False) -> int:
-        """A further file; its number."""
+        """Adds a file; returns its number."""
         self.names.append(name)
         self.texts.append(text)
         if builtin:
@@ -52,23 +51,23 @@ class Sources:
         return len(self.names) - 1
 
     def place(self, position: int) -> Place:
-        """What a position says."""
+        """Returns file, line and column of a position."""
         column = position & ((1 << COLUMN_BITS) - 1)
         line = (position >> COLUMN_BITS) & ((1 << LINE_BITS) - 1) or 1
         return Place(self.names[position >> (COLUMN_BITS + LINE_BITS)], line, column)
 
     def is_builtin(self, position: int) -> bool:
-        """Whether it lies in a file of this package."""
+        """Returns whether a position is in a file of this package."""
         return position >> (COLUMN_BITS + LINE_BITS) in self.builtin
 
     def line(self, position: int) -> str:
-        """The line in which a position lies, without its end."""
+        """Returns the line of a position, without its end."""
         lines = self.texts[position >> (COLUMN_BITS + LINE_BITS)].split("\n")
         number = (position >> COLUMN_BITS) & ((1 << LINE_BITS) - 1)
         return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
 
     def fragment(self, start: int, end: int) -> str:
-        """The text between two positions of one line, or up to the line's end and ``...``."""
+        """Returns the text between two positions of one line, or up to the line's end and ``...``."""
         text, column = self.line(start), start & ((1 << COLUMN_BITS) - 1)
         if start >> COLUMN_BITS == end >> COLUMN_BITS and start < end:
             return text[column : end & ((1 << COLUMN_BITS) - 1)]
@@ -78,7 +77,7 @@ class Sources:
 
 
 def position(file: int, line: int, column: int) -> int:
-    """A position from its parts."""
+    """Returns a position from its parts."""
     return (file << (COLUMN_BITS + LINE_BITS)) | (line << COLUMN_BITS) | min(column, (1 << COLUMN_BITS) - 1)
 
 
@@ -86,20 +85,20 @@ T = TypeVar("T")
 Severity = Literal["error", "warning"]
 
 MOST: Final = 20
-"""Errors after which the rest is only counted: they mostly follow from the first ones."""
+"""Most errors that are shown; later ones mostly follow from the first, and are only counted."""
 LONGEST: Final = 240
-"""Characters of a line that are shown at most, around the place."""
+"""Most characters of a line that are shown, around the place."""
 LONGEST_MESSAGE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing to say about a program.
+    """An error or a warning about a program.
 
     Attributes:
-        position: where; see source.py.
+        position: the place; see ``position``.
         message: what is wrong.
-        hint: how to mend it; may be empty.
+        hint: how to fix it; may be empty.
     """
 
     severity: Severity
@@ -108,7 +107,7 @@ class Diagnostic:
     hint: str = ""
 
     def render(self, sources: Sources) -> str:
-        """``file:line:column: error: …``, the line itself with a mark, and the hint."""
+        """Returns ``file:line:column: error: …``, the line with a mark, and the hint."""
         place = sources.place(self.position)
         head = f"{place}: {self.severity}: {self.message}"
         text = sources.line(self.position)
@@ -119,7 +118,7 @@ class Diagnostic:
         return head + (f"\n  {self.hint}" if self.hint else "")
 
     def as_json(self, sources: Sources) -> dict[str, object]:
-        """The same for machines; line and column count from 1."""
+        """Returns the diagnostic as plain data; line and column count from 1."""
         place = sources.place(self.position)
         return {
             "severity": self.severity,
@@ -133,7 +132,7 @@ class Diagnostic:
 
 
 def _around(text: str, column: int) -> tuple[str, str]:
-    """A line before and from a column, cut where it is too long to read, without what would steer a terminal."""
+    """Returns a line before and from a column, cut if it is long, without control characters."""
     begin, end = max(column - LONGEST // 2, 0), column + LONGEST // 2
     if len(text) <= LONGEST:
         begin, end = 0, len(text)
@@ -146,25 +145,25 @@ def _around(text: str, column: int) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Diagnostics:
-    """What has been found so far; one line says one thing once."""
+    """The errors and warnings so far; the same message is kept once for each line."""
 
     items: list[Diagnostic] = field(default_factory=list)
     _seen: set[tuple[int, str]] = field(default_factory=set)
 
     def error(self, position: int, message: str, hint: str = "") -> None:
-        """The program is wrong."""
+        """Adds an error."""
         self._add(Diagnostic("error", position, message, hint))
 
     def warning(self, position: int, message: str, hint: str = "") -> None:
-        """The program is legal, but hardly meant so."""
+        """Adds a warning: the program is legal, but probably not what the author meant."""
         self._add(Diagnostic("warning", position, message, hint))
 
     def fault(self, fault: "SourceFault") -> None:
-        """An error at which the work on some part ended."""
+        """Adds an error that ended the work on a part of the program."""
         self.error(fault.position, fault.message, fault.hint)
 
     def _add(self, item: Diagnostic) -> None:
-        if len(item.message) > LONGEST_MESSAGE:  # it quotes what no person wrote
+        if len(item.message) > LONGEST_MESSAGE:  # it quotes generated text
             item = replace(item, message=f"{item.message[: LONGEST_MESSAGE - 2]} …")
         key = (item.position >> COLUMN_BITS, item.message)
         if key not in self._seen:
@@ -173,17 +172,17 @@ class Diagnostics:
 
     @property
     def errors(self) -> list[Diagnostic]:
-        """In the order in which they were found."""
+        """Errors in the order in which they were found."""
         return [item for item in self.items if item.severity == "error"]
 
     @property
     def warnings(self) -> list[Diagnostic]:
-        """In the order in which they were found."""
+        """Warnings in the order in which they were found."""
         return [item for item in self.items if item.severity == "warning"]
 
 
 class SourceFault(Exception):
-    """One error at which the work on some part of a program ends; whoever goes on with the next part records it."""
+    """An error that ends the work on a part of a program; the caller records it and goes on with the next part."""
 
     def __init__(self, position: int, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -193,18 +192,18 @@ class SourceFault(Exception):
 
 
 class Unexpected(RuntimeError):
-    """Something that the checks before should have refused: a mistake of this compiler, not of the program."""
+    """A state that earlier checks should have refused: a mistake of this compiler, not of the program."""
 
 
 def expect(value: object, kind: type[T]) -> T:
-    """A value of which the checks before have made sure what it is. Raises Unexpected."""
+    """Returns a value whose type earlier checks have established. Raises Unexpected."""
     if not isinstance(value, kind):
         raise Unexpected
     return value
 
 
 class P4Error(InputError, ValueError):
-    """A P4 program that cannot be compiled; the text holds every error with its line and what mends it."""
+    """A P4 program that cannot be compiled; the message lists every error with its line and how to fix it."""
 
     def __init__(self, diagnostics: Diagnostics, sources: Sources) -> None:
         self.diagnostics = diagnostics

@@ -1,4 +1,4 @@
-"""The P4Info of a compiled program: every object that the control plane may read or write."""
+"""Makes the P4Info of a compiled program: every object that the control plane may read or write."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ DIGEST: Final = 0x17
 
 
 def one_at_a_time(name: str) -> int:
-    """Bob Jenkins's one-at-a-time hash, 32 bits, which p4c numbers objects with."""
+    """Returns Bob Jenkins's one-at-a-time hash, 32 bits, with which p4c numbers objects."""
     value = 0
     for byte in name.encode():
         value = (value + byte) & 0xFFFFFFFF
@@ -45,7 +45,7 @@ def one_at_a_time(name: str) -> int:
 
 
 class Symbols:
-    """Names of objects by kind, with their ids; numbers are given when the first is asked for."""
+    """Names of objects by kind, with their ids; ids are assigned at the first request for one."""
 
     def __init__(self) -> None:
         self._given: dict[int, dict[str, int | None]] = {}
@@ -53,7 +53,7 @@ class Symbols:
         self._aliases: dict[str, str] = {}
 
     def add(self, kind: int, name: str, wanted: int | None = None) -> None:
-        """An object; ``wanted``: the number of its ``@id``."""
+        """Adds an object; ``wanted``: the number of its ``@id``."""
         known = self._given.setdefault(kind, {})
         if wanted is not None:
             wanted = wanted if wanted >> 24 else (kind << 24) | wanted
@@ -61,7 +61,7 @@ class Symbols:
             known[name] = wanted
 
     def id(self, kind: int, name: str) -> int:
-        """The number of an object: its kind, and 24 bits of its name's hash; the next free one after a clash."""
+        """Returns an object's id: its kind, and 24 bits of its name's hash, or the next free number after a clash."""
         if self._ids is None:
             self._ids = self._number()
         return self._ids[kind, name]
@@ -84,14 +84,14 @@ class Symbols:
         return found
 
     def alias(self, name: str) -> str:
-        """The shortest end of a name, cut at dots, that no other object's name has."""
+        """Returns the shortest end of a name, cut at dots, that no other object's name has."""
         if not self._aliases:
             self._aliases = shortest_ends({n for names in self._given.values() for n in names})
         return self._aliases[name]
 
 
 def shortest_ends(names: Iterable[str]) -> dict[str, str]:
-    """For each name its shortest end, cut at dots, that is the end of no other."""
+    """Returns, for each name, its shortest end, cut at dots, that is not the end of another name."""
     parts = {name: name.split(".") for name in names}
     counts: Counter[str] = Counter()
     for split in parts.values():
@@ -103,20 +103,20 @@ def shortest_ends(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-# Protobuf's text format, of messages that are lists of (field, value): strings, numbers, names and messages.
+# Protobuf's text format for messages that are lists of (field, value): strings, numbers, names and messages.
 
 
 Message = list[tuple[str, Any]]
 
 
 class Word(str):
-    """A member of an enum, which stands without quotes; also ``true``."""
+    """A member of an enum, which is written without quotes; also ``true``."""
 
     __slots__ = ()
 
 
 def write(message: Message, indent: str = "") -> str:
-    """A message as text; fields stand in the order in which they are given."""
+    """Returns a message as text, with fields in the given order."""
     lines: list[str] = []
     for name, value in message:
         if isinstance(value, list):
@@ -137,7 +137,7 @@ def _escaped(value: bytes) -> str:
     return "".join(plain.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in value)
 
 
-# Annotations as P4Info carries them.
+# Annotations in the form of P4Info.
 
 
 LARGEST_ID = (1 << 32) - 1
@@ -145,7 +145,7 @@ _LEFT_OUT = frozenset({"name", "id", "brief", "description"})
 
 
 def plain_annotations(notes: Iterable[Annotation], without: Sequence[str] = ()) -> Message:
-    """``annotations`` of a message: those in round brackets or none, as text."""
+    """Returns the ``annotations`` of a message: those in round brackets or without brackets, as text."""
     return [
         ("annotations", spelled(note))
         for note in notes
@@ -154,12 +154,12 @@ def plain_annotations(notes: Iterable[Annotation], without: Sequence[str] = ()) 
 
 
 def structured_annotations(notes: Iterable[Annotation]) -> Message:
-    """``structured_annotations`` of a message: those in square brackets."""
+    """Returns the ``structured_annotations`` of a message: those in square brackets."""
     return [("structured_annotations", _structured(note)) for note in notes if note.brackets == "["]
 
 
 def documentation(notes: Iterable[Annotation]) -> Message:
-    """``doc`` of a message, from ``@brief`` and ``@description``."""
+    """Returns the ``doc`` of a message, from ``@brief`` and ``@description``."""
     found: Message = [
         (note.name, note.string or "") for name in ("brief", "description") for note in notes if note.name == name
     ]
@@ -167,7 +167,7 @@ def documentation(notes: Iterable[Annotation]) -> Message:
 
 
 def id_of(notes: Iterable[Annotation]) -> int | None:
-    """The number of ``@id``."""
+    """Returns the number of ``@id``; None if there is none."""
     for note in notes:
         if note.name == "id" and note.tokens and note.tokens[0][0] == NUMBER:
             found = value_of(note.tokens[0])
@@ -178,7 +178,7 @@ def id_of(notes: Iterable[Annotation]) -> int | None:
 
 
 def spelled(note: Annotation) -> str:
-    """An annotation as p4c prints it."""
+    """Returns an annotation as p4c prints it."""
     if not note.brackets:
         return f"@{note.name}"
     shown = [token[1] for token in note.tokens]
@@ -210,7 +210,7 @@ def _structured(note: Annotation) -> Message:
 
 
 def _value(tokens: Sequence[Token]) -> tuple[str, object]:
-    """A value of an annotation, which may be an expression of constants."""
+    """Returns a value of an annotation, which may be an expression of constants."""
     checker = Checker(Diagnostics())
     node = ExpressionParser(list(tokens), checker.env.diagnostics).expression()
     checker.check(node)
@@ -221,14 +221,14 @@ def _value(tokens: Sequence[Token]) -> tuple[str, object]:
     return "string_value", str(node.value)
 
 
-# Types as P4Info describes them (P4Runtime specification, section 6.5).
+# Types in the form of P4Info (P4Runtime specification, section 6.5).
 
 
 _ORDER = ("structs", "headers", "header_unions", "enums", "error", "serializable_enums", "new_types")
 
 
 class TypeSpecs:
-    """Describes types, and gathers those that have names."""
+    """Describes types, and collects those that have names."""
 
     def __init__(self) -> None:
         self._named: dict[str, dict[str, Message]] = {section: {} for section in _ORDER}
@@ -236,7 +236,7 @@ class TypeSpecs:
         self.errors: list[str] = []
 
     def spec(self, kind: kinds.Type) -> Message:
-        """``P4DataTypeSpec`` of a type; named types are gathered."""
+        """Returns the ``P4DataTypeSpec`` of a type; collects named types."""
         match kind:
             case kinds.Bits(width, signed):
                 return [("bitstring", [("int" if signed else "bit", [("bitwidth", width)])])]
@@ -301,7 +301,7 @@ class TypeSpecs:
         self._named["new_types"].setdefault(kind.name, found)
 
     def message(self) -> Message:
-        """``type_info``."""
+        """Returns ``type_info``."""
         found: Message = []
         for section in _ORDER:
             if section == "error":
@@ -319,7 +319,7 @@ def _number(kind: kinds.Type) -> kinds.Type:
 
 
 def translation_of(kind: kinds.Type) -> tuple[str, int | None] | None:
-    """What ``@p4runtime_translation`` says of a type: a URI, and the width or None for a string."""
+    """Returns the ``@p4runtime_translation`` of a type: a URI, and the width, or None for a string."""
     if not isinstance(kind, kinds.NewType):
         return None
     note = kind.declaration.annotation("p4runtime_translation")
@@ -334,7 +334,7 @@ def translation_of(kind: kinds.Type) -> tuple[str, int | None] | None:
 
 
 def control_plane_width(kind: kinds.Type) -> int:
-    """Bits of a value for the control plane; 0 for strings and errors."""
+    """Returns the bits of a value for the control plane; 0 for strings and errors."""
     translation = translation_of(kind)
     if translation is not None:
         return translation[1] or 0
@@ -351,7 +351,7 @@ _EXTERNS: Final = {
 
 
 class P4Info:
-    """Builds P4Info."""
+    """Builds the P4Info of a program."""
 
     def __init__(self, emitter: Emitter, declarations: list[Declaration]) -> None:
         self.emitter = emitter
@@ -364,7 +364,7 @@ class P4Info:
         self._register_names()
 
     def text(self) -> str:
-        """The whole message as text."""
+        """Returns the whole message as text."""
         inventory = self.inventory
         tables = [("tables", self._table(table)) for table in inventory.tables]
         actions = [("actions", self._action(action)) for action in inventory.actions]
@@ -467,7 +467,7 @@ class P4Info:
         return found
 
     def _type_name(self, kind: kinds.Type) -> Message:
-        """``type_name``, and the type among those that have names."""
+        """Returns ``type_name``, and adds the type to those that have names."""
         self._typed = True
         self.types.spec(kind)
         return [("type_name", [("name", kind.name)])] if isinstance(kind, kinds.NewType) else []
@@ -588,7 +588,7 @@ class P4Info:
 
 
 def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, kinds.Type]]:
-    """Fields of a header with those of structs within it: name, declaration, type."""
+    """Returns the fields of a header, with those of structs within it: name, declaration, type."""
     found: list[tuple[str, Any, kinds.Type]] = []
     for declared in kind.declaration.fields:
         inner = kind.fields[declared.name]
@@ -601,7 +601,7 @@ def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, 
 
 
 def _named(number: int, name: str, notes: Iterable[Annotation], without: Sequence[str] = ()) -> Message:
-    """What messages of fields and parameters begin with."""
+    """Returns the first fields of messages about fields and parameters."""
     return [("id", number), ("name", name), *plain_annotations(notes, without)]
 
 
@@ -614,7 +614,7 @@ def _size(size: Any) -> Message:
 
 
 def _numbers(notes: list[list[Any]]) -> list[int]:
-    """Numbers of fields: those of their ``@id``, for the others the first free ones in order."""
+    """Returns the numbers of fields: those of their ``@id``; for the others the first free ones in order."""
     given = [id_of(note) for note in notes]
     taken = {number for number in given if number is not None}
     found, following = [], 1
@@ -631,7 +631,7 @@ def _numbers(notes: list[list[Any]]) -> list[int]:
 
 
 def _pairs(tokens: list[Any]) -> Message:
-    """``name = "value"`` pairs of an annotation."""
+    """Returns the ``name = "value"`` pairs of an annotation."""
     found: Message = []
     for at in range(len(tokens) - 2):
         if tokens[at + 1][1] == "=" and tokens[at + 2][0] == "string":

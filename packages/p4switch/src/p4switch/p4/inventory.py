@@ -1,4 +1,4 @@
-"""What of a program the control plane sees, in the order in which p4c lists it."""
+"""The objects of a program that the control plane sees, in the order in which p4c lists them."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +15,7 @@ _PROFILES: Final = ("action_profile", "action_selector")
 
 @dataclass(frozen=True)
 class UsedAction:
-    """An action that a table or an apply block uses; ``parameters``: those that entries give."""
+    """An action that a table or an apply block uses; ``parameters``: the parameters that entries give."""
 
     name: str
     declaration: tree.Action
@@ -24,7 +24,7 @@ class UsedAction:
 
 @dataclass(frozen=True, eq=False)
 class Clash:
-    """Two things that the control plane would know by one name: the second one, and the one before it."""
+    """Two objects that the control plane would know by one name: the second one, and the one before it."""
 
     kind: str
     name: str
@@ -33,10 +33,10 @@ class Clash:
 
 
 class Inventory:
-    """Goes through the instances of a program, each in the place where it is declared.
+    """Visits the instances of a program, each at the place where it is declared.
 
     Attributes:
-        clashes: what the specification forbids, section 18.3: a name refers to one controllable entity.
+        clashes: violations of the specification, section 18.3: a name refers to one controllable entity.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -62,7 +62,7 @@ class Inventory:
             self._profile(table)
 
     def _global_actions(self, instance: ProgramInstance, block: str) -> None:
-        """Actions of the program that a control uses come before its own."""
+        """Adds the program's actions that a control uses, which come before the control's own."""
         for table in self._tables_of(instance):
             for name, ref in self.refs_of(table):
                 if table.environment.find(ref.target) is None:
@@ -124,7 +124,7 @@ class Inventory:
         self.externs.append(instance)
 
     def _claim(self, kind: str, name: str, declaration: tree.Declaration, owner: object) -> None:
-        """Something has a name; a second one has it, too, if it is another declaration or of another owner."""
+        """Records a name; reports a clash if another declaration, or another owner, has it already."""
         before, other = self._owners.setdefault((kind, name), (declaration, owner))
         if before is not declaration or other != owner:
             self.clashes.append(Clash(kind, name, declaration, before))
@@ -140,7 +140,7 @@ class Inventory:
         self.actions.append(UsedAction(name, declaration, free))
 
     def refs_of(self, table: TableInstance) -> list[tuple[str, tree.ActionRef]]:
-        """Names of a table's actions, in the order of its list; NoAction is added where no default is given."""
+        """Returns the names of a table's actions, in the order of its list; adds NoAction if there is no default."""
         refs = list(table.declaration.actions)
         if table.declaration.default is None and "NoAction" not in {ref.name for ref in refs}:
             no_action = self.emitter.ctx.no_action
@@ -151,12 +151,12 @@ class Inventory:
         return [(self.name_of(table, ref), ref) for ref in refs if ref.target.annotation("hidden") is None]
 
     def name_of(self, table: TableInstance, ref: tree.ActionRef) -> str:
-        """The full name of an action of a table."""
+        """Returns the full name of an action of a table."""
         found = table.environment.find(ref.target)
         return found.name if found is not None else global_name(ref.target)
 
     def direct_of(self, table: TableInstance) -> list[Instance]:
-        """Direct counters and meters of a table."""
+        """Returns the direct counters and meters of a table."""
         known = [i for i in self.emitter.ctx.direct if i.extra.get("binding") == table.name]
         return sorted(known, key=lambda i: i.type.name)
 

@@ -1,9 +1,9 @@
-"""P4Runtime server for embedded switches.
+"""A P4Runtime server for embedded switches.
 
-What is accepted and what is refused follows the P4Runtime specification 1.3 (with `is_const`, roles and multicast
-metadata of later versions); the code of a refusal is the one that BMv2 (PI) gives, where it gives one of its own.
-Two things follow BMv2 against the specification: when the primary client leaves, the live client with the next highest
-election id follows; a read that fails has the code of its first invalid request.
+The server follows the P4Runtime specification 1.3 (with `is_const`, roles and multicast metadata of later versions);
+the code of a refusal is the one of BMv2 (PI) if BMv2 gives another one than the specification. Two things follow
+BMv2 against the specification: when the primary client leaves, the live client with the next highest election id
+takes over; a read that fails has the code of its first invalid request.
 """
 
 from p4switch.p4runtime.errors import Code, P4RuntimeError

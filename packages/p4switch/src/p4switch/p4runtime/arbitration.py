@@ -1,9 +1,9 @@
-"""Which client of a device is the primary (P4Runtime specification, section "Client Arbitration").
+"""Chooses the primary client of a device (P4Runtime specification, section "Client Arbitration").
 
-Every role has a primary of its own. As in BMv2, it is the live client with the highest election id; when it leaves,
-the next one follows. (The specification would wait for an id at least as high as the highest ever seen, which a
-restarted controller would have to know.) A client without an election id never becomes primary. What a role may do is
-what its latest primary said.
+Every role has its own primary. As in BMv2, it is the live client with the highest election id; when it leaves, the
+client with the next highest id takes over. (By the specification, a new primary would need an id at least as high as
+the highest ever seen, which a restarted controller would have to know.) A client without an election id never
+becomes primary. The latest primary of a role says what the role may do.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,9 +17,9 @@ from google.protobuf.message import DecodeError
 from p4switch.p4runtime.errors import Code, P4RuntimeError
 from p4switch.p4runtime.updates import copied, invalid
 
-# Roles: which part of a device's control plane a client has (P4Runtime specification, section "Role Config").
+# Roles: the part of a device's control plane that a client may use (P4Runtime specification, section "Role Config").
 #
-# The specification leaves the message in ``role.config`` to an agreement between client and server. Here it is
+# The specification leaves the type of ``role.config`` to an agreement between client and server. This server takes
 # Stratum's ``stratum.P4RoleConfig``, which finsy and Stratum's own tools send. A role without a configuration, and
 # the default role, have access to everything.
 
@@ -32,14 +32,14 @@ Permit: TypeAlias = Callable[[p4r.Entity], None]
 
 @dataclass(frozen=True, slots=True)
 class RoleConfig:
-    """What a role may do.
+    """The permissions of a role.
 
     Attributes:
         exclusive: ids of P4Info that only this role, and roles without a configuration, may write.
-        shared: ids that other roles may write, too.
+        shared: ids of P4Info that other roles may write, too.
         packet_in_filter: (metadata id, value): only packets with this value are sent; None: all.
-        receives_packet_ins: whether packets are sent at all.
-        can_push_pipeline: whether it may set the forwarding pipeline.
+        receives_packet_ins: whether the role's primary gets packets at all.
+        can_push_pipeline: whether the role may set the forwarding pipeline.
     """
 
     exclusive: frozenset[int]
@@ -49,16 +49,16 @@ class RoleConfig:
     can_push_pipeline: bool
 
     def owns(self, entity: p4r.Entity) -> bool:
-        """Whether an entity is in the role. Multicast groups and clone sessions have no P4Info id: they never are."""
+        """Returns whether an entity is in the role; multicast groups and clone sessions, without ids, never are."""
         return entity_id(entity) in self.exclusive | self.shared
 
     def conflict(self, other: "RoleConfig") -> frozenset[int]:
-        """Ids that one of two roles claims for itself and the other has, too."""
+        """Returns the ids that one of the two roles has exclusively although the other role has them, too."""
         mine, theirs = self.exclusive | self.shared, other.exclusive | other.shared
         return (self.exclusive & theirs) | (other.exclusive & mine)
 
     def receives(self, message: p4r.StreamMessageResponse) -> bool:
-        """Whether the role's primary is sent a packet or a notification."""
+        """Returns whether the role's primary gets this packet or notification."""
         match message.WhichOneof("update"):
             case "packet":
                 return self.receives_packet_ins and self._passes(message.packet)
@@ -79,10 +79,10 @@ class RoleConfig:
 
 
 def decode_role_config(packed: AnyMessage, role: str) -> RoleConfig:
-    """The configuration in ``role.config``.
+    """Returns the configuration in ``role.config``.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT: it belongs to the default role, is another message or cannot be read.
+        P4RuntimeError: INVALID_ARGUMENT: the role is the default role, or the message has another type or is malformed.
     """
     if role == DEFAULT_ROLE:
         raise invalid("the default role has access to everything: leave role.config unset, or name the role")
@@ -105,12 +105,12 @@ def decode_role_config(packed: AnyMessage, role: str) -> RoleConfig:
 
 
 def role_name(name: str, ident: int) -> str:
-    """The role of a request: its name, or, where an older client gives only the number, that ("#7")."""
+    """Returns the role of a request: its name, or "#7" for an older client that gives only the number 7."""
     return name or (f"#{ident}" if ident else DEFAULT_ROLE)
 
 
 def table_entry(entity: p4r.Entity) -> p4r.TableEntry | None:
-    """The table entry that an entity is or belongs to."""
+    """Returns the table entry that an entity is or belongs to; None if there is none."""
     match entity.WhichOneof("entity"):
         case "table_entry":
             return entity.table_entry
@@ -125,11 +125,11 @@ _IDS: Final = {
     "action_profile_member": "action_profile_id", "action_profile_group": "action_profile_id",
     "value_set_entry": "value_set_id", "digest_entry": "digest_id",
 }  # fmt: skip
-"""By the kind of an entity, the field with the P4Info id."""
+"""The field with the P4Info id, by the kind of an entity."""
 
 
 def entity_id(entity: p4r.Entity) -> int | None:
-    """The P4Info id that an entity belongs to: that of the table for direct resources. None where it has none."""
+    """Returns the P4Info id that an entity belongs to, the table's for direct resources; None if there is none."""
     entry, kind = table_entry(entity), entity.WhichOneof("entity")
     if entry is not None:
         return entry.table_id
@@ -137,11 +137,11 @@ def entity_id(entity: p4r.Entity) -> int | None:
 
 
 def permit_all(entity: p4r.Entity) -> None:
-    """A Permit without limits."""
+    """A Permit that allows everything."""
 
 
 def permit_role(role: str, config: RoleConfig | None) -> Permit:
-    """The Permit of a role."""
+    """Returns the Permit of a role."""
     if config is None:
         return permit_all
 
@@ -159,14 +159,14 @@ MAX_CLIENTS: Final = 16
 """Live clients of one device, as in BMv2."""
 
 MAX_ROLES: Final = 64
-"""Roles of one device that are remembered; from here on, those without live clients are forgotten, oldest first."""
+"""Roles that are remembered for one device; beyond this number, the oldest without live clients are forgotten."""
 
 Client = TypeVar("Client")
 
 
 @dataclass(frozen=True, slots=True)
 class _Bid:
-    """What a client last asked for; ``sent`` is its role message, with the configuration."""
+    """The latest request of a client; ``sent`` is its role message, with the configuration."""
 
     role: str
     election_id: int | None
@@ -176,7 +176,7 @@ class _Bid:
 
 @dataclass(slots=True)
 class _Role:
-    """What is remembered of a role: the highest election id of a primary, and the latest primary's configuration."""
+    """The memory of a role: election id and configuration of its latest primary."""
 
     latest_primary: int | None = None
     sent: p4r.Role | None = None
@@ -184,7 +184,7 @@ class _Role:
 
 
 class Arbitration(Generic[Client]):
-    """The live clients of one device. Not thread-safe: the owner locks."""
+    """The live clients of one device. Not thread-safe: the caller holds a lock."""
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
@@ -197,10 +197,10 @@ class Arbitration(Generic[Client]):
         """Adds a client or changes its election id.
 
         Returns:
-            notifications to send, in order.
+            notifications to send, in their order.
 
         Raises:
-            P4RuntimeError: the stream must be closed with it; the client must then leave.
+            P4RuntimeError: the caller must close the stream with this error and call ``leave``.
         """
         bid = _bid(request)
         self._check(client, request, bid)
@@ -214,7 +214,7 @@ class Arbitration(Generic[Client]):
         return self._notify([client], role)
 
     def leave(self, client: Client) -> list[tuple[Client, p4r.MasterArbitrationUpdate]]:
-        """Removes a client, known or not. Returns notifications to send."""
+        """Removes a client; does nothing if it is unknown. Returns notifications to send."""
         known = self._clients.get(client)
         if known is None:
             return []
@@ -224,37 +224,37 @@ class Arbitration(Generic[Client]):
         return self._notify_all(role) if was_primary else []
 
     def primary(self, role: str) -> Client | None:
-        """The primary of a role, None where it has none."""
+        """Returns the primary of a role; None if there is none."""
         candidates = [(b.election_id, c) for c, b in self._clients.items() if b.role == role]
         bidding = [(e, c) for e, c in candidates if e is not None]
         return max(bidding, key=lambda pair: pair[0])[1] if bidding else None
 
     def primaries(self) -> list[Client]:
-        """The primaries of all roles."""
+        """Returns the primaries of all roles."""
         roles = sorted({bid.role for bid in self._clients.values()})
         return [p for p in map(self.primary, roles) if p is not None]
 
     def receivers(self, message: p4r.StreamMessageResponse) -> list[Client]:
-        """The primaries of the roles that are sent a packet or a notification."""
+        """Returns the primaries of the roles that get this packet or notification."""
         configs = ((client, self._roles[self._clients[client].role].config) for client in self.primaries())
         return [client for client, config in configs if config is None or config.receives(message)]
 
     def role_of(self, client: Client) -> str | None:
-        """The role of a live client, None where it is not live."""
+        """Returns the role of a live client; None if the client is not live."""
         known = self._clients.get(client)
         return None if known is None else known.role
 
     def config(self, role: str) -> RoleConfig | None:
-        """What a role may do, as its latest primary said; None: everything. Raises NOT_FOUND."""
+        """Returns a role's permissions, as its latest primary gave them; None: everything. Raises NOT_FOUND."""
         if role not in self._roles:
             raise P4RuntimeError(Code.NOT_FOUND, f"device {self._device_id} has no role {role!r}")
         return self._roles[role].config
 
     def check_primary(self, role: str, election_id: p4r.Uint128 | None) -> None:
-        """Checks that a request comes from the primary.
+        """Checks that a request comes from the primary of its role.
 
         Raises:
-            P4RuntimeError: PERMISSION_DENIED; NOT_FOUND where no client ever had the role.
+            P4RuntimeError: PERMISSION_DENIED; NOT_FOUND if no client ever had the role.
         """
         self.config(role)
         primary = self.primary(role)
@@ -297,7 +297,7 @@ class Arbitration(Generic[Client]):
                 )
 
     def _remember(self, role: str) -> None:
-        """Keeps what the role's primary says."""
+        """Stores election id and configuration of the role's primary."""
         known = self._roles.setdefault(role, _Role())
         primary = self.primary(role)
         if primary is not None:
@@ -308,7 +308,7 @@ class Arbitration(Generic[Client]):
             del self._roles[name]
 
     def _notify_all(self, role: str) -> list[tuple[Client, p4r.MasterArbitrationUpdate]]:
-        """Backups first: the new primary may write once it hears of it."""
+        """Notifies backups first, because the new primary may write as soon as it is notified."""
         primary = self.primary(role)
         members = [c for c, b in self._clients.items() if b.role == role]
         return self._notify(sorted(members, key=lambda c: c is primary), role)
@@ -337,7 +337,7 @@ class Arbitration(Generic[Client]):
 
 
 def _bid(request: p4r.MasterArbitrationUpdate) -> _Bid:
-    """What an arbitration update asks for. Raises INVALID_ARGUMENT for a role configuration that is not understood."""
+    """Reads an arbitration update. Raises INVALID_ARGUMENT for an unknown or malformed role configuration."""
     role = role_name(request.role.name, request.role.id)
     election_id = U128.decode(request.election_id) if request.HasField("election_id") else None
     config = decode_role_config(request.role.config, role) if request.role.HasField("config") else None

@@ -1,4 +1,4 @@
-"""DigestEntry, and the digests that controllers get and acknowledge (PI, digest_mgr.cpp)."""
+"""DigestEntry, and the digest lists that controllers get and acknowledge (PI, digest_mgr.cpp)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,25 +14,25 @@ from p4switch.p4runtime.p4info import DigestInfo, Schema, Shape, encode_shape
 from p4switch.p4runtime.updates import Kind, check_update_type, copied, invalid
 from p4switch.traffic import Digest
 
-# Idle time-outs: which entries no packet has hit for how long (P4Runtime specification, section "Idle-timeout").
+# Idle time-outs: table entries that no packet has hit for a time (P4Runtime specification, section "Idle-timeout").
 #
-# Nothing here runs by itself: whoever drives the devices looks for idle entries as often as it likes, in its own
-# time. A hit counts from the moment at which somebody looks: the interval between looks is the resolution, as on
-# other targets.
+# There are no timers that run by themselves: the driver of the devices looks for idle entries as often as it likes, in
+# its own time. A hit counts from the next look on, so the interval between looks is the resolution, as on other
+# targets.
 
 
 Clock: TypeAlias = Callable[[], int]
-"""Nanoseconds of whatever time the devices live in; never goes back."""
+"""Returns nanoseconds of the time that the devices live in; never goes back."""
 
 _FIRST_ROWS: Final = 8
 _NEVER: Final = np.iinfo(np.int64).max
 
 
 class IdleTimers:
-    """The timers of all entries of one table, by the entries' rows.
+    """The idle timers of all entries of one table, indexed by the entries' rows.
 
-    A look at all of them is a few operations on arrays, however many there are. ``hits`` are the packets counted when
-    it last looked, ``hit_at`` the time of the last hit or the insertion, ``since`` the start of the interval.
+    A look at all entries is a few operations on arrays. ``hits`` are the packets counted at the last look, ``hit_at``
+    the time of the last hit or the insertion, ``since`` the start of the interval, in nanoseconds.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -44,7 +44,7 @@ class IdleTimers:
         self._timeout: NDArray[np.int64] = np.full(_FIRST_ROWS, _NEVER, dtype=np.int64)
 
     def start(self, row: int, hits: int, timeout: int) -> None:
-        """An entry was inserted. ``hits``: what its counter shows; ``timeout``: nanoseconds, 0: none."""
+        """Starts the timer of a new entry. ``hits``: its counter now; ``timeout``: nanoseconds, 0: none."""
         self._grow(row + 1)
         self._running[row] = True
         self._hits[row] = hits
@@ -52,34 +52,34 @@ class IdleTimers:
         self._timeout[row] = timeout or _NEVER
 
     def restart(self, row: int, hits: int, timeout: int) -> None:
-        """An entry was modified: its interval begins anew, its last hit stays."""
+        """Starts a new interval for a modified entry; the time of its last hit stays."""
         self.elapsed([row], np.array([hits], dtype=np.uint64))
         self._since[row] = self._clock()
         self._timeout[row] = timeout or _NEVER
 
     def counter_set(self, row: int, hits: int) -> None:
-        """A controller has set the counter, which is no hit."""
+        """Takes over a counter that a controller has set, which is not a hit."""
         if row < len(self._running) and self._running[row]:
             self._hits[row] = hits
 
     def stop(self, row: int) -> None:
-        """Forgets an entry."""
+        """Ends the timer of an entry."""
         if row < len(self._running):
             self._running[row] = False
             self._timeout[row] = _NEVER
 
     def elapsed(self, rows: list[int], packets: NDArray[np.uint64]) -> list[int]:
-        """Nanoseconds since the last hit of some entries, or since insertion where there was none.
+        """Returns nanoseconds since the last hit of each entry, or since its insertion if it was never hit.
 
         Args:
-            rows: of the entries.
-            packets: what is counted now at each of them.
+            rows: rows of the entries.
+            packets: packets counted so far at each of them.
         """
         if not rows:
             return []
         self._grow(max(rows) + 1)
         at, now = np.array(rows, dtype=np.intp), self._clock()
-        new = ~self._running[at]  # entries of the program, which nobody has inserted
+        new = ~self._running[at]  # constant entries, which are never inserted
         self._running[at[new]], self._hits[at[new]], self._hit_at[at[new]] = True, packets[new], now
         hit = packets != self._hits[at]
         self._hits[at[hit]] = packets[hit]
@@ -87,10 +87,10 @@ class IdleTimers:
         return [int(ns) for ns in now - self._hit_at[at]]
 
     def expired(self, packets: NDArray[np.uint64]) -> list[int]:
-        """The rows of entries that were idle for their time-out; they are reported again after another one.
+        """Returns the rows of entries that were idle for their time-out; reported again after another time-out.
 
         Args:
-            packets: what is counted now, by row.
+            packets: packets counted so far, by row.
         """
         known = min(len(packets), len(self._running))
         now, packets = self._clock(), packets[:known]
@@ -116,10 +116,10 @@ Values = tuple[int, ...]
 
 
 MAX_LIST: Final = 1024
-"""Samples of a list; a longer max_list_size, or none, means this one: a message stays below gRPC's 4 MiB."""
+"""Most samples of a list, and the default for max_list_size: a message stays below gRPC's 4 MiB."""
 
 MAX_UNACKED: Final = 65_536
-"""Samples of a digest that wait for an acknowledgement; from here on further ones are dropped."""
+"""Most samples of a digest that wait for an acknowledgement; further samples are dropped."""
 
 
 @dataclass(slots=True)
@@ -127,9 +127,9 @@ class _List:
     """The state of one digest.
 
     Attributes:
-        waiting: samples of the list under construction; began: when its first came, nanoseconds.
-        unacked: samples of lists that were sent and not acknowledged, with the time of sending, oldest first.
-        pending: how often a sample waits or is not acknowledged yet.
+        waiting: samples of the unfinished list; began: time of the first one, nanoseconds.
+        unacked: samples of the lists that wait for an acknowledgement, with the time of sending, oldest first.
+        pending: by sample, how often it is in ``waiting`` or ``unacked``.
     """
 
     info: DigestInfo
@@ -143,20 +143,20 @@ class _List:
     pending: Counter[Values] = field(default_factory=Counter)
 
     def forget(self, list_id: int) -> None:
-        """A list that was sent is acknowledged, or will not be."""
+        """Forgets a list that was sent: it is acknowledged, or no acknowledgement is expected any more."""
         samples, _ = self.unacked.pop(list_id, ((), 0))
         self.unacked_samples -= len(samples)
         self.release(samples)
 
     def release(self, samples: tuple[Values, ...]) -> None:
-        """Samples no longer wait for anything."""
+        """Takes samples out of ``pending``."""
         for values in samples:
             self.pending[values] -= 1
             if not self.pending[values]:
                 del self.pending[values]
 
     def expire(self, sent_until: int) -> None:
-        """Forgets the lists that were sent until a moment."""
+        """Forgets the lists that were sent up to a time."""
         while self.unacked:
             list_id, (_, sent) = next(iter(self.unacked.items()))
             if sent > sent_until:
@@ -173,9 +173,9 @@ class DigestEntries:
         self._lists: dict[int, _List] = {}
         self._next_ids: dict[int, int] = {}
         self.send: Callable[[p4r.StreamMessageResponse], bool] = lambda _: False
-        """Takes a message for the controllers; False where nobody got it."""
+        """Sends a message to the controllers; returns False if no controller got it."""
         self.dropped = 0
-        """Samples that no controller got."""
+        """Number of samples that no controller got."""
 
     # --- configuration
 
@@ -206,7 +206,7 @@ class DigestEntries:
             configured.entry = kept
 
     def read(self, wanted: p4r.DigestEntry) -> Iterator[p4r.DigestEntry]:
-        """The configuration of one digest, or of all where the id is 0. Raises P4RuntimeError."""
+        """Yields the configuration of one digest, or of all if the id is 0. Raises P4RuntimeError."""
         if wanted.digest_id == 0:
             return iter([digest.entry for digest in self._lists.values()])
         if wanted.digest_id not in self._lists:
@@ -216,13 +216,13 @@ class DigestEntries:
     # --- samples
 
     def learn(self, digest: Digest) -> None:
-        """Takes a digest of a packet; sends the list where it is full or need not wait."""
+        """Adds the digest of a packet to its list; sends the list if it is full or need not wait."""
         for learned in self._lists.values():
             if learned.info.name == digest.learn_list.name:
                 self._learn(learned, digest.values)
 
     def flush(self) -> int:
-        """Sends lists that have waited for max_timeout_ns. Returns how many."""
+        """Sends the lists that have waited for max_timeout_ns. Returns their number."""
         now, sent = self._clock(), 0
         for learned in self._lists.values():
             if learned.waiting and now - learned.began >= learned.entry.config.max_timeout_ns:
@@ -231,7 +231,7 @@ class DigestEntries:
         return sent
 
     def acknowledge(self, ack: p4r.DigestListAck) -> None:
-        """A controller has got a list: its samples are reported again when they come again. Raises NOT_FOUND."""
+        """Takes a controller's acknowledgement of a list: its samples may be reported again. Raises NOT_FOUND."""
         if ack.digest_id not in self._schema.digests:
             raise P4RuntimeError(Code.NOT_FOUND, f"there is no digest with id {ack.digest_id}")
         learned = self._lists.get(ack.digest_id)

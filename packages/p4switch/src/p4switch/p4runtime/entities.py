@@ -1,4 +1,4 @@
-"""Entities but for table entries and digests: replicas, cells, what belongs to table entries, members of value sets."""
+"""All entities except table entries and digests: replicas, cells, resources of table entries, members of value sets."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -35,16 +35,16 @@ from p4switch.tables.table import TableSnapshot
 FIRST_RESERVED_GROUP: Final = 1 << 15
 """BMv2 keeps the groups from here on for clone sessions (PI, pre_mc_mgr.h)."""
 LAST_SESSION: Final = (1 << 15) - 1
-"""PI, pre_clone_mgr.h; sessions start from 1."""
+"""The last clone session (PI, pre_clone_mgr.h); sessions start from 1."""
 
 
 class Copies:
-    """Reads and writes numbered lists of replicas.
+    """Reads and writes entities that consist of a number and a list of replicas.
 
     Attributes:
-        what: what messages call one.
+        what: the name of such an entity in messages.
         ident: the field with its number.
-        message: of one.
+        message: the protobuf message.
     """
 
     what: ClassVar[str]
@@ -56,7 +56,7 @@ class Copies:
         self._written: dict[int, Any] = {}
 
     def write(self, kind: Kind, entry: Any) -> None:
-        """Creates, replaces or deletes one. Raises P4RuntimeError."""
+        """Creates, replaces or deletes an entity. Raises P4RuntimeError."""
         number = getattr(entry, self.ident)
         what = f"{self.what} {number}"
         self._check(kind, number, what)
@@ -76,7 +76,7 @@ class Copies:
         self._written[number] = copied(entry)
 
     def read(self, wanted: Any) -> Iterator[Any]:
-        """That with a number, or all where it is 0. Raises P4RuntimeError."""
+        """Yields the entity with a number, or all entities if the number is 0. Raises P4RuntimeError."""
         number = getattr(wanted, self.ident)
         known: Sequence[int] = self._numbers()
         if number:
@@ -88,7 +88,7 @@ class Copies:
         return (self._shown(number, replicas, written) for number, replicas, written in now)
 
     def _shown(self, number: int, replicas: tuple[tuple[int, int], ...], written: Any) -> Any:
-        """As it was written, unless something else than P4Runtime has changed it."""
+        """Returns an entity as it was written, unless it has been changed since by other means than P4Runtime."""
         if written is not None and decode_replicas(written.replicas, "") == replicas:
             return written
         message = self.message(**{self.ident: number})
@@ -97,11 +97,11 @@ class Copies:
         return message
 
     def _numbers(self) -> tuple[int, ...]:
-        """Of those that there are."""
+        """Returns the numbers that exist."""
         raise NotImplementedError
 
     def _replicas(self, number: int) -> tuple[tuple[int, int], ...]:
-        """(port, rid) of each copy."""
+        """Returns (port, rid) of each copy."""
         raise NotImplementedError
 
     def _check(self, kind: Kind, number: int, what: str) -> None:
@@ -109,14 +109,14 @@ class Copies:
         raise NotImplementedError
 
     def _check_number(self, number: int, what: str) -> None:
-        """Refuses a number that there cannot be. Raises P4RuntimeError."""
+        """Refuses an impossible number. Raises P4RuntimeError."""
 
     def _check_fields(self, entry: Any, what: str) -> None:
-        """Refuses what is not supported. Raises P4RuntimeError."""
+        """Refuses fields that are not supported. Raises P4RuntimeError."""
 
 
 class MulticastEntries(Copies):
-    """MulticastGroupEntry."""
+    """Reads and writes MulticastGroupEntry."""
 
     what, ident, message = "multicast group", "multicast_group_id", p4r.MulticastGroupEntry
 
@@ -142,7 +142,7 @@ class MulticastEntries(Copies):
 
 
 class CloneEntries(Copies):
-    """CloneSessionEntry."""
+    """Reads and writes CloneSessionEntry."""
 
     what, ident, message = "clone session", "session_id", p4r.CloneSessionEntry
 
@@ -169,25 +169,25 @@ class CloneEntries(Copies):
 
 
 class ReplicationEntries:
-    """PacketReplicationEngineEntry, which is one of the two."""
+    """Reads and writes PacketReplicationEngineEntry, which holds a multicast group or a clone session."""
 
     def __init__(self, device: Device) -> None:
         self._kinds = {"multicast_group_entry": MulticastEntries(device), "clone_session_entry": CloneEntries(device)}
 
     def write(self, kind: Kind, entry: p4r.PacketReplicationEngineEntry) -> None:
-        """Creates, replaces or deletes one. Raises P4RuntimeError."""
+        """Creates, replaces or deletes an entry. Raises P4RuntimeError."""
         name = _kind_of(entry)
         self._kinds[name].write(kind, getattr(entry, name))
 
     def read(self, wanted: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.PacketReplicationEngineEntry]:
-        """That with a number, or all of its kind where it is 0. Raises P4RuntimeError."""
+        """Yields the entry with a number, or all of its kind if the number is 0. Raises P4RuntimeError."""
         name = _kind_of(wanted)
         return (
             p4r.PacketReplicationEngineEntry(**{name: one}) for one in self._kinds[name].read(getattr(wanted, name))
         )
 
     def all(self) -> Iterator[p4r.PacketReplicationEngineEntry]:
-        """All of both kinds."""
+        """Yields all multicast groups and clone sessions."""
         for name, kind in self._kinds.items():
             for one in kind.read(kind.message()):
                 yield p4r.PacketReplicationEngineEntry(**{name: one})
@@ -201,7 +201,7 @@ def _kind_of(entry: p4r.PacketReplicationEngineEntry) -> str:
 
 
 def decode_replicas(given: Iterable[p4r.Replica], what: str) -> tuple[tuple[int, int], ...]:
-    """(port, rid) of each copy. Raises P4RuntimeError."""
+    """Returns (port, rid) of each copy. Raises P4RuntimeError."""
     replicas = []
     for replica in given:
         if replica.backup_replicas:
@@ -226,15 +226,15 @@ def _port(replica: p4r.Replica, what: str) -> int:
     return port
 
 
-# Cells of registers, counters and meters, those of table entries, and the members of value sets.
+# Cells of registers, counters and meters, direct counters and meters, and the members of value sets.
 
 
 class Arrays:
-    """Reads and writes the cells of arrays of one kind: one cell, all of an array where the index is unset, or all.
+    """Reads and writes cells of one kind of array: one cell, an array if the index is unset, or all arrays.
 
     Attributes:
-        what: the kind, as messages and the field with the id name it.
-        message: of a cell.
+        what: the kind, as in messages and in the name of the id field.
+        message: the protobuf message of a cell.
     """
 
     what: ClassVar[str]
@@ -242,23 +242,23 @@ class Arrays:
 
     def __init__(self, infos: Mapping[int, Any], device: Device, direct: frozenset[int] = frozenset()) -> None:
         """Args:
-        infos: by id.
-        device: has the cells.
-        direct: ids of those that belong to tables' entries.
+        infos: the arrays by id.
+        device: holds the cells.
+        direct: ids of the direct counters or meters, for hints.
         """
         self._infos = infos
         self._device = device
         self._direct = direct
 
     def write(self, kind: Kind, entry: Any) -> None:
-        """Sets one cell, or all of them where the index is unset. Raises P4RuntimeError."""
+        """Sets one cell, or all cells if the index is unset. Raises P4RuntimeError."""
         info = self._info(getattr(entry, f"{self.what}_id"))
         what = f"{self.what} {info.name!r}"
         check_modify_only(kind, what)
         self._set(info, self._indices(info, entry), entry, what)
 
     def read(self, wanted: Any) -> Iterator[Any]:
-        """The cells that a request selects, as they are now. Raises P4RuntimeError."""
+        """Yields the cells that a request selects, with their values at the time of the call. Raises P4RuntimeError."""
         ident = getattr(wanted, f"{self.what}_id")
         if ident == 0 and wanted.HasField("index"):
             raise invalid(f"{self.what}_id is 0: cells of all {self.what}s cannot be selected by index")
@@ -290,16 +290,16 @@ class Arrays:
         return range(entry.index.index, entry.index.index + 1)
 
     def _set(self, info: Any, indices: range, entry: Any, what: str) -> None:
-        """Writes what an entry says to cells."""
+        """Writes the values of an entry to cells."""
         raise NotImplementedError
 
     def _now(self, info: Any, indices: range) -> Callable[[int], dict[str, Any]]:
-        """What messages say of cells, by index; as it is now, whenever it is called."""
+        """Returns a function that gives the message fields of a cell by index, with the values at this call."""
         raise NotImplementedError
 
 
 class RegisterEntries(Arrays):
-    """RegisterEntry."""
+    """Reads and writes RegisterEntry."""
 
     what, message = "register", p4r.RegisterEntry
 
@@ -315,7 +315,7 @@ class RegisterEntries(Arrays):
         return lambda index: {"data": kind.encode(cells.read(index - indices.start))}
 
     def changed(self) -> Iterator[p4r.RegisterEntry]:
-        """The cells that are not 0."""
+        """Yields the cells that are not 0."""
         for info in self._infos.values():
             register = self._device.registers[info.name]
             for index in range(info.size) if info.type is not None else ():
@@ -336,7 +336,7 @@ def _type_of(info: RegisterInfo) -> ValueType:
 
 
 class CounterEntries(Arrays):
-    """CounterEntry; unset data changes nothing."""
+    """Reads and writes CounterEntry; a write without data changes nothing."""
 
     what, message = "counter", p4r.CounterEntry
 
@@ -354,7 +354,7 @@ class CounterEntries(Arrays):
 
 
 class MeterEntries(Arrays):
-    """MeterEntry; without a config, every packet is green."""
+    """Reads and writes MeterEntry; without a config, every packet is green."""
 
     what, message = "meter", p4r.MeterEntry
 
@@ -369,12 +369,12 @@ class MeterEntries(Arrays):
 
 
 class Direct:
-    """Reads and writes what belongs to the entries of tables.
+    """Reads and writes direct resources: counters or meters of table entries.
 
     Attributes:
-        what: its kind.
-        message: of one.
-        no_default: why a default entry has none.
+        what: the kind of resource.
+        message: the protobuf message.
+        no_default: why a default entry has no such resource.
     """
 
     what: ClassVar[str]
@@ -387,7 +387,7 @@ class Direct:
         self._tables = tables
 
     def write(self, kind: Kind, entry: Any) -> None:
-        """Sets what belongs to one entry. Raises P4RuntimeError."""
+        """Sets the resource of one entry. Raises P4RuntimeError."""
         info = self._table(entry)
         what = f"direct {self.what} of table {info.name!r}"
         check_modify_only(kind, what)
@@ -397,7 +397,7 @@ class Direct:
         self._set(info, table, key, entry, what)
 
     def read(self, wanted: Any) -> Iterator[Any]:
-        """What belongs to an entry, to all entries of a table, or of all tables, as now. Raises P4RuntimeError."""
+        """Yields the present resources of an entry, of a table's entries, or of all tables. Raises P4RuntimeError."""
         entry = wanted.table_entry
         if entry.table_id == 0 and wanted.HasField("table_entry"):
             if entry.match or entry.is_default_action:
@@ -429,20 +429,20 @@ class Direct:
         return self._tables.key(info, entry)
 
     def _has(self, info: TableInfo) -> bool:
-        """Whether the entries of a table have one."""
+        """Returns whether the entries of a table have such a resource."""
         raise NotImplementedError
 
     def _set(self, info: TableInfo, table: Table, key: TableEntry, entry: Any, what: str) -> None:
-        """Sets that of an entry that is there."""
+        """Sets the resource of an existing entry."""
         raise NotImplementedError
 
     def _now(self, snapshot: TableSnapshot, at: int, row: int) -> dict[str, Any]:
-        """What a message says of the entry at a place of a snapshot, in that row of its table."""
+        """Returns the message fields of the entry at index ``at`` of a snapshot, in row ``row`` of its table."""
         raise NotImplementedError
 
 
 class DirectCounterEntries(Direct):
-    """DirectCounterEntry; unset data changes nothing."""
+    """Reads and writes DirectCounterEntry; a write without data changes nothing."""
 
     what, message = "counter", p4r.DirectCounterEntry
     no_default = "direct counters of default entries are not supported"
@@ -459,7 +459,7 @@ class DirectCounterEntries(Direct):
 
 
 class DirectMeterEntries(Direct):
-    """DirectMeterEntry; without a config, every packet is green."""
+    """Reads and writes DirectMeterEntry; without a config, every packet is green."""
 
     what, message = "meter", p4r.DirectMeterEntry
     no_default = "a miss runs no direct meter"
@@ -498,7 +498,7 @@ class ValueSetEntries:
         value_set.set(members)
 
     def read(self, wanted: p4r.ValueSetEntry) -> Iterator[p4r.ValueSetEntry]:
-        """One set, or all where the id is 0. Raises P4RuntimeError."""
+        """Yields one set, or all sets if the id is 0. Raises P4RuntimeError."""
         infos = (
             list(self._schema.value_sets.values())
             if wanted.value_set_id == 0
@@ -518,7 +518,7 @@ class ValueSetEntries:
 
 
 def _decode(info: ValueSetInfo, member: p4r.ValueSetMember, what: str) -> int:
-    """The fields of a member, one behind the other."""
+    """Returns the concatenated fields of a member as one number."""
     given = {match.field_id: match for match in member.match}
     if len(given) != len(member.match) or set(given) != {ident for ident, _ in info.fields}:
         known = ", ".join(str(ident) for ident, _ in info.fields)

@@ -1,4 +1,4 @@
-"""Errors of P4Runtime calls and how they travel: canonical codes, per-update details, gRPC status."""
+"""Errors of P4Runtime calls and their form on the wire: canonical codes, per-update details, gRPC status."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -15,8 +15,8 @@ SPACE: Final = "p4reduce"
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
 MAX_DETAILS_BYTES: Final = 48 * 1024
-"""Largest google.rpc.Status sent. It travels as a header, base64, which finsy limits to 64 KiB (gRPC's own default is
-8 KiB): a larger one would reach the client as a bare RESOURCE_EXHAUSTED."""
+"""Most bytes of a google.rpc.Status. It travels as a header, in base64, which finsy limits to 64 KiB (gRPC's default
+is 8 KiB): a larger one would reach the client as a bare RESOURCE_EXHAUSTED."""
 
 _LISTED_IN_MESSAGE: Final = 3
 
@@ -44,7 +44,7 @@ _GRPC_CODES: Final = {status.value[0]: status for status in grpc.StatusCode}
 
 
 class P4RuntimeError(Exception):
-    """A request, or one update of it, is refused.
+    """A refused request, or a refused update of a request.
 
     Attributes:
         code: canonical code.
@@ -58,15 +58,15 @@ class P4RuntimeError(Exception):
 
 
 def batch_status(outcomes: Sequence[P4RuntimeError | None], code: Code, what: str) -> rpc_status.Status:
-    """The status of a batch with at least one failure: one p4.v1.Error for each element, in order.
+    """Returns the status of a batch with at least one failure: one p4.v1.Error for each element, in order.
 
     Args:
-        outcomes: for each element its error, None where it succeeded.
-        code: of the whole call.
-        what: what was tried ("write"), for the message.
+        outcomes: for each element its error; None if it succeeded.
+        code: the code of the whole call.
+        what: the operation ("write"), for the message.
 
-    Where the details would be too large for gRPC's headers, the messages are left out, then the details as a whole;
-    the status's own message always lists the first failures.
+    If the details are too large for gRPC's headers, first the messages are left out, then the details as a whole. The
+    status's own message always lists the first failures.
     """
     status = rpc_status.Status(code=int(code), message=_summary(outcomes, what))
     for with_messages in (True, False):
@@ -97,7 +97,7 @@ def _summary(outcomes: Sequence[P4RuntimeError | None], what: str) -> str:
 
 
 class BatchError(Exception):
-    """A call fails with a status that has an outcome for each element of a batch."""
+    """A call fails with a status that holds an outcome for each element of a batch."""
 
     def __init__(self, status: rpc_status.Status) -> None:
         super().__init__(status.message)
@@ -105,7 +105,7 @@ class BatchError(Exception):
 
 
 async def abort(context: ServicerContext, error: P4RuntimeError | BatchError) -> NoReturn:
-    """Ends a call with an error that concerns it as a whole, or with a status that carries details."""
+    """Ends a call with an error, or with a status that carries details."""
     if isinstance(error, P4RuntimeError):
         await context.abort(_GRPC_CODES[int(error.code)], error.message)
     else:
@@ -114,25 +114,25 @@ async def abort(context: ServicerContext, error: P4RuntimeError | BatchError) ->
     raise AssertionError("abort returned")
 
 
-# Integers as P4Runtime writes them: big-endian bytestrings (P4Runtime specification, section "Bytestrings").
+# Integers on the wire: big-endian bytestrings (P4Runtime specification, section "Bytestrings").
 
 
 def encode(value: int) -> bytes:
-    """The shortest bytestring of an unsigned integer; zero is one zero byte."""
+    """Returns the shortest bytestring of an unsigned integer; zero is one zero byte."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
 def decode(value: bytes, width: int, what: str) -> int:
-    """The unsigned integer in a bytestring of any length, checked to fit ``width`` bits.
+    """Returns the unsigned integer in a bytestring of any length, checked to fit ``width`` bits.
 
     Args:
-        value: big-endian; shorter or longer than ``width`` asks for is accepted as long as the number fits.
+        value: big-endian; any length is accepted as long as the number fits.
         width: bits.
         what: names the field in the error.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT (as BMv2; the specification says OUT_OF_RANGE) where the string is
-            empty or the number needs more than ``width`` bits.
+        P4RuntimeError: INVALID_ARGUMENT (as BMv2; the specification says OUT_OF_RANGE) if the string is empty or
+            the number needs more than ``width`` bits.
     """
     if not value:
         raise P4RuntimeError(Code.INVALID_ARGUMENT, f"{what}: the bytestring is empty; zero is one zero byte")
@@ -143,16 +143,16 @@ def decode(value: bytes, width: int, what: str) -> int:
 
 
 def encode_signed(value: int) -> bytes:
-    """The shortest two's complement bytestring of an integer."""
+    """Returns the shortest two's complement bytestring of an integer."""
     bits = (value if value >= 0 else ~value).bit_length() + 1
     return value.to_bytes((bits + 7) // 8, "big", signed=True)
 
 
 def decode_signed(value: bytes, width: int, what: str) -> int:
-    """The signed integer in a two's complement bytestring, checked to fit ``int<width>``.
+    """Returns the signed integer in a two's complement bytestring, checked to fit ``int<width>``.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT, as decode.
+        P4RuntimeError: INVALID_ARGUMENT, as ``decode``.
     """
     if not value:
         raise P4RuntimeError(Code.INVALID_ARGUMENT, f"{what}: the bytestring is empty; zero is one zero byte")
@@ -163,5 +163,5 @@ def decode_signed(value: bytes, width: int, what: str) -> int:
 
 
 def _short_hex(value: bytes) -> str:
-    """Hexadecimal for messages, cut where a client sent something long."""
+    """Returns hexadecimal digits for messages, cut if the bytestring is long."""
     return value.hex() if len(value) <= 32 else f"{value[:32].hex()}... ({len(value)} bytes)"

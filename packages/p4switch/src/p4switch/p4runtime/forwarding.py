@@ -1,4 +1,4 @@
-"""A pipeline configuration with the state that controllers read and write."""
+"""A pipeline configuration with the state that controllers read and write through it."""
 
 import hashlib
 import json
@@ -37,15 +37,15 @@ from p4switch.program import Program, ProgramError, load_program
 # Pipeline configurations: P4Info and BMv2 JSON, loaded and checked.
 
 
-# Controller headers: between the bytes in front of a frame and PacketMetadata.
+# Controller headers: conversion between a frame's first bytes and PacketMetadata.
 
 
 def decode_packet_in(fields: tuple[Field, ...] | None, frame: bytes) -> p4r.PacketIn | None:
-    """A frame that left by the CPU port as PacketIn, None where it is shorter than its header.
+    """Returns a frame that left by the CPU port as PacketIn; None if it is shorter than its header.
 
     Args:
-        fields: of the header ``packet_in``, which the frame starts with; None: the program has none.
-        frame: without FCS.
+        fields: fields of the header ``packet_in`` at the frame's beginning; None: the program has no such header.
+        frame: the frame without FCS.
     """
     if fields is None:
         return p4r.PacketIn(payload=frame)
@@ -63,10 +63,10 @@ def decode_packet_in(fields: tuple[Field, ...] | None, frame: bytes) -> p4r.Pack
 
 
 def encode_packet_out(fields: tuple[Field, ...] | None, packet: p4r.PacketOut) -> bytes:
-    """The frame of a PacketOut, with the header ``packet_out`` in front.
+    """Returns the frame of a PacketOut, with the header ``packet_out`` in front.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT: a metadata field is unknown, missing, repeated or too wide; the frame is
+        P4RuntimeError: INVALID_ARGUMENT: a metadata field is unknown, missing, repeated or too wide, or the frame is
             longer than a switch takes.
     """
     values = _metadata(fields or (), packet.metadata)
@@ -105,7 +105,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
-    """A configuration that has been loaded. All who were given the same one share it; nobody changes it."""
+    """A loaded configuration. All devices with the same configuration share it, so it must not be changed."""
 
     config: p4r.ForwardingPipelineConfig
     program: Program
@@ -113,7 +113,7 @@ class Pipeline:
 
 
 class PipelineLoader:
-    """Loads configurations and remembers the latest: hundreds of switches are given the same one. Thread-safe."""
+    """Loads configurations and keeps the latest, because many switches get the same one. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -121,10 +121,10 @@ class PipelineLoader:
         self._configs: OrderedDict[tuple[bytes, int | None], p4r.ForwardingPipelineConfig] = OrderedDict()
 
     def load(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
-        """The program and the index of a configuration.
+        """Returns the loaded program and the index of a configuration.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT: malformed, not supported, or P4Info and program do not belong together.
+            P4RuntimeError: INVALID_ARGUMENT: malformed, not supported, or P4Info does not describe the program.
         """
         if not config.HasField("p4info"):
             raise invalid("config.p4info is missing")
@@ -142,7 +142,7 @@ class PipelineLoader:
 
 
 def _latest(kept: "OrderedDict[K, V]", key: K) -> V:
-    """The value of a key, which has been used last from now on; the oldest goes where there are too many."""
+    """Returns the value of a key and marks it as last used; drops the least recently used one if there are too many."""
     kept.move_to_end(key)
     if len(kept) > _KEPT:
         kept.popitem(last=False)
@@ -182,13 +182,13 @@ _ALL_ENTRIES: Final = p4r.TableEntry()
 
 
 class Forwarding:
-    """The entities of one device under one pipeline configuration. Not thread-safe: the owner locks.
+    """The entities of one device under one pipeline configuration. Not thread-safe: the caller holds a lock.
 
     Attributes:
-        config: as the controller sent it.
-        device: what holds the state and runs packets.
-        digests: collects what packets report.
-        timed: whether the program has digests or idle time-outs, which somebody has to look at.
+        config: the configuration as the controller sent it.
+        device: holds the state and runs packets.
+        digests: collects the digests of packets.
+        timed: whether the program has digests or idle time-outs, which must be polled (``report_idle``).
     """
 
     def __init__(
@@ -226,15 +226,15 @@ class Forwarding:
             "action_profile_group": (self._profiles.write_group, self._profiles.read_groups),
             **{name: (kind.write, kind.read) for name, kind in kinds.items()},
         }
-        """How each kind of entity is written and read, by its field in p4.v1.Entity."""
+        """Functions that write and read each kind of entity, by its field in p4.v1.Entity."""
 
     # --- write
 
     def write(self, updates: Iterable[p4r.Update], permit: Permit = permit_all) -> list[P4RuntimeError | None]:
-        """Applies updates in order, each wholly or not at all, and goes on after errors.
+        """Applies updates in order, each wholly or not at all, and continues after errors.
 
         Args:
-            updates: what to write.
+            updates: the updates.
             permit: refuses entities that the client may not write.
 
         Returns:
@@ -245,11 +245,11 @@ class Forwarding:
     def write_all(self, updates: Sequence[p4r.Update], permit: Permit = permit_all) -> list[P4RuntimeError | None]:
         """Applies all updates in order, or none of them.
 
-        They are tried on a copy of what they could meet first; the device itself is not touched unless all succeed
-        there, so there is nothing to undo. Under the owner's lock no packet sees a part of them.
+        They are tried first on a copy of the state that they depend on. The device changes only if all succeed there,
+        so nothing has to be undone. While the caller holds the lock no packet sees a part of them.
 
         Returns:
-            for each update its error, or None. Where one fails, all others are ABORTED.
+            for each update its error, or None. If one fails, all others are ABORTED.
         """
         trial = self._copy(list(self._met(updates)))
         for index, update in enumerate(updates):
@@ -260,11 +260,11 @@ class Forwarding:
         return self.write(updates, permit)
 
     def _met(self, updates: Sequence[p4r.Update]) -> Iterator[p4r.TableEntry]:
-        """Read requests for the table entries on which the outcome of updates depends.
+        """Yields read requests for the table entries on which the outcome of updates depends.
 
-        Those that the updates name, as long as there is room for all that they insert; else those of the whole table.
-        All entries of the tables of an action profile that updates touch, by its members, its groups or its tables:
-        entries use members and groups, and their action sets take the profile's room.
+        For a table: the entries that the updates name if the table has room for all insertions, else the whole table.
+        For an action profile whose members, groups or tables are updated: all entries of its tables, because entries
+        use members and groups, and their action sets take room in the profile.
         """
         named: dict[int, list[p4r.TableEntry]] = {}
         for update in updates:
@@ -292,7 +292,7 @@ class Forwarding:
         return self._profiles.profile_of(self.schema.tables[table_id])
 
     def _copy(self, wanted: Iterable[p4r.TableEntry]) -> "Forwarding":
-        """The same configuration, groups, members and defaults, with the entries that requests select."""
+        """Returns a copy with the same configuration, groups, members and defaults, and the selected entries."""
         device = Device(self.program, name=f"{self.device.name} (trial)", device_id=self.device.device_id)
         copy = Forwarding(self.config, self.program, self.schema, device)
         for error in copy.write(self._configured(wanted)):
@@ -311,24 +311,24 @@ class Forwarding:
     # --- time
 
     def idle(self) -> Iterator[list[p4r.TableEntry]]:
-        """For each table that has some, the entries that were idle for their time-out; see IdleTimers."""
+        """Yields, for each table that has some, the entries that were idle for their time-out; see IdleTimers."""
         return self._tables.idle()
 
     # --- read
 
     def read(self, wanted: Iterable[p4r.Entity]) -> tuple[list[p4r.Entity], list[P4RuntimeError | None]]:
-        """The entities that requests select.
+        """Returns the entities that requests select.
 
         Returns:
-            what the valid requests select, in order; for each request its error, or None.
+            the entities of the valid requests, in order; for each request its error, or None.
         """
         found, errors = self.select(wanted)
         return list(found), errors
 
     def select(self, wanted: Iterable[p4r.Entity]) -> tuple[Iterator[p4r.Entity], list[P4RuntimeError | None]]:
-        """The same, with an iterator that makes the messages when they are wanted.
+        """Selects entities as ``read`` does, with an iterator that makes the messages on demand.
 
-        It needs no lock and shows the state of this call: what is copied here are references, and arrays as a whole.
+        The iterator needs no lock and shows the state at this call, which copies references and whole arrays only.
         """
         found: list[Iterator[p4r.Entity]] = []
         errors = [self._attempt(partial(self._collect, entity, found)) for entity in wanted]
@@ -340,7 +340,7 @@ class Forwarding:
     def _read(self, wanted: p4r.Entity) -> Iterator[p4r.Entity]:
         name = wanted.WhichOneof("entity") or ""
         if name == "extern_entry" and wanted.extern_entry.extern_type_id == 0:
-            return iter(())  # a program that had any would have been refused
+            return iter(())  # a program with externs of its own is refused
         if name not in self._kinds:
             raise _unsupported(name)
         return (p4r.Entity(**{name: entry}) for entry in self._kinds[name][1](getattr(wanted, name)))
@@ -358,7 +358,7 @@ class Forwarding:
     # --- carrying state over to another configuration
 
     def snapshot(self) -> tuple[list[p4r.Update], list[p4r.Update]]:
-        """Updates that bring another device into this state.
+        """Returns updates that bring another device into the state of this one.
 
         Returns:
             (multicast groups, table entries and defaults; counters and registers that are not 0).
@@ -366,7 +366,7 @@ class Forwarding:
         return self._configured(), self._volatile()
 
     def _configured(self, wanted: Iterable[p4r.TableEntry] = (_ALL_ENTRIES,)) -> list[p4r.Update]:
-        """Groups, default entries, and the table entries that requests select."""
+        """Returns updates for groups, default entries, and the table entries that requests select."""
         everything = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
         inserted = (
             *(p4r.Entity(packet_replication_engine_entry=e) for e in self._replication.all()),
@@ -385,7 +385,7 @@ class Forwarding:
         return [p4r.Update(type=p4r.Update.INSERT, entity=e) for e in inserted] + [_modify(e) for e in modified]
 
     def _selected(self, wanted: Iterable[p4r.TableEntry]) -> list[p4r.TableEntry]:
-        """The entries that requests select, each once; none for a wrong request. Without those that the program has."""
+        """Returns the selected entries, each once, without the program's own; none for a wrong request."""
         found: dict[bytes, p4r.TableEntry] = {}
         for request in wanted:
             with suppress(P4RuntimeError):
@@ -394,7 +394,7 @@ class Forwarding:
         return list(found.values())
 
     def _volatile(self) -> list[p4r.Update]:
-        """Counters and registers that are not 0."""
+        """Returns updates for counters and registers that are not 0."""
         counters = self._read(p4r.Entity(counter_entry=p4r.CounterEntry()))
         counted = (e for e in counters if e.counter_entry.data.packet_count or e.counter_entry.data.byte_count)
         registers = (p4r.Entity(register_entry=e) for e in self._registers.changed())

@@ -11,7 +11,7 @@ from p4switch.p4runtime.errors import Code, P4RuntimeError
 from p4switch.program import Program
 from p4switch.program.actions import MatchKind, MatchTable
 
-# Values of registers: P4Data and the types that P4Info gives them.
+# Values of registers: P4Data, and the types that P4Info gives them.
 
 
 Kind: TypeAlias = Literal["bit", "int", "bool", "enum"]
@@ -24,7 +24,7 @@ class ValueType:
     """A scalar P4 type.
 
     Attributes:
-        kind: ``enum`` is a serializable enum, sent as ``enum_value``.
+        kind: ``enum`` is a serializable enum, which is sent as ``enum_value``.
         width: bits; 1 for ``bool``.
     """
 
@@ -32,7 +32,7 @@ class ValueType:
     width: int
 
     def encode(self, cell: int) -> p4d.P4Data:
-        """P4Data of a cell, which is given as an unsigned number of ``width`` bits."""
+        """Returns the P4Data of a cell, which is given as an unsigned number of ``width`` bits."""
         match self.kind:
             case "bit":
                 return p4d.P4Data(bitstring=errors.encode(cell))
@@ -45,7 +45,7 @@ class ValueType:
                 return p4d.P4Data(enum_value=errors.encode(cell))
 
     def decode(self, data: p4d.P4Data, what: str) -> int:
-        """The cell, unsigned, from P4Data. Raises P4RuntimeError (INVALID_ARGUMENT)."""
+        """Returns the cell, unsigned, from P4Data. Raises P4RuntimeError (INVALID_ARGUMENT)."""
         expected = {"bit": "bitstring", "int": "bitstring", "bool": "bool", "enum": "enum_value"}[self.kind]
         given = data.WhichOneof("data")
         if given != expected:
@@ -62,10 +62,10 @@ class ValueType:
 
 
 def value_type(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> ValueType | None:
-    """The scalar type that a P4Info type specification means, None where it is a struct, header, ....
+    """Returns the scalar type of a P4Info type specification; None for a struct, a header and the like.
 
     Args:
-        spec: of a register.
+        spec: the type of a register's cells.
         types: P4Info's named types; ``type`` declarations are followed.
     """
     for _ in range(_MAX_ALIASES):
@@ -112,7 +112,7 @@ _FIELD_KINDS: Final[Mapping[int, FieldKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A match field, an action parameter or a field of a controller header; ``width`` in bits."""
+    """A match field, an action parameter, or a field of a controller header; ``width`` in bits."""
 
     id: int
     name: str
@@ -128,7 +128,7 @@ class MatchField(Field):
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Something that P4Info gives an id."""
+    """An object that has an id in P4Info."""
 
     id: int
     name: str
@@ -143,7 +143,7 @@ class ActionInfo(Info):
 
 @dataclass(frozen=True, slots=True)
 class ActionRef:
-    """An action of a table, and whether it may stand in entries and be the default."""
+    """An action of a table, and whether entries and the default entry may use it."""
 
     action: ActionInfo
     in_entries: bool
@@ -161,8 +161,8 @@ class TableInfo(Info):
         const: its entries cannot be changed.
         const_default: its default entry cannot be changed.
         has_counter: it has a direct counter.
-        counts: units of that counter that a write sets: (packets, bytes).
-        idle_timeout: the program asks for idle time-outs.
+        counts: which of (packets, bytes) a write sets, by the counter's unit.
+        idle_timeout: whether the program asks for idle time-outs.
     """
 
     fields: tuple[MatchField, ...]
@@ -179,13 +179,13 @@ class TableInfo(Info):
         return any(f.kind in ("ternary", "range", "optional") for f in self.fields)
 
     def action_by_name(self, name: str) -> ActionInfo | None:
-        """An action by its full name."""
+        """Returns an action of the table by its full name; None if there is none."""
         return next((ref.action for ref in self.actions.values() if ref.action.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class CounterInfo(Info):
-    """An indirect counter; ``counts``: what a write sets, (packets, bytes)."""
+    """An indirect counter; ``counts``: which of (packets, bytes) a write sets."""
 
     size: int
     counts: tuple[bool, bool]
@@ -193,7 +193,7 @@ class CounterInfo(Info):
 
 @dataclass(frozen=True, slots=True)
 class RegisterInfo(Info):
-    """A register; ``type`` None: of a type that P4Runtime access does not support."""
+    """A register; ``type`` is None for types that P4Runtime access does not support."""
 
     size: int
     type: ValueType | None
@@ -219,7 +219,7 @@ class MeterInfo(Info):
 
 @dataclass(frozen=True, slots=True)
 class ProfileInfo(Info):
-    """An action profile; ``table`` is one of those that use it, 0: none does."""
+    """An action profile; ``table`` is a table that uses it, 0 if there is none."""
 
     max_group_size: int
     table: int
@@ -227,25 +227,25 @@ class ProfileInfo(Info):
 
 @dataclass(frozen=True, slots=True)
 class DigestInfo(Info):
-    """A digest; ``shape`` None: of a type that is not supported."""
+    """A digest; ``shape`` is None for types that are not supported."""
 
     shape: Shape | None
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSetInfo(Info):
-    """A value set; fields are (match field id, width)."""
+    """A value set; ``fields`` are (match field id, width in bits)."""
 
     fields: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Everything that P4Runtime addresses, by id.
+    """All objects of P4Info, by id.
 
     Attributes:
         proto: the P4Info as it was sent.
-        packet_in, packet_out: fields of the controller headers, None where the program has none.
+        packet_in, packet_out: fields of the controller headers; None if the program has none.
         metered: ids of the tables with a direct meter.
         implementations: the action profile of each table that has one.
     """
@@ -273,7 +273,7 @@ def load_schema(proto: p4i.P4Info) -> Schema:
     """Indexes P4Info.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT: an id is missing, unknown or given twice, a width is missing.
+        P4RuntimeError: INVALID_ARGUMENT: an id is missing, unknown or repeated, or a width is missing.
     """
     actions = _by_id((_action(a) for a in proto.actions), "action")
     direct = {c.preamble.id: c for c in proto.direct_counters}
@@ -308,7 +308,7 @@ def _known(message: Any) -> tuple[int, str]:
 
 
 def invalid(message: str) -> P4RuntimeError:
-    """What is wrong with a P4Info."""
+    """Returns the error for an invalid P4Info."""
     return P4RuntimeError(Code.INVALID_ARGUMENT, f"P4Info: {message}")
 
 
@@ -367,7 +367,7 @@ def _table(proto: p4i.Table, actions: Mapping[int, ActionInfo], direct: Mapping[
 
 
 def _counts(spec: p4i.CounterSpec) -> tuple[bool, bool]:
-    """Which of (packets, bytes) a counter's unit names."""
+    """Returns which of (packets, bytes) a counter's unit names."""
     return spec.unit != p4i.CounterSpec.BYTES, spec.unit != p4i.CounterSpec.PACKETS
 
 
@@ -382,7 +382,7 @@ def _controller_header(proto: p4i.P4Info, name: str) -> tuple[Field, ...] | None
 
 
 def shape_of(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> Shape | None:
-    """The shape of a digest's type, None where it holds something that is not supported."""
+    """Returns the shape of a digest's type; None if it holds a type that is not supported."""
     members: Sequence[p4t.P4DataTypeSpec]
     match spec.WhichOneof("type_spec"):
         case "struct" if spec.struct.name in types.structs:
@@ -397,7 +397,7 @@ def shape_of(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> Shape | None:
 
 
 def encode_shape(shape: Shape, values: Iterator[int]) -> p4d.P4Data:
-    """P4Data from the elements of a digest, in their order."""
+    """Returns P4Data made from the elements of a digest, in their order."""
     if isinstance(shape, ValueType):
         return shape.encode(next(values) & ((1 << shape.width) - 1))
     members = [encode_shape(member, values) for member in shape.members]
@@ -405,7 +405,7 @@ def encode_shape(shape: Shape, values: Iterator[int]) -> p4d.P4Data:
     return p4d.P4Data(tuple=packed) if shape.is_tuple else p4d.P4Data(struct=packed)
 
 
-# Does a P4Info describe a program? Names, widths and sizes must be those that p4c wrote into the JSON.
+# Conformity of P4Info and program: names, widths and sizes must be those that p4c wrote into the JSON.
 
 
 _KEY_KINDS: Final[Mapping[FieldKind, MatchKind]] = {
@@ -414,10 +414,10 @@ _KEY_KINDS: Final[Mapping[FieldKind, MatchKind]] = {
 
 
 def check_conformity(schema: Schema, program: Program) -> None:
-    """Checks that everything P4Info names is in the program, alike.
+    """Checks that every object of P4Info is in the program, with the same properties.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT, naming the first difference.
+        P4RuntimeError: INVALID_ARGUMENT, which names the first difference.
     """
     for table in schema.tables.values():
         spec = program.tables.get(table.name)

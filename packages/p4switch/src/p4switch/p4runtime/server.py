@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
 from typing import Final, Self
 
 import grpc
@@ -23,21 +22,21 @@ from p4switch.p4runtime.service import P4RuntimeService
 from p4switch.p4runtime.slot import Calls, DeviceFactory, DeviceSlot, PacketOutHandler
 from p4switch.traffic import Digest
 
-# TLS for the P4Runtime server: its own certificate, and, where clients must show one too, who signs theirs.
+# TLS for the P4Runtime server: its own certificate, and the CA of clients' certificates if clients need them.
 
 
 class TlsError(ValueError):
-    """A certificate or key that cannot be used; the message names the file."""
+    """A certificate or key cannot be used; the message names the file."""
 
 
 @dataclass(frozen=True)
 class Tls:
-    """What a server shows and what it demands, PEM.
+    """Certificates and key of a server, PEM.
 
     Attributes:
         certificate: the server's certificate chain.
         key: its private key.
-        client_ca: certificates of those who sign clients' certificates; None: clients need none. With it, only
+        client_ca: the CA certificates for clients' certificates; None: clients need no certificate. With it, only
             clients with a certificate can connect (mutual TLS).
     """
 
@@ -50,10 +49,10 @@ class Tls:
 
     @classmethod
     def from_files(cls, certificate: Path, key: Path, client_ca: Path | None = None) -> Self:
-        """Reads PEM files and checks that they can be used together.
+        """Reads PEM files and checks that they fit together.
 
         Raises:
-            TlsError: a file cannot be read, is no PEM, or key and certificate do not belong together.
+            TlsError: a file cannot be read or is not PEM, or key and certificate do not belong together.
         """
         tls = cls(_read(certificate), _read(key), None if client_ca is None else _read(client_ca))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -70,7 +69,7 @@ class Tls:
         return tls
 
     def credentials(self) -> grpc.ServerCredentials:
-        """What gRPC takes."""
+        """Returns the credentials for gRPC."""
         return grpc.ssl_server_credentials(
             [(self.key, self.certificate)],
             root_certificates=self.client_ca,
@@ -86,7 +85,7 @@ def _read(path: Path) -> bytes:
 
 
 class _NoPassword:
-    """Asked for the password of an encrypted key: there is nobody to type one."""
+    """Called for the password of an encrypted key; raises TlsError, because the server cannot ask for one."""
 
     def __init__(self, key: Path) -> None:
         self._key = key
@@ -102,21 +101,21 @@ BID_SECONDS: Final = 30.0
 """How long a stream may be open without an arbitration update."""
 
 _LOADER: Final = PipelineLoader()
-"""Of all servers of a process: one after the other is given the same programs."""
+"""Shared by all servers of a process, because they often get the same programs."""
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 1.0
-"""How long stop lets calls finish, before it cancels them."""
+"""How long ``stop`` lets calls finish before it cancels them."""
 _CANCEL_SECONDS: Final = 2.0
-"""How long it waits for those to be gone, before it leaves them."""
+"""How long ``stop`` waits for cancelled calls."""
 _ENDING_SECONDS: Final = 0.5
-"""How long their tasks may take to end afterwards."""
+"""How long ``stop`` waits for the tasks of calls that have ended."""
 
 
 class P4RuntimeServer:
     """Serves P4Runtime for devices of this process.
 
-    Use it as a context manager, or call start and stop. ``lock`` is held by every call that reads or changes the
-    state of a device: whoever drives the devices holds it while packets run.
+    Use it as a context manager, or call start and stop. Every call that reads or changes the state of a device holds
+    ``lock``; the driver of the devices must hold it while packets run.
 
         with P4RuntimeServer("127.0.0.1:0", on_pipeline=attach) as server:
             server.add_device(1, name="leaf1")
@@ -134,18 +133,18 @@ class P4RuntimeServer:
         lock: AbstractContextManager[bool] | None = None,
         bid_seconds: float = BID_SECONDS,
     ) -> None:
-        """A server that does not listen yet.
+        """Makes a server that does not listen yet.
 
         Args:
             address: host:port; port 0 takes a free one. Without ``tls`` there is no authentication: keep it on the
                 loopback interface unless the network is trusted.
             on_pipeline: called with (device id, program, P4Info), under the lock, when a pipeline is committed;
-                returns the device that runs it. Without it a plain Device is made.
+                returns the device that runs it. If unset, a plain Device is made.
             on_packet_out: called with (device id, frame that starts with the packet_out header), under the lock,
-                from another thread, for packets that a controller sends. Without it they are refused.
-            clock: nanoseconds of the time that the devices live in, for idle time-outs.
-            tls: encrypts, and authenticates clients where it names who signs their certificates.
-            lock: to be ``lock``; re-entrant. Without it an RLock is made.
+                from another thread, for packets that a controller sends. If unset, they are refused.
+            clock: returns nanoseconds of the time that the devices live in, for idle time-outs.
+            tls: encrypts; also authenticates clients if it has a ``client_ca``.
+            lock: becomes ``lock``; must be re-entrant. If unset, an RLock is made.
             bid_seconds: how long a stream may be open without an arbitration update.
         """
         self.lock: Final[AbstractContextManager[bool]] = lock or RLock()
@@ -167,10 +166,10 @@ class P4RuntimeServer:
     # --- devices
 
     def add_device(self, device_id: int, *, name: str | None = None) -> None:
-        """Adds a device id, without a pipeline; also while the server runs.
+        """Adds a device without a pipeline; allowed while the server runs.
 
         Raises:
-            ValueError: the id is not positive, too large for 64 bits, or taken.
+            ValueError: the id is not positive, needs more than 64 bits, or exists.
         """
         if not 0 < device_id < 1 << 64:
             raise ValueError(f"device id {device_id} is not in 1..2**64 - 1")
@@ -181,7 +180,7 @@ class P4RuntimeServer:
             self._slots[device_id] = slot
 
     def set_pipeline(self, device_ids: int | Iterable[int], config: p4r.ForwardingPipelineConfig) -> None:
-        """Commits a pipeline without a controller, as switches do that are started with a program.
+        """Commits a pipeline without a controller, as switches do that start with a program.
 
         Raises:
             P4RuntimeError: as VERIFY_AND_COMMIT.
@@ -195,16 +194,16 @@ class P4RuntimeServer:
                 slot.set_pipeline(commit, loaded)
 
     def restart(self, device_id: int) -> None:
-        """A switch that starts anew with its program: entries, groups, registers and counters are gone.
+        """Restarts a device with its program: entries, groups, registers and counters are gone.
 
-        Controllers' streams stay. Raises KeyError: unknown device id.
+        Controllers' streams stay open. Raises KeyError for an unknown device id.
         """
         slot = self._slots[device_id]
         with self.lock, slot.gate:
             slot.restart()
 
     def device(self, device_id: int) -> Device | None:
-        """The device that runs under an id, None until a pipeline is committed. Raises KeyError."""
+        """Returns the device of an id; None until a pipeline is committed. Raises KeyError."""
         active = self._slots[device_id].active
         return None if active is None else active.device
 
@@ -212,11 +211,11 @@ class P4RuntimeServer:
         """Sends a frame that left by the CPU port to the primary client.
 
         Args:
-            device_id: whose frame it is.
-            frame: starts with the program's packet_in header, where it has one.
+            device_id: the device that the frame left.
+            frame: begins with the program's packet_in header, if there is one.
 
         Returns:
-            False where it was lost: no primary, a primary that is too far behind, a frame shorter than the header.
+            False if it was lost: no primary, a primary that is too far behind, or a frame shorter than the header.
 
         Raises:
             KeyError: unknown device id.
@@ -227,25 +226,25 @@ class P4RuntimeServer:
         return packet is not None and slot.send_to_primaries(p4r.StreamMessageResponse(packet=packet))
 
     def learn(self, device_id: int, digest: Digest) -> None:
-        """Takes a digest of a device that someone else drives, for the primary client. Raises KeyError: unknown id."""
+        """Takes a digest of a device with its own driver, for the primary client. Raises KeyError for an unknown id."""
         with self.lock:
             active = self._slots[device_id].active
             if active is not None:
                 active.digests.learn(digest)
 
     def dropped_digests(self, device_id: int) -> int:
-        """Samples of digests that no controller got since the pipeline was committed. Raises KeyError."""
+        """Returns the number of samples that no controller got since the pipeline was committed. Raises KeyError."""
         active = self._slots[device_id].active
         return 0 if active is None else active.digests.dropped
 
     def report_idle(self) -> int:
-        """Looks for table entries that no packet hit for their idle time-out and tells the primary clients.
+        """Reports table entries that no packet has hit for their idle time-out to the primary clients.
 
-        Whoever drives the devices calls it as often as time-outs shall be exact. Returns how many entries it reported.
+        Call it as often as the precision of the time-outs requires. Returns the number of reported entries.
         """
         timed = [slot for slot in list(self._slots.values()) if slot.active is not None and slot.active.timed]
         if not timed:
-            return 0  # who drives the devices need not stand still
+            return 0  # without taking the lock, so that packets need not wait
         with self.lock:
             return sum(slot.report_idle() for slot in timed)
 
@@ -260,15 +259,15 @@ class P4RuntimeServer:
 
     @property
     def address(self) -> str:
-        """host:port to connect to. Raises RuntimeError before start."""
+        """host:port of the server. Raises RuntimeError before start."""
         return f"{self._address.rpartition(':')[0]}:{self.port}"
 
     def start(self) -> None:
-        """Listens and serves.
+        """Starts to listen and serve.
 
         Raises:
             OSError: the address cannot be bound.
-            RuntimeError: it runs already.
+            RuntimeError: the server runs already.
         """
         if self._loop is not None:
             raise RuntimeError("the P4Runtime server is running already")
@@ -281,13 +280,13 @@ class P4RuntimeServer:
         self._loop = loop
 
     async def _listen(self) -> int:
-        """Starts the gRPC server in the event loop of this coroutine; the port."""
+        """Starts the gRPC server in the event loop of this coroutine; returns the port."""
         service = P4RuntimeService(self._calls, bid_seconds=self._bid_seconds)
         server = grpc.aio.server(
             handlers=(service.handlers(),),
             options=(
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-                ("grpc.so_reuseport", 0),  # else a second server would silently share the port
+                ("grpc.so_reuseport", 0),  # otherwise a second server would silently share the port
             ),
         )
         try:
@@ -306,10 +305,10 @@ class P4RuntimeServer:
         return int(port)
 
     def stop(self) -> None:
-        """Ends all calls and stops listening; nothing where it does not run.
+        """Ends all calls and stops listening; does nothing if the server does not run.
 
-        Takes a few seconds at most, whatever clients do and whoever holds the lock: a call that waits for the lock ends
-        when it has got it, with nobody to answer to.
+        Takes a few seconds at most, even if clients do not answer or a thread holds the lock: a call that waits for the
+        lock ends once it gets the lock, and its answer is dropped.
         """
         loop, self._loop = self._loop, None
         service, self._service = self._service, None
@@ -335,7 +334,5 @@ class P4RuntimeServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

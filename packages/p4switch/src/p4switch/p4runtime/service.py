@@ -1,4 +1,4 @@
-"""The gRPC service p4.v1.P4Runtime: an event loop for all streams, a few threads for calls that wait for locks."""
+"""The gRPC service p4.v1.P4Runtime: one event loop for all streams, and a few threads for calls that wait for locks."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from p4switch.abi import MAX_FRAME_BYTES
 from p4switch.p4runtime.errors import SPACE, BatchError, Code, P4RuntimeError, ServicerContext, abort
 from p4switch.p4runtime.slot import Calls, DeviceSlot
 
-# Threads for calls that wait for locks: a bounded number, none of which keeps the process alive.
+# Threads for calls that wait for locks: a bounded number of daemon threads.
 
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _JOIN_SECONDS: Final = 1.0
-"""How long shutdown waits for threads. What still waits for a lock then ends when it has got it."""
+"""How long shutdown waits for threads. A thread that still waits for a lock ends after it gets the lock."""
 
 
 class DaemonThreads(Executor):
-    """Runs calls in at most ``limit`` threads, which start when they are needed; the other calls wait in line.
+    """Runs calls in at most ``limit`` threads, which are started on demand; further calls wait in line.
 
-    A ThreadPoolExecutor's threads are joined when Python exits, so one call that waits for a lock would hang the
+    A ThreadPoolExecutor joins its threads when Python exits, so one call that waits for a lock would hang the
     process.
     """
 
@@ -47,7 +47,7 @@ class DaemonThreads(Executor):
         self._closed = False
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """See Executor. Raises RuntimeError after shutdown."""
+        """See Executor.submit. Raises RuntimeError after shutdown."""
         future: Future[R] = Future()
         with self._lock:
             if self._closed:
@@ -60,9 +60,9 @@ class DaemonThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Ends the threads when the calls taken so far are done, or, with ``cancel_futures``, those that run.
+        """Ends the threads after all calls taken so far or, with ``cancel_futures``, after the running calls.
 
-        With ``wait`` it waits for that, a second at most: a thread that waits for a lock is left to end by itself.
+        With ``wait`` it waits for the threads, a second at most; a thread that waits for a lock ends later by itself.
         """
         with self._lock:
             self._closed = True
@@ -108,17 +108,17 @@ def _run(future: Future[R], fn: Callable[..., R], args: tuple[Any, ...], kwargs:
         future.set_result(result)
 
 
-# StreamChannel: one controller, one device. Messages are queued by any thread and sent by the event loop.
+# StreamChannel: one controller and one device. Any thread queues messages, the event loop sends them.
 
 
 _LOG = logging.getLogger(__name__)
 
 MAX_QUEUED: Final = 4096
-"""Messages that wait for a slow controller; from here on packets are dropped."""
+"""Most messages that wait for a slow controller; further packets are dropped."""
 
 _SHOWN_METADATA: Final = 64
 _SHOWN_NAME: Final = 256
-"""How much of a refused message is sent back."""
+"""Characters of a refused message's type that are sent back."""
 
 PacketOut: TypeAlias = Callable[[DeviceSlot, p4r.PacketOut], None]
 """Takes a packet of a primary client. Raises P4RuntimeError."""
@@ -128,10 +128,10 @@ DigestAck: TypeAlias = Callable[[DeviceSlot, p4r.DigestListAck], None]
 
 
 class Stream:
-    """A controller's stream; belongs to a device from its first arbitration update on.
+    """The stream of a controller, bound to a device by its first arbitration update.
 
-    Belongs to the event loop in which it is made. What may wait for a lock runs in threads: an arbitration update
-    waits for a write to its device, a packet for whoever drives the devices.
+    Belongs to the event loop in which it is made. Calls that may wait for a lock run in threads: an arbitration update
+    waits for a write to its device, a packet waits for the driver of the devices.
     """
 
     def __init__(
@@ -143,12 +143,12 @@ class Stream:
         clients: DaemonThreads,
         calls: DaemonThreads,
     ) -> None:
-        """A stream.
+        """Makes a stream that is not bound to a device.
 
         Args:
-            find_slot: the slot of a device id; raises NOT_FOUND.
-            packet_out: what packets are given to.
-            digest_ack: what acknowledgements of digests are given to.
+            find_slot: returns the slot of a device id; raises NOT_FOUND.
+            packet_out: takes packets of the controller.
+            digest_ack: takes the controller's acknowledgements of digests.
             clients: threads for arbitration.
             calls: threads for packets and acknowledgements.
         """
@@ -168,13 +168,13 @@ class Stream:
 
     @property
     def bound(self) -> bool:
-        """Whether a device has taken it."""
+        """Whether the stream is bound to a device."""
         return self._slot is not None
 
     # --- from any thread
 
     def send(self, message: p4r.StreamMessageResponse) -> bool:
-        """See Client."""
+        """See Client.send."""
         if self._closed:
             return False
         if len(self._outgoing) >= MAX_QUEUED and message.WhichOneof("update") != "arbitration":
@@ -182,12 +182,12 @@ class Stream:
         return self._put(message)
 
     def end(self, error: P4RuntimeError) -> None:
-        """Ends the responses with an error, before anything that still waits to be sent."""
+        """Ends the responses with an error; messages that still wait are dropped."""
         self._outgoing.clear()
         self._put(error)
 
     def close(self) -> None:
-        """Leaves the device; waits for a write to it."""
+        """Leaves the device; waits for a running write to the device."""
         self._closed = True
         with self._lock:
             slot, self._slot = self._slot, None
@@ -205,7 +205,7 @@ class Stream:
     # --- in the event loop
 
     async def responses(self) -> AsyncIterator[p4r.StreamMessageResponse]:
-        """Messages for the controller until the stream ends. Raises P4RuntimeError where it ends with an error."""
+        """Yields messages for the controller until the stream ends. Raises P4RuntimeError if it ends with an error."""
         while True:
             while self._outgoing:
                 message = self._outgoing.popleft()
@@ -219,10 +219,10 @@ class Stream:
                 await self._wake.wait()
 
     async def consume(self, read: Callable[[], Awaitable[bytes | None]]) -> None:
-        """Handles requests until the controller closes the stream or does something that ends it.
+        """Handles requests until the controller closes the stream or a request ends it.
 
         Args:
-            read: gives the next message, serialized; None at the end.
+            read: returns the next message, serialized; None at the end.
         """
         try:
             while (serialized := await read()) is not None:
@@ -278,13 +278,13 @@ class Stream:
         def send(slot: DeviceSlot) -> None:
             self._packet_out(slot, packet)
 
-        # A client that sent megabytes could not take them back: gRPC's limit is 4 MiB.
+        # A client that sent megabytes could not receive them back: gRPC's limit is 4 MiB.
         shown = p4r.PacketOut(payload=packet.payload[:MAX_FRAME_BYTES], metadata=packet.metadata[:_SHOWN_METADATA])
         report = p4r.StreamError(packet_out=p4r.PacketOutError(packet_out=shown))
         self._as_primary("packet_out: only the primary client may send packets", send, report)
 
     def _as_primary(self, otherwise: str, work: Callable[[DeviceSlot], None], report: p4r.StreamError) -> None:
-        """Does what only the primary may; whatever fails is reported, and the stream goes on."""
+        """Runs work that only the primary may do; every failure is reported, and the stream goes on."""
         slot = self._slot
         try:
             if slot is None or not slot.is_primary(self):
@@ -302,10 +302,10 @@ class Stream:
 
 
 MAX_CALLS: Final = 1024
-"""Calls that run or wait for their turn, of all clients."""
+"""Most calls of all clients that run or wait."""
 
 MAX_UNBOUND: Final = 256
-"""Streams that no device has taken yet, beyond one for each device; a further one ends the oldest of them."""
+"""Most unbound streams beyond one for each device; a further one ends the oldest."""
 
 _CALL_THREADS: Final = 8
 _CLIENT_THREADS: Final = 4
@@ -315,13 +315,13 @@ M = TypeVar("M", bound=Message)
 
 
 class P4RuntimeService:
-    """Takes calls in an event loop and has them done; belongs to the loop in which it is made."""
+    """Takes calls in an event loop and runs them in threads; belongs to the loop in which it is made."""
 
     def __init__(self, calls: Calls, *, bid_seconds: float) -> None:
-        """A service.
+        """Makes a service.
 
         Args:
-            calls: what answers.
+            calls: answers the calls.
             bid_seconds: how long a stream may be open without an arbitration update.
         """
         self._calls = calls
@@ -334,7 +334,7 @@ class P4RuntimeService:
         self._running = 0
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """What a grpc.aio server takes. Messages are decoded and encoded here, in the threads."""
+        """Returns the handler for a grpc.aio server. Messages are decoded and encoded in this service's threads."""
         unary = grpc.unary_unary_rpc_method_handler
         methods = {
             "Capabilities": unary(self._capabilities),
@@ -356,20 +356,20 @@ class P4RuntimeService:
             stream.end(P4RuntimeError(Code.UNAVAILABLE, "the P4Runtime server stops"))
 
     def close(self) -> None:
-        """Ends the threads, when all clients have left their devices; see DaemonThreads.shutdown."""
+        """Ends the threads after all clients have left their devices; see DaemonThreads.shutdown."""
         self._call_threads.shutdown(cancel_futures=True)
         self._client_threads.shutdown()
 
     # --- unary calls
 
     async def _capabilities(self, serialized: bytes, context: ServicerContext) -> bytes:
-        """The version of P4Runtime; waits for nothing."""
+        """Answers with the version of P4Runtime; needs no lock."""
         return self._calls.capabilities().SerializeToString()
 
     def _unary(
         self, kind: type[M], work: Callable[[M], Message]
     ) -> Callable[[bytes, ServicerContext], Awaitable[bytes]]:
-        """The handler of a call with one answer."""
+        """Returns the handler of a call with one answer."""
 
         def answer(serialized: bytes) -> bytes:
             return work(_decoded(kind, serialized)).SerializeToString()
@@ -383,7 +383,7 @@ class P4RuntimeService:
         return call
 
     async def _read(self, serialized: bytes, context: ServicerContext) -> None:
-        """Entities in chunks, each of them encoded when the one before was sent: a slow client holds no thread."""
+        """Sends entities in chunks; each is encoded after the one before was sent, so a slow client holds no thread."""
 
         def select(serialized: bytes) -> Iterator[p4r.ReadResponse]:
             return self._calls.read(_decoded(p4r.ReadRequest, serialized))
@@ -400,7 +400,7 @@ class P4RuntimeService:
             await abort(context, error)
 
     async def _in_thread(self, work: Callable[[A], R], argument: A) -> R:
-        """Raises RESOURCE_EXHAUSTED where too many calls wait; INTERNAL for what nobody expected."""
+        """Runs work in a thread. Raises RESOURCE_EXHAUSTED if too many calls wait, INTERNAL for unexpected errors."""
         if self._running >= MAX_CALLS:
             raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{MAX_CALLS} calls wait already; no more are taken")
         self._running += 1
@@ -417,7 +417,7 @@ class P4RuntimeService:
     # --- streams
 
     async def _stream(self, requests: object, context: ServicerContext) -> None:
-        """Arbitration and packets."""
+        """Runs a stream: arbitration, packets and acknowledgements."""
         stream = Stream(
             self._calls.slot,
             self._calls.packet_out,
@@ -449,7 +449,7 @@ class P4RuntimeService:
             self._client_threads.submit(stream.close)
 
     async def _await_bid(self, stream: Stream) -> None:
-        """Ends a stream without an arbitration update."""
+        """Ends a stream that sends no arbitration update in time."""
         try:
             async with asyncio.timeout(self._bid_seconds):
                 await stream.asked.wait()
@@ -458,7 +458,7 @@ class P4RuntimeService:
             stream.end(P4RuntimeError(Code.DEADLINE_EXCEEDED, reason))
 
     def _make_room(self) -> None:
-        """Ends the oldest of the streams that belong to no device where there are too many."""
+        """Ends the oldest of the unbound streams if there are too many."""
         most = MAX_UNBOUND + self._calls.devices
         if len(self._unbound) >= most:
             self._unbound = {stream: None for stream in self._unbound if not stream.bound}

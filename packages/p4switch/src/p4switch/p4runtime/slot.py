@@ -1,4 +1,4 @@
-"""One device id of the server: its pipeline configurations and its clients."""
+"""One device id of the server, with its pipeline configurations and its clients."""
 
 import logging
 import time
@@ -28,18 +28,18 @@ _Request = p4r.SetForwardingPipelineConfigRequest
 
 
 class Client(Protocol):
-    """A stream of a controller."""
+    """A controller's stream."""
 
     def send(self, message: p4r.StreamMessageResponse) -> bool:
-        """Queues a message; False where the stream is over or too far behind."""
+        """Queues a message; returns False if the stream is over or too far behind."""
 
 
 class DeviceSlot:
-    """A device id. ``forwarding`` needs the server's lock, ``gate`` guards arbitration and is held during writes.
+    """A device id of the server. ``forwarding`` needs the server's lock; ``gate`` guards arbitration and writes.
 
     Attributes:
-        active: what the device runs; None until a pipeline is committed.
-        saved: what VERIFY_AND_SAVE left for COMMIT, with the writes made since, on a device that no packet reaches.
+        active: the configuration that the device runs; None until a pipeline is committed.
+        saved: the configuration of VERIFY_AND_SAVE for COMMIT, with later writes, on a device that no packet reaches.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class DeviceSlot:
 
     @property
     def forwarding(self) -> Forwarding:
-        """What Read and Write refer to. Raises FAILED_PRECONDITION."""
+        """The configuration that Read and Write use. Raises FAILED_PRECONDITION if there is none."""
         current = self.saved or self.active
         if current is None:
             raise P4RuntimeError(
@@ -68,7 +68,7 @@ class DeviceSlot:
     # --- pipeline
 
     def verify(self, request: p4r.SetForwardingPipelineConfigRequest) -> Pipeline | None:
-        """Checks a request and loads its configuration, for set_pipeline; None for COMMIT. Needs no lock.
+        """Checks a request and loads its configuration for set_pipeline; returns None for COMMIT. Needs no lock.
 
         Raises:
             P4RuntimeError.
@@ -92,7 +92,7 @@ class DeviceSlot:
     def set_pipeline(
         self, action: p4r.SetForwardingPipelineConfigRequest.Action.ValueType, loaded: Pipeline | None
     ) -> None:
-        """Carries out a request of the primary client; ``loaded``: what verify gave for it. Raises P4RuntimeError."""
+        """Carries out a request of the primary client; ``loaded``: the result of ``verify``. Raises P4RuntimeError."""
         if loaded is None:
             self._commit_saved()
             return
@@ -119,7 +119,7 @@ class DeviceSlot:
         return self.active
 
     def restart(self) -> None:
-        """The program that runs begins anew, with nothing of what was installed and counted. Needs the lock."""
+        """Restarts the program without its entries, groups, registers and counters. Needs the lock."""
         before = self.active
         if before is not None:
             before.device.reset()
@@ -135,7 +135,7 @@ class DeviceSlot:
         _replay(self._commit(saved.config, saved.program, saved.schema), [*configured, *volatile])
 
     def _reconcile(self, config: p4r.ForwardingPipelineConfig, program: Program, schema: Schema) -> None:
-        """Commits, with groups, entries, counters and registers kept, the latter two where they still fit."""
+        """Commits and keeps groups and entries; keeps counters and registers where they still fit."""
         before = self.saved or self.active
         if before is None:
             self._commit(config, program, schema)
@@ -163,36 +163,36 @@ class DeviceSlot:
             _send(self._arbitration.update(client, request))
 
     def leave(self, client: Client) -> None:
-        """Forgets a client."""
+        """Removes a client."""
         with self.gate:
             _send(self._arbitration.leave(client))
 
     def check_primary(self, role: str, election_id: p4r.Uint128 | None) -> None:
-        """Raises PERMISSION_DENIED unless a request comes from the primary of its role, NOT_FOUND without the role."""
+        """Raises PERMISSION_DENIED unless the primary of its role sent the request, NOT_FOUND for an unknown role."""
         with self.gate:
             self._arbitration.check_primary(role, election_id)
 
     def role_config(self, role: str) -> RoleConfig | None:
-        """What a role may do; None: everything. Raises NOT_FOUND."""
+        """Returns the permissions of a role; None: everything. Raises NOT_FOUND."""
         with self.gate:
             return self._arbitration.config(role)
 
     def is_primary(self, client: Client) -> bool:
-        """Whether a client is the primary of its role."""
+        """Returns whether a client is the primary of its role."""
         with self.gate:
             role = self._arbitration.role_of(client)
             return role is not None and self._arbitration.primary(role) is client
 
     def send_to_primaries(self, message: p4r.StreamMessageResponse) -> bool:
-        """Sends a message to the primary of every role that receives such. Returns whether anyone got it."""
+        """Sends a message to the primary of every role that receives it. Returns whether any client got it."""
         with self.gate:
             receivers = self._arbitration.receivers(message)
         return sum(client.send(message) for client in receivers) > 0
 
     def report_idle(self) -> int:
-        """Tells the primaries which entries were idle for their time-out, and sends digests that have waited.
+        """Reports entries that were idle for their time-out to the primaries, and sends digests that have waited.
 
-        Needs the lock. Returns how many entries it reported.
+        Needs the lock. Returns the number of reported entries.
         """
         reported = 0
         if self.active is not None:
@@ -219,14 +219,14 @@ def _replay(target: Forwarding, updates: list[p4r.Update]) -> None:
             raise P4RuntimeError(Code.INTERNAL, f"the state of the saved pipeline cannot be replayed: {error.message}")
 
 
-# What the calls of p4.v1.P4Runtime do with the slots of a server.
+# The calls of p4.v1.P4Runtime, on the slots of a server.
 
 
 API_VERSION: Final = "1.3.0"
-"""What BMv2 answers, too."""
+"""The version that BMv2 answers, too."""
 
 ENTITIES_PER_RESPONSE: Final = 512
-"""A response stays far below the 4 MiB that gRPC clients accept: an entity has a few hundred bytes."""
+"""Entities of one response: with a few hundred bytes each, it stays far below the 4 MiB that gRPC clients accept."""
 
 PacketOutHandler: TypeAlias = Callable[[int, bytes], None]
 """Called with (device id, frame with the packet_out header in front)."""
@@ -235,9 +235,9 @@ _Get = p4r.GetForwardingPipelineConfigRequest
 
 
 class Calls:
-    """Answers calls, in whatever thread; every access to a device's state is made under ``lock``.
+    """Answers calls in the calling thread; holds ``lock`` for every access to a device's state.
 
-    Every method raises P4RuntimeError, or BatchError where parts of a request failed.
+    Every method raises P4RuntimeError, or BatchError if parts of a request failed.
     """
 
     def __init__(
@@ -252,11 +252,11 @@ class Calls:
 
     @property
     def devices(self) -> int:
-        """How many devices there are."""
+        """Returns the number of devices."""
         return len(self._slots)
 
     def slot(self, device_id: int) -> DeviceSlot:
-        """The slot of a device id. Raises NOT_FOUND."""
+        """Returns the slot of a device id. Raises NOT_FOUND."""
         slot = self._slots.get(device_id)
         if slot is None:
             raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {device_id}; known: {_ranges(self._slots)}")
@@ -265,11 +265,11 @@ class Calls:
     # --- unary calls
 
     def capabilities(self) -> p4r.CapabilitiesResponse:
-        """The version of P4Runtime."""
+        """Returns the version of P4Runtime."""
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     def write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
-        """Applies a batch of updates: each of them wholly or not at all, or the batch, as the request wants."""
+        """Applies a batch of updates: each update wholly or not at all, or the whole batch, as the request wants."""
         errors = self._write(request)
         if any(errors):
             raise BatchError(batch_status(errors, Code.UNKNOWN, "write"))
@@ -290,10 +290,10 @@ class Calls:
                     raise invalid(f"Write: unknown atomicity {unknown}")
 
     def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse]:
-        """The entities that the valid requests of a batch select; then BatchError where some were invalid.
+        """Yields the entities that the valid requests of a batch select; then raises BatchError if some were invalid.
 
-        As BMv2 does, the error has the code of the first invalid request; details list all, as for write. The state
-        is that of the call; it is encoded as the responses are taken, without the lock.
+        As in BMv2, the error has the code of the first invalid request; details list all, as for write. The state is
+        that of the call; it is encoded without the lock, as the responses are taken.
         """
         slot = self.slot(request.device_id)
         config = slot.role_config(request.role)
@@ -314,7 +314,7 @@ class Calls:
         return p4r.SetForwardingPipelineConfigResponse()
 
     def get_pipeline(self, request: p4r.GetForwardingPipelineConfigRequest) -> p4r.GetForwardingPipelineConfigResponse:
-        """The configuration, or parts of it; unset where there is none."""
+        """Returns the configuration, or the requested parts of it; unset if there is none."""
         slot = self.slot(request.device_id)
         with self._lock:
             return _pipeline_response(slot, request.response_type)
@@ -322,7 +322,7 @@ class Calls:
     # --- what streams ask for
 
     def packet_out(self, slot: DeviceSlot, packet: p4r.PacketOut) -> None:
-        """Hands a packet of the primary client over."""
+        """Passes on a packet of the primary client."""
         with self._lock:
             frame = encode_packet_out(slot.forwarding.schema.packet_out, packet)
             if self._on_packet_out is None:
@@ -338,7 +338,7 @@ class Calls:
 
 
 def _responses(found: Iterable[p4r.Entity], errors: Sequence[P4RuntimeError | None]) -> Iterator[p4r.ReadResponse]:
-    """Entities in chunks; then BatchError where there are errors."""
+    """Yields entities in chunks; then raises BatchError if there are errors."""
     entities = iter(found)
     while chunk := list(islice(entities, ENTITIES_PER_RESPONSE)):
         yield p4r.ReadResponse(entities=chunk)
@@ -348,7 +348,7 @@ def _responses(found: Iterable[p4r.Entity], errors: Sequence[P4RuntimeError | No
 
 
 def _check_pusher(slot: DeviceSlot, role: str, election_id: p4r.Uint128 | None) -> None:
-    """Raises PERMISSION_DENIED unless a client is primary in a role that may set the pipeline."""
+    """Raises PERMISSION_DENIED unless the client is the primary of a role that may set the pipeline."""
     slot.check_primary(role, election_id)
     config = slot.role_config(role)
     if config is not None and not config.can_push_pipeline:
@@ -374,6 +374,6 @@ def _pipeline_response(slot: DeviceSlot, response_type: int) -> p4r.GetForwardin
 
 
 def _ranges(ids: dict[int, DeviceSlot]) -> str:
-    """Device ids for a message: the first few."""
+    """Returns device ids for a message: the first few."""
     known = sorted(ids)
     return ", ".join(map(str, known[:8])) + (", ..." if len(known) > 8 else "") or "none"

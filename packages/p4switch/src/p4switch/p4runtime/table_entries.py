@@ -36,7 +36,7 @@ _MAX_BURST: Final = (1 << 32) - 1
 
 
 def meter_config(config: p4r.MeterConfig, what: str) -> MeterConfig | None:
-    """A configuration; None, every packet is green, where all numbers are -1 (as PI has it). Raises P4RuntimeError."""
+    """Returns a configuration; None, every packet is green, if all numbers are -1 (as in PI). Raises P4RuntimeError."""
     numbers = (config.cir, config.cburst, config.pir, config.pburst)
     if all(n == -1 for n in numbers):
         return None
@@ -45,25 +45,25 @@ def meter_config(config: p4r.MeterConfig, what: str) -> MeterConfig | None:
     if config.cburst > _MAX_BURST or config.pburst > _MAX_BURST:
         raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: a burst is above {_MAX_BURST}")
     if config.cir > config.pir:
-        # What PI makes of BMv2's INVALID_INFO_RATE_VALUE.
+        # PI translates BMv2's INVALID_INFO_RATE_VALUE to this code.
         raise P4RuntimeError(Code.UNKNOWN, f"{what}: the committed rate {config.cir} is above the peak {config.pir}")
     return MeterConfig(*numbers)
 
 
 def config_message(config: MeterConfig) -> p4r.MeterConfig:
-    """Inverse of meter_config."""
+    """Returns the message of a configuration, the inverse of meter_config."""
     return p4r.MeterConfig(cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst)
 
 
-# ActionProfileMember, ActionProfileGroup, and what table entries name of them.
+# ActionProfileMember, ActionProfileGroup, and the choice of a member or group in table entries.
 
 
 FIRST_HIDDEN: Final = 1 << 32
-"""Members and groups of one-shot action sets have numbers that no P4Runtime client can name."""
+"""First number of the members and groups of one-shot action sets, which no P4Runtime client can name."""
 
 
 ActionSets: TypeAlias = dict[int, p4r.ActionProfileActionSet]
-"""The action sets of entries, by their hidden group."""
+"""The action sets of entries, by the number of their hidden group."""
 
 
 class ProfileEntries:
@@ -92,7 +92,7 @@ class ProfileEntries:
             write(entry.member_id, action.name, arguments)
 
     def read_members(self, wanted: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
-        """The member with an id, if there is one, those of a profile, or all, as now. Raises P4RuntimeError."""
+        """Yields the member with an id, the members of a profile, or all, as they are now. Raises P4RuntimeError."""
         found: list[tuple[ProfileInfo, int, str, tuple[int, ...]]] = []
         for info, profile in self._selected(wanted.action_profile_id):
             idents = {wanted.member_id} & profile.members.keys() if wanted.member_id else profile.members
@@ -149,7 +149,7 @@ class ProfileEntries:
             )
 
     def read_groups(self, wanted: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
-        """The group with an id, if there is one, those of a profile, or all, as now. Raises P4RuntimeError."""
+        """Yields the group with an id, the groups of a profile, or all, as they are now. Raises P4RuntimeError."""
         found: list[p4r.ActionProfileGroup] = []
         for info, _ in self._selected(wanted.action_profile_id):
             found += [
@@ -162,18 +162,18 @@ class ProfileEntries:
     # --- table entries
 
     def profile_of(self, info: TableInfo) -> ProfileInfo | None:
-        """The action profile of a table, None where its entries take actions."""
+        """Returns the action profile of a table; None if its entries have actions."""
         return self._schema.implementations.get(info.id)
 
     def attach(
         self, info: ProfileInfo, action: p4r.TableAction, store: Callable[[int | None, int | None], None]
     ) -> None:
-        """Finds the member or group that an entry names, or makes those of an action set, and stores the entry.
+        """Finds the member or group that an entry names, or makes those of its action set; then stores the entry.
 
         Args:
-            info: of the profile.
-            action: from the entry.
-            store: takes (member, group), one of them None; raises P4RuntimeError where the table refuses the entry.
+            info: the profile.
+            action: the action of the entry.
+            store: called with (member, group), one of them None; raises P4RuntimeError if the table refuses the entry.
         """
         match action.WhichOneof("type"):
             case "action_profile_member_id":
@@ -191,7 +191,7 @@ class ProfileEntries:
                 raise invalid(f"action profile {info.name!r}: the entry must name a member, a group or an action set")
 
     def release(self, info: ProfileInfo, group: int | None) -> None:
-        """Forgets the members and the group of an action set that no entry has any more."""
+        """Removes the members and the group of an action set whose entry is gone."""
         if group is None or group < FIRST_HIDDEN:
             return
         profile = self._device.profiles[info.name]
@@ -202,11 +202,11 @@ class ProfileEntries:
         del self._sets[info.name, group]
 
     def sets(self, info: ProfileInfo) -> ActionSets:
-        """The action sets of entries now, by group."""
+        """Returns the present action sets of entries, by group."""
         return {group: actions for (name, group), actions in self._sets.items() if name == info.name}
 
     def _make_set(self, info: ProfileInfo, actions: p4r.ActionProfileActionSet) -> int:
-        """A group with members of its own. Raises P4RuntimeError; then nothing is left of it."""
+        """Makes a group with members of its own. Raises P4RuntimeError, and then leaves nothing behind."""
         profile, what = self._device.profiles[info.name], f"action profile {info.name!r}, action set"
         if profile.spec.selector is None:
             raise invalid(f"{what}: the profile has no selector")
@@ -259,7 +259,7 @@ class ProfileEntries:
 
 
 def action_message(action: ActionInfo | None, arguments: tuple[int, ...]) -> p4r.Action:
-    """An action with its arguments; unset for one that P4Info does not have."""
+    """Returns an action with its arguments; unset if P4Info lacks the action."""
     message = p4r.Action()
     if action is not None:
         message.action_id = action.id
@@ -269,7 +269,7 @@ def action_message(action: ActionInfo | None, arguments: tuple[int, ...]) -> p4r
 
 
 def _first(profile: Profile) -> int:
-    """The id of some member or group; FIRST_HIDDEN where there is none."""
+    """Returns the id of a member or group; FIRST_HIDDEN if there is none."""
     return next(iter(profile.members), next(iter(profile.groups), FIRST_HIDDEN))
 
 
@@ -280,7 +280,7 @@ def _check_no_sets(profile: Profile) -> None:
 
 
 def put_choice(sets: ActionSets, message: p4r.TableAction, member: int | None, group: int | None) -> None:
-    """Writes what an entry names, the inverse of ProfileEntries.attach."""
+    """Writes a member, group or action set into an entry's message, the inverse of ProfileEntries.attach."""
     if member is not None:
         message.action_profile_member_id = member
     elif group is not None and group >= FIRST_HIDDEN:
@@ -291,7 +291,7 @@ def put_choice(sets: ActionSets, message: p4r.TableAction, member: int | None, g
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    """What a controller attaches to an entry and the device knows nothing of."""
+    """Fields of an entry that only the controller uses; the device does not know them."""
 
     controller_metadata: int = 0
     metadata: bytes = b""
@@ -305,25 +305,25 @@ class TableEntries:
     """Reads and writes the tables of one device."""
 
     def __init__(self, schema: Schema, device: Device, clock: Clock, profiles: ProfileEntries) -> None:
-        """``profiles``: what entries name in place of actions."""
+        """Makes the tables of a device. ``profiles``: the members and groups that entries name."""
         self._schema = schema
         self._profiles = profiles
         self._device = device
-        # By the row of an entry.
+        # By row of the entry.
         self._notes: dict[int, dict[int, _Notes]] = {ident: {} for ident in schema.tables}
         self._timers: dict[int, IdleTimers] = {
             info.id: IdleTimers(clock) for info in schema.tables.values() if info.idle_timeout
         }
 
     def table(self, table_id: int) -> tuple[TableInfo, Table]:
-        """A table by its id. Raises INVALID_ARGUMENT."""
+        """Returns a table by its id. Raises INVALID_ARGUMENT."""
         info = self._schema.tables.get(table_id)
         if info is None:
             raise invalid(f"there is no table with id {table_id}")
         return info, self._device.tables[info.name]
 
     def key(self, info: TableInfo, entry: p4r.TableEntry) -> TableEntry:
-        """The match and priority of an entry, without action. Raises INVALID_ARGUMENT."""
+        """Returns the match and priority of an entry, without action. Raises INVALID_ARGUMENT."""
         matches = decode_matches(info, entry.match)
         if info.prioritized and entry.priority <= 0:
             raise invalid(f"table {info.name!r}: priority {entry.priority}; it must be above 0")
@@ -338,7 +338,7 @@ class TableEntries:
 
         Args:
             kind: p4.v1.Update.Type.
-            entry: what to write.
+            entry: the entry to write.
 
         Raises:
             P4RuntimeError.
@@ -410,7 +410,7 @@ class TableEntries:
             self._release(info, before)
 
     def _release(self, info: TableInfo, entry: TableEntry) -> None:
-        """An entry is no longer there: nor is the action set that was its own."""
+        """Removes the action set of a removed entry."""
         profile = self._profiles.profile_of(info)
         if profile is not None:
             self._profiles.release(profile, entry.group)
@@ -455,7 +455,7 @@ class TableEntries:
         self._annotate(info, DEFAULT_ROW, entry)
 
     def _check_unused(self, info: TableInfo, entry: p4r.TableEntry) -> None:
-        """Refuses fields that a write must leave alone or that the table has no use for."""
+        """Refuses fields that a write must not set or that the table does not support."""
         what = f"table {info.name!r}"
         if entry.is_const:
             raise invalid(f"{what}: is_const must not be set in a write")
@@ -487,7 +487,7 @@ class TableEntries:
         return ref.action, decode_arguments(ref.action, action.action)
 
     def _counts(self, info: TableInfo, entry: p4r.TableEntry) -> tuple[int, int] | None:
-        """What to set the direct counter to, None: leave it."""
+        """Returns the values for the direct counter; None leaves it as it is."""
         if not entry.HasField("counter_data"):
             return None
         if not info.has_counter:
@@ -495,7 +495,7 @@ class TableEntries:
         return counter_values(entry.counter_data, f"direct counter of table {info.name!r}")
 
     def set_counter(self, info: TableInfo, table: Table, key: TableEntry, counts: tuple[int, int]) -> None:
-        """Sets what the counter's unit names of an entry's direct counter. Raises NOT_FOUND."""
+        """Sets packets, bytes or both of an entry's direct counter, by the counter's unit. Raises NOT_FOUND."""
         with state_errors():
             packets, octets = table.read_counter(key)
             table.write_counter(key, counts[0] if info.counts[0] else packets, counts[1] if info.counts[1] else octets)
@@ -512,9 +512,9 @@ class TableEntries:
     # --- read
 
     def read(self, wanted: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
-        """The entries that a request selects: one, those of a table, or all. Raises P4RuntimeError.
+        """Yields the entries that a request selects: one, those of a table, or all. Raises P4RuntimeError.
 
-        They are those of the call, whenever the iterator makes messages of them.
+        They show the state at the call, even if the iterator makes their messages later.
         """
         if wanted.table_id == 0:
             if wanted.match or wanted.HasField("action"):
@@ -545,7 +545,7 @@ class TableEntries:
         )
 
     def snapshot(self, info: TableInfo, wanted: p4r.TableEntry) -> TableSnapshot:
-        """What a request selects of a table: all, where it has no match. Raises P4RuntimeError."""
+        """Returns the selected entries of a table; all if the request has no match. Raises P4RuntimeError."""
         table = self._device.tables[info.name]
         if not wanted.match:
             return table.snapshot()
@@ -590,7 +590,7 @@ class TableEntries:
         return encode()
 
     def key_message(self, info: TableInfo, entry: TableEntry) -> p4r.TableEntry:
-        """A message with table, match and priority of an entry."""
+        """Returns a message with table, match and priority of an entry."""
         return p4r.TableEntry(
             table_id=info.id,
             match=encode_matches(info, entry.match),
@@ -606,7 +606,7 @@ class TableEntries:
         return message
 
     def idle(self) -> Iterator[list[p4r.TableEntry]]:
-        """For each table that has some, the entries that were idle for their time-out since the last look."""
+        """Yields, for each table that has some, the entries that were idle for their time-out since the last look."""
         for table_id, timers in self._timers.items():
             info, table = self.table(table_id)
             expired = [self._expired(info, table.at(row), row) for row in timers.expired(table.packets)]
@@ -619,7 +619,7 @@ class TableEntries:
         return message
 
     def changed_defaults(self) -> Iterator[p4r.TableEntry]:
-        """The default entries that differ from those of the P4 program."""
+        """Yields the default entries that differ from those of the P4 program."""
         for info in self._schema.tables.values():
             table = self._device.tables[info.name]
             changed = table.default != _program_default(table) or DEFAULT_ROW in self._notes[info.id]
@@ -633,7 +633,7 @@ class TableEntries:
 
 
 def _check_keyed(info: TableInfo) -> None:
-    """Raises NOT_FOUND where only a default entry can be."""
+    """Raises NOT_FOUND if the table can have a default entry only."""
     if not info.fields:
         raise P4RuntimeError(Code.NOT_FOUND, f"table {info.name!r} has no key, so it has its default entry only")
 
@@ -644,6 +644,6 @@ def _put_notes(message: p4r.TableEntry, notes: _Notes) -> None:
 
 
 def _program_default(table: Table) -> DefaultEntry:
-    """The default entry that the P4 program gives a table."""
+    """Returns the default entry that the P4 program gives a table."""
     index = table.spec.default_action
     return DefaultEntry(None if index is None else table.actions[index].name, table.spec.default_arguments)

@@ -1,4 +1,4 @@
-"""What every kind of entity needs when it is written."""
+"""Helpers for writing every kind of entity."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,12 +33,12 @@ MAX_INT64 = (1 << 63) - 1
 
 
 def invalid(message: str) -> P4RuntimeError:
-    """An INVALID_ARGUMENT error."""
+    """Returns an INVALID_ARGUMENT error."""
     return P4RuntimeError(Code.INVALID_ARGUMENT, message)
 
 
 def copied(message: M) -> M:
-    """A message of its own with the same fields."""
+    """Returns an independent copy of a message."""
     kept = type(message)()
     kept.CopyFrom(message)
     return kept
@@ -58,7 +58,7 @@ def check_modify_only(kind: Kind, what: str) -> None:
 
 
 def check_index(index: int, size: int, what: str) -> None:
-    """Raises INVALID_ARGUMENT for a negative index, OUT_OF_RANGE for one behind the last cell."""
+    """Raises INVALID_ARGUMENT for a negative index, OUT_OF_RANGE for an index behind the last cell."""
     if index < 0:
         raise invalid(f"{what}: index {index} is negative")
     if index >= size:
@@ -66,19 +66,19 @@ def check_index(index: int, size: int, what: str) -> None:
 
 
 def counter_values(data: p4r.CounterData, what: str) -> tuple[int, int]:
-    """(packets, bytes), checked not to be negative."""
+    """Returns (packets, bytes). Raises INVALID_ARGUMENT if one is negative."""
     if data.packet_count < 0 or data.byte_count < 0:
         raise invalid(f"{what}: counts are negative")
     return data.packet_count, data.byte_count
 
 
 def counter_data(packets: int, octets: int) -> p4r.CounterData:
-    """CounterData of a cell; its numbers are int64, so a counter of 2**63 and more shows as 2**63 - 1."""
+    """Returns the CounterData of a cell; its numbers are int64, so counts of 2**63 and more show as 2**63 - 1."""
     return p4r.CounterData(packet_count=min(packets, MAX_INT64), byte_count=min(octets, MAX_INT64))
 
 
 def decode_arguments(info: ActionInfo, action: p4r.Action) -> tuple[int, ...]:
-    """The arguments of an action in the order of its parameters. Raises INVALID_ARGUMENT."""
+    """Returns the arguments of an action in the order of its parameters. Raises INVALID_ARGUMENT."""
     given = {p.param_id: p.value for p in action.params}
     expected = [p.id for p in info.parameters]
     if len(action.params) != len(expected) or sorted(given) != sorted(expected):
@@ -89,7 +89,7 @@ def decode_arguments(info: ActionInfo, action: p4r.Action) -> tuple[int, ...]:
 
 @contextmanager
 def state_errors() -> Iterator[None]:
-    """Turns what the device's state refuses into P4Runtime errors."""
+    """Turns errors of the device's state into P4RuntimeErrors."""
     try:
         yield
     except (TableError, MulticastError, MeterError) as error:
@@ -101,19 +101,19 @@ _CODES: Final[Mapping[type[Exception], Code]] = {
     NoSuchEntry: Code.NOT_FOUND,
     TableFull: Code.RESOURCE_EXHAUSTED,
     TableIsConst: Code.PERMISSION_DENIED,
-    StillUsed: Code.UNKNOWN,  # what PI makes of BMv2's MBR_STILL_USED
+    StillUsed: Code.UNKNOWN,  # PI translates BMv2's MBR_STILL_USED to this code
 }
 
 
-# Match fields: between p4.v1.FieldMatch and the canonical matches of dataplane.tables.
+# Match fields: conversion between p4.v1.FieldMatch and the canonical matches of p4switch.tables.
 
 
 def decode_matches(table: TableInfo, fields: Iterable[p4r.FieldMatch]) -> tuple[Match, ...]:
-    """One match for each field of the table's key, in its order; omitted fields are "don't care".
+    """Returns one match for each field of the table's key, in its order; an omitted field is "don't care".
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT: unknown, repeated or missing field, wrong match type, value too wide,
-            not canonical (a "don't care" that is spelled out, bits set outside the mask).
+        P4RuntimeError: INVALID_ARGUMENT: a field is unknown, repeated or missing, has a wrong match type or a value
+            too wide, or is not canonical (a "don't care" that is spelled out, bits set outside the mask).
     """
     given: dict[int, p4r.FieldMatch] = {}
     for match in fields:
@@ -128,7 +128,7 @@ def decode_matches(table: TableInfo, fields: Iterable[p4r.FieldMatch]) -> tuple[
 
 
 def encode_matches(table: TableInfo, matches: Sequence[Match]) -> list[p4r.FieldMatch]:
-    """The p4.v1.FieldMatch of each field that is not "don't care"."""
+    """Returns the p4.v1.FieldMatch of each field that is not "don't care"."""
     encoded = []
     for field, match in zip(table.fields, matches, strict=True):
         message = _encode(field, match)

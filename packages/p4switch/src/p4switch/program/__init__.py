@@ -1,4 +1,4 @@
-"""The program model: what p4c compiled, as frozen dataclasses, and its loader."""
+"""The program model: p4c's output as frozen dataclasses, and its loader."""
 
 from p4switch.program.errors import ProgramError, SourceInfo, UnsupportedConstruct
 from p4switch.program.loader import load_program

@@ -1,4 +1,4 @@
-"""Actions and the primitives they are made of."""
+"""Actions and their primitives, and tables, registers and other objects that they use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from p4switch.program.errors import SourceInfo
 from p4switch.program.expressions import BoolExpr, DataExpr, Expr, FieldRef, Valid
 
-# Pipelines: tables and conditionals that name what comes next.
+# Pipelines: tables and conditionals that name the next node.
 
 
 MatchKind: TypeAlias = Literal["exact", "lpm", "ternary", "range"]
@@ -15,7 +15,7 @@ MatchKind: TypeAlias = Literal["exact", "lpm", "ternary", "range"]
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """What stands in a line of the P4 source; ``source``: which, where p4c wrote it."""
+    """An element of the P4 source; ``source`` is its line, if p4c wrote one."""
 
     source: SourceInfo | None = field(default=None, kw_only=True)
 
@@ -25,11 +25,11 @@ class MatchKey:
     """One field of a table's key.
 
     Attributes:
-        name: what P4Info calls it.
-        kind: how it matches; P4's ``optional`` arrives as ``ternary``.
-        target: what is matched.
+        name: the name in P4Info.
+        kind: the kind of match; P4's ``optional`` arrives as ``ternary``.
+        target: the field or validity that is matched.
         width: bits.
-        mask: is applied to the packet's value before matching (all ones: none).
+        mask: applied to the packet's value before matching (all ones: none).
     """
 
     name: str
@@ -61,17 +61,17 @@ class MatchTable(Sourced):
 
     Attributes:
         kind: exact, lpm, ternary or range: how the whole key matches.
-        max_size: most entries, the default not counted.
+        max_size: most entries; the default entry does not count.
         actions: ids of the actions it may run.
-        default_action: index into ``actions``, or None: a miss runs nothing.
+        default_action: index into ``actions``; None: a miss runs nothing.
         const_default: the control plane may not change the default.
         entries: constant entries; where not None, the table's entries cannot be changed.
-        next_by_action: for each action the next node; used unless ``next_hit``/``next_miss`` are given.
-        splits_on_hit: next nodes are chosen by hit and miss rather than by action.
+        next_by_action: the next node for each action; unused if ``next_hit``/``next_miss`` are given.
+        splits_on_hit: whether hit and miss rather than the action choose the next node.
         direct_counter: name of the direct counter, or None.
         direct_meter: name of the direct meter, or None.
         profile: name of the action profile whose members and groups the entries name, or None.
-        idle_timeout: the program asks for idle time-outs: hits of entries are counted, direct counter or not.
+        idle_timeout: the program asks for idle time-outs: hits of entries are counted even without a direct counter.
     """
 
     name: str
@@ -94,11 +94,11 @@ class MatchTable(Sourced):
 
     @property
     def following(self) -> tuple[str | None, ...]:
-        """All nodes that may come next; None: the end of the pipeline."""
+        """All nodes that may come next; None stands for the end of the pipeline."""
         return tuple(dict.fromkeys((*self.next_by_action, self.next_hit, self.next_miss)))
 
     def next_node(self, hit: bool, action: int | None) -> str | None:
-        """The name of the node after this table; ``action`` indexes ``actions`` (None: none ran)."""
+        """Returns the name of the node after this table; ``action`` indexes ``actions`` (None: none ran)."""
         if action is None and not self.splits_on_hit:
             return self.next_miss
         if self.splits_on_hit or action is None:
@@ -117,7 +117,7 @@ class Conditional(Sourced):
 
     @property
     def following(self) -> tuple[str | None, ...]:
-        """Both nodes that may come next; None: the end of the pipeline."""
+        """Both nodes that may come next; None stands for the end of the pipeline."""
         return self.next_true, self.next_false
 
 
@@ -126,10 +126,10 @@ Node: TypeAlias = MatchTable | Conditional
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Nodes by name and the first one (None: an empty control).
+    """A pipeline: nodes by name, and the first one (None: an empty control).
 
     Attributes:
-        watched: nodes on cycles, which p4c never writes; limits.MAX_STEPS visits to them all in all end the packet.
+        watched: nodes on cycles, which p4c never writes; MAX_STEPS visits to all of them together end the packet.
     """
 
     name: str
@@ -149,12 +149,12 @@ class Pipeline:
 HashAlgorithm: TypeAlias = Literal[
     "csum16", "cksum16", "crc16", "crc16_custom", "crc32", "crc32_custom", "crcCCITT", "identity", "xor16", "xor32",
 ]  # fmt: skip
-"""BMv2's names. The custom CRCs have the parameters of the plain ones; BMv2 lets Thrift change them."""
+"""BMv2's names. The custom CRCs have the parameters of the plain ones, which BMv2 lets Thrift change."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterArray(Sourced):
-    """``size`` cells of ``width`` bits, unsigned, zero at start."""
+    """A register array: ``size`` unsigned cells of ``width`` bits, zero at the start."""
 
     name: str
     size: int
@@ -177,14 +177,14 @@ class CounterArray(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class FieldInput:
-    """A field; left out where its header is invalid."""
+    """A field as input of a hash; left out if its header is invalid."""
 
     field: FieldRef
 
 
 @dataclass(frozen=True, slots=True)
 class ConstInput:
-    """A constant of ``width`` bits."""
+    """A constant of ``width`` bits as input of a hash."""
 
     value: int
     width: int
@@ -192,7 +192,7 @@ class ConstInput:
 
 @dataclass(frozen=True, slots=True)
 class HeaderInput:
-    """A whole header; left out where it is invalid."""
+    """A whole header as input of a hash; left out if it is invalid."""
 
     header: str
 
@@ -202,10 +202,10 @@ HashInput: TypeAlias = FieldInput | ConstInput | HeaderInput
 
 @dataclass(frozen=True, slots=True)
 class Calculation(Sourced):
-    """A hash over the concatenated bits of its inputs (zero bits fill the last byte), then the payload.
+    """A hash over the concatenated bits of its inputs (zero bits fill the last byte) and perhaps the payload.
 
     Attributes:
-        payload: whether the bytes that the parser did not extract come last.
+        payload: whether the bytes that the parser did not extract follow the inputs.
     """
 
     name: str
@@ -216,13 +216,13 @@ class Calculation(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class Checksum(Sourced):
-    """``target`` holds the result of ``calculation``.
+    """A checksum: ``target`` holds the result of ``calculation``.
 
     Attributes:
-        verify: compare after parsing (skipped where the target's header is invalid or the condition fails);
+        verify: compare after parsing (not if the target's header is invalid or the condition fails);
             a difference sets checksum_error.
-        update: store before deparsing (where the condition holds; the header's validity is not asked).
-        condition: None means always.
+        update: store before deparsing (if the condition holds; also into an invalid header).
+        condition: None stands for always.
     """
 
     name: str
@@ -233,7 +233,7 @@ class Checksum(Sourced):
     condition: BoolExpr | None
 
 
-# What sends packets off the straight way from ingress to egress, and what guides them; abi.py says who acts on it.
+# Requests that send packets off the straight path from ingress to egress; abi.py says how they are carried out.
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class LearnConstant:
 
 @dataclass(frozen=True, slots=True)
 class LearnList:
-    """What a digest holds: fields as ingress leaves them, and constants; ``name`` is P4Info's."""
+    """The contents of a digest: fields as ingress leaves them, and constants; ``name`` is P4Info's."""
 
     id: int
     name: str
@@ -268,7 +268,7 @@ class LearnList:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """A parser value set: ``width`` bits are compared (all keys of the select, without padding)."""
+    """A parser value set; ``width`` bits are compared (all keys of the select, without padding)."""
 
     name: str
     width: int
@@ -280,8 +280,8 @@ class MeterArray(Sourced):
     """Two-rate three-color meters (behavioral-model, src/bm_sim/meters.cpp).
 
     Attributes:
-        unit: what a packet takes from the buckets: 1, or its ingress length.
-        table, target: of a direct meter: the table, and the field that a hit sets to the color.
+        unit: whether a packet takes one token or its ingress length from the buckets.
+        table, target: for a direct meter: its table, and the field that a hit sets to the color.
     """
 
     name: str
@@ -296,8 +296,8 @@ class ActionProfile:
     """Members (actions with arguments) that entries of tables refer to.
 
     Attributes:
-        selector: chooses among the members of a group, by its hash; None: a profile without groups.
-        actions: ids of the actions of the tables that share it, those of the first table.
+        selector: hash that chooses a member of a group; None: a profile without groups.
+        actions: ids of the actions of the first table that shares the profile; all its tables have the same.
     """
 
     name: str
@@ -308,7 +308,7 @@ class ActionProfile:
 
 @dataclass(frozen=True, slots=True)
 class Clone(Sourced):
-    """``clone``: after the pipeline that runs it, a copy goes to a session (its number, 15 bits)."""
+    """``clone``: a copy goes to a session (its number, 15 bits) after the pipeline that executes it."""
 
     session: DataExpr
     field_list: int
@@ -316,35 +316,35 @@ class Clone(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class Resubmit(Sourced):
-    """After ingress, the packet as it came in starts again."""
+    """``resubmit``: after ingress, the packet starts again as it came in."""
 
     field_list: int
 
 
 @dataclass(frozen=True, slots=True)
 class Recirculate(Sourced):
-    """After egress, the packet as it would leave starts again."""
+    """``recirculate``: after egress, the packet starts again as it would leave."""
 
     field_list: int
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Sourced):
-    """The packet leaves with at most ``length`` bytes; the smallest of several counts."""
+    """``truncate``: the packet leaves with at most ``length`` bytes; of several lengths, the smallest counts."""
 
     length: DataExpr
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateDigest(Sourced):
-    """After ingress, the fields of a learn list go to the controllers."""
+    """``digest``: after ingress, the fields of a learn list go to the controllers."""
 
     learn_list: int
 
 
 @dataclass(frozen=True, slots=True)
 class ExecuteMeter(Sourced):
-    """``target = color`` (0 green, 1 yellow, 2 red) of a cell; nothing where the index is out of range."""
+    """``target = color`` (0 green, 1 yellow, 2 red) of a cell; no effect if the index is out of range."""
 
     meter: str
     index: DataExpr
@@ -352,7 +352,7 @@ class ExecuteMeter(Sourced):
 
 
 PathPrimitive: TypeAlias = Clone | Resubmit | Recirculate | Truncate | GenerateDigest
-"""Primitives that only leave word for what happens after the pipeline."""
+"""Primitives that only make a request for the time after the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +365,7 @@ class Assign(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class AssignHeader(Sourced):
-    """Copies validity and, where the source is valid, every field. Both headers are of one type."""
+    """Copies validity and, if the source is valid, every field. Both headers have the same type."""
 
     target: str
     origin: str
@@ -373,7 +373,7 @@ class AssignHeader(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class AddHeader(Sourced):
-    """``setValid()``: zeroes the fields and makes valid; nothing on a valid header."""
+    """``setValid()``: zeroes the fields and makes the header valid; no effect on a valid header."""
 
     header: str
 
@@ -387,14 +387,14 @@ class RemoveHeader(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class MarkToDrop(Sourced):
-    """``egress_spec`` := the drop port, ``mcast_grp`` := 0, in the named metadata instance."""
+    """Sets ``egress_spec`` to the drop port and ``mcast_grp`` to 0, in the named metadata instance."""
 
     header: str
 
 
 @dataclass(frozen=True, slots=True)
 class Count(Sourced):
-    """Adds one packet and its ingress length to a cell; nothing where the index is out of range."""
+    """Adds one packet and its ingress length to a cell; no effect if the index is out of range."""
 
     counter: str
     index: DataExpr
@@ -402,7 +402,7 @@ class Count(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class RegisterRead(Sourced):
-    """``target = register[index]``; nothing where the index is out of range. The index is taken mod 2**32."""
+    """``target = register[index]``; no effect if the index is out of range. The index is taken mod 2**32."""
 
     target: FieldRef
     register: str
@@ -411,7 +411,7 @@ class RegisterRead(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class RegisterWrite(Sourced):
-    """``register[index] = value``, cut to the cell's width; nothing where the index is out of range."""
+    """``register[index] = value``, cut to the cell's width; no effect if the index is out of range."""
 
     register: str
     index: DataExpr
@@ -430,14 +430,14 @@ class Hash(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class Jump(Sourced):
-    """Goes on with primitive number ``to`` of the action (the number of primitives: its end)."""
+    """Continues with primitive number ``to`` of the action (the number of primitives: its end)."""
 
     to: int
 
 
 @dataclass(frozen=True, slots=True)
 class JumpIfZero(Sourced):
-    """Goes on with primitive number ``to`` where ``condition`` is 0."""
+    """Continues with primitive number ``to`` if ``condition`` is 0."""
 
     condition: DataExpr
     to: int
@@ -445,12 +445,12 @@ class JumpIfZero(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class Exit(Sourced):
-    """Ends the pipeline once the action is over; the primitives that follow in the action still run."""
+    """Ends the pipeline after the action; the primitives that follow in the action still run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogMessage(Sourced):
-    """``log_msg``: each ``{}`` of the format takes one argument. Only the interpreter's trace shows it."""
+    """``log_msg``: each ``{}`` of the format takes one argument. Only traces of the interpreter show the text."""
 
     format: str
     arguments: tuple[DataExpr, ...]
@@ -458,7 +458,7 @@ class LogMessage(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class Assertion(Sourced):
-    """``assert`` and ``assume``. Where one fails, BMv2 aborts; a device counts it and goes on."""
+    """``assert`` and ``assume``. A device counts failures and goes on (BMv2 aborts)."""
 
     kind: Literal["assert", "assume"]
     condition: BoolExpr
@@ -466,7 +466,7 @@ class Assertion(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class Random(Sourced):
-    """``target`` := a number from ``low`` to ``high``, both included and 64 bits wide; nothing where low > high."""
+    """Sets ``target`` to a number from ``low`` to ``high``, both included and 64 bits wide; no effect if low > high."""
 
     target: FieldRef
     low: DataExpr
@@ -475,8 +475,8 @@ class Random(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class MoveHeaders(Sourced):
-    """Header stack shifts: each of ``targets`` takes the fields and the validity of the same one of ``origins``, all
-    at once; then those in ``cleared`` become invalid. The packet's length stays as it was.
+    """Shifts a header stack: each of ``targets`` takes fields and validity of its counterpart in ``origins``, all at
+    the same time; then those in ``cleared`` become invalid. The packet's length stays the same.
     """
 
     targets: tuple[str, ...]
@@ -486,7 +486,7 @@ class MoveHeaders(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class Several(Sourced):
-    """Primitives that run one after the other and are one in the JSON (``push``, ``assign_union`` ...)."""
+    """Primitives that run in sequence and are one primitive in the JSON (``push``, ``assign_union`` ...)."""
 
     name: str
     primitives: tuple["Primitive", ...]
@@ -494,7 +494,7 @@ class Several(Sourced):
 
 @dataclass(frozen=True, slots=True)
 class OneOf(Sourced):
-    """A primitive on what is chosen at run time: the first one whose condition holds, or none, runs."""
+    """A primitive on a header that is chosen at run time: the first case whose condition holds runs, or none."""
 
     cases: tuple[tuple[BoolExpr, "Primitive"], ...]
 
@@ -524,7 +524,7 @@ Primitive: TypeAlias = (
 
 
 def operands(primitive: Primitive) -> Iterator[Expr]:
-    """The expressions that a primitive itself works out; not those of the primitives that it consists of."""
+    """Yields the expressions that a primitive itself evaluates, without those of the primitives that it contains."""
     match primitive:
         case Assign(value=value):
             yield value
@@ -554,13 +554,13 @@ def operands(primitive: Primitive) -> Iterator[Expr]:
 
 
 def target_of(primitive: Primitive) -> FieldRef | None:
-    """The one field that a primitive sets to a value; None where it does other things."""
+    """Returns the field that a primitive sets to a value; None if it has other effects."""
     return primitive.target if isinstance(primitive, Assign | RegisterRead | Hash | Random | ExecuteMeter) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ActionParameter:
-    """A parameter that table entries give; width in bits."""
+    """A parameter whose value table entries give; width in bits."""
 
     name: str
     width: int
@@ -568,7 +568,7 @@ class ActionParameter:
 
 @dataclass(frozen=True, slots=True)
 class Action(Sourced):
-    """A P4 action. p4c may write several with one name (``NoAction``): the id tells them apart."""
+    """A P4 action. p4c may write several actions with one name (``NoAction``), which the id tells apart."""
 
     id: int
     name: str

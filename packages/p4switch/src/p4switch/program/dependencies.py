@@ -1,8 +1,7 @@
-"""Which statements of a pipeline use whose results, and which decide about which.
+"""Dependencies between the statements of a pipeline: which use others' results, and which decide about others.
 
-Statements are those of the actions, one after the other, with the matches of tables and the conditions of controls
-between them. Uses follow from reaching definitions, decisions from what comes on every way (Ferrante, Ottenstein and
-Warren 1987).
+Statements are those of the actions in sequence, with the matches of tables and the conditions of controls between
+them. Uses follow from reaching definitions, decisions from postdominators (Ferrante, Ottenstein and Warren 1987).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,38 +18,38 @@ _NONE: Final[Fields] = frozenset()
 
 @dataclass
 class Site:
-    """A match, a branch or a statement of a pipeline; ``then``: what may follow."""
+    """A match, a branch or a statement of a pipeline; ``then``: the sites that may follow."""
 
     kind: str
     """match, call (a table without a key), branch, step, or end of the pipeline"""
     reads: Fields = _NONE
     writes: Fields = _NONE
     cost: int = 0
-    """Stages until its result is there; of a branch, until its condition is worked out."""
+    """Stages until the result is ready; for a branch, until its condition is evaluated."""
     operations: int = 0
-    """Operations one after the other."""
+    """Length of the longest chain of operations."""
     source: SourceInfo | None = None
     array: str = ""
-    """The register or counter that it accesses."""
+    """The register or counter that the site accesses."""
     reading: bool = False
     index: model.Expr | None = None
     moves: bool = False
-    """It copies bits of fields."""
+    """Whether the site copies bits of fields."""
     sure: bool = True
-    """It writes all that it may write."""
+    """Whether the site writes all fields that it may write."""
     table: str = ""
     width: int = 0
-    """Bits that it adds or compares by size, at most."""
+    """Most bits that the site adds or compares by size."""
     then: list[int] = field(default_factory=list)
 
     @property
     def where(self) -> str:
-        """``file:line``, or the table where nobody knows the line."""
+        """``file:line``, or the table's name if the line is unknown."""
         return str(self.source) if self.source is not None else self.table
 
 
 class Reads:
-    """Which fields expressions of a program read, as ``header.field``."""
+    """Finds the fields that expressions of a program read, as ``header.field``."""
 
     def __init__(self, program: model.Program) -> None:
         self._all = {
@@ -60,11 +59,11 @@ class Reads:
         self.program = program
 
     def header(self, name: str) -> Fields:
-        """All fields of a header, and its validity."""
+        """Returns all fields of a header, and its validity."""
         return self._all[name]
 
     def of(self, *exprs: model.Expr | None) -> Fields:
-        """What expressions read."""
+        """Returns the fields that expressions read."""
         found: set[str] = set()
         for expr in exprs:
             for node in model.walk(expr) if expr is not None else ():
@@ -78,7 +77,7 @@ class Reads:
 
 
 def _operations(expr: model.Expr) -> int:
-    """Operations one after the other; shifts and masks by constants move bits, which costs none."""
+    """Returns the length of the longest chain of operations; shifts and masks by constants cost none."""
     inner = max((_operations(child) for child in model.children(expr)), default=0)
     if isinstance(expr, model.Arith):
         moves = expr.op in {"&", "|", "<<", ">>"} and any(
@@ -95,12 +94,12 @@ def _operations(expr: model.Expr) -> int:
 
 
 def _has_data(expr: model.Expr) -> bool:
-    """Whether an entry's parameter is in it."""
+    """Returns whether the expression contains an entry's parameter."""
     return any(isinstance(node, model.Parameter) for node in model.walk(expr))
 
 
 def _width(expr: model.Expr) -> int:
-    """The most bits that an expression adds, subtracts or compares by size."""
+    """Returns the most bits that an expression adds, subtracts or compares by size."""
     most = 0
     for node in model.walk(expr):
         sized = isinstance(node, model.Compare) and node.op in {"<", "<=", ">", ">="}
@@ -110,7 +109,7 @@ def _width(expr: model.Expr) -> int:
 
 
 def _bits_of(expr: model.Expr) -> int:
-    """Of its value, where it is cut or taken from a field; 0 where that is not said."""
+    """Returns the bits of an expression's value, from its casts, masks and fields; 0 if they are unknown."""
     if isinstance(expr, model.FieldRef | model.Parameter | model.Cast):
         return expr.width
     if isinstance(expr, model.Arith) and isinstance(expr.right, model.Const):
@@ -123,13 +122,13 @@ def _bits_of(expr: model.Expr) -> int:
 
 
 class Graph:
-    """The statements of one pipeline, and their order."""
+    """The sites of one pipeline, and their order."""
 
     def __init__(self, reads: Reads, pipeline: model.Pipeline) -> None:
         self._reads, self._program = reads, reads.program
         self.sites: list[Site] = []
         self.entry: dict[str, int] = {}
-        """The site with which a node of the pipeline begins."""
+        """The site with which each node of the pipeline begins."""
         self.end = self._add(Site("end"))
         for name, node in pipeline.nodes.items():
             self.entry[name] = len(self.sites)
@@ -171,7 +170,7 @@ class Graph:
             then += [one for one in self._nodes((table.next_miss,)) if one not in then]
 
     def _action(self, table: model.MatchTable, number: int, after: list[int]) -> list[int]:
-        """The sites of an action; those that it begins with, or those behind it where it has none."""
+        """Adds the sites of an action; returns the sites with which it begins, or those behind it if it has none."""
         primitives = self._program.actions[table.actions[number]].primitives
         if any(isinstance(one, model.Exit) for one in primitives):
             after = list(dict.fromkeys([*after, self.end]))
@@ -201,7 +200,7 @@ class Graph:
         return reach(0)
 
     def _sites(self, primitive: model.Primitive, table: str) -> Iterator[Site]:
-        """What a primitive reads and writes; nothing for those that only say where to go on."""
+        """Yields the sites of a primitive with their reads and writes; none for jumps."""
         reads, source = self._reads, getattr(primitive, "source", None)
 
         def step(read: Fields, *written: str | Fields, cost: int = 1) -> Site:
@@ -266,7 +265,7 @@ class Graph:
                 yield step(_NONE, cost=0)
 
     def order(self) -> list[int]:
-        """Sites that can be reached, each behind those before it (loops of actions are cut)."""
+        """Returns the reachable sites, each behind its predecessors (loops of actions are cut)."""
         seen: set[int] = set()
         found: list[int] = []
         stack = [(self.start, False)]
@@ -283,27 +282,27 @@ class Graph:
 
 @dataclass
 class Flow:
-    """Of one pipeline. Bits of whole numbers stand for sites and definitions, by their numbers."""
+    """The dependencies of one pipeline. Integers serve as sets: bit n stands for site or definition number n."""
 
     graph: Graph
     order: list[int]
     data: dict[int, set[int]] = field(default_factory=dict)
-    """By site: those whose results it uses."""
+    """By site: the sites whose results it uses."""
     control: dict[int, set[int]] = field(default_factory=dict)
-    """By site: branches and matches that decide about it."""
+    """By site: the branches and matches that decide whether it runs."""
     reach: dict[int, int] = field(default_factory=dict)
-    """By site: a bit for each that may follow."""
+    """By site: a bit for each site that may follow it."""
     looped: set[int] = field(default_factory=set)
-    """Sites that a packet may come to several times."""
+    """Sites that a packet may reach several times."""
     live_bits: int = 0
-    """Of fields that are needed at one time, at most."""
+    """Most bits of fields that are needed at one time."""
     _came: dict[int, int] = field(default_factory=dict)
     _of_field: dict[str, int] = field(default_factory=dict)
     _site_of: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, graph: Graph, widths: Mapping[str, int], kept: Fields) -> "Flow":
-        """``widths``: bits of each field; ``kept``: those that are needed behind the pipeline."""
+        """Computes the flow; ``widths``: bits of each field; ``kept``: fields that are needed behind the pipeline."""
         flow = cls(graph, graph.order())
         flow._define()
         flow._decide()
@@ -312,11 +311,11 @@ class Flow:
         return flow
 
     def defines(self, at: int, read: Fields) -> int:
-        """A bit for each definition that fields may have at a site."""
+        """Returns a bit for each definition of these fields that may reach a site."""
         return sum(self._came[at] & self._of_field.get(name, 0) for name in sorted(read))
 
     def passes_on(self, copy: int, user: int) -> bool:
-        """Whether a statement that uses a copy may as well use what was copied: on every way it has this copy."""
+        """Returns whether a user of a copy may use the original instead: this copy reaches it on every path."""
         site = self.graph.sites[copy]
         return site.moves and all(
             self._site_of[bit] == copy
@@ -374,7 +373,7 @@ class Flow:
         place = {at: number for number, at in enumerate(self.order)}
         for at in self.order:
             for one in self.graph.sites[at].then:
-                if place[one] <= place[at]:  # back to where a loop begins
+                if place[one] <= place[at]:  # back to the beginning of a loop
                     around = self.order[place[one] : place[at] + 1]
                     after = self.reach[one] | 1 << one
                     self.looped |= {x for x in around if after >> x & 1 and (x == at or self.reach[x] >> at & 1)}
@@ -397,7 +396,7 @@ def _bits(number: int) -> Iterator[int]:
 
 
 def components(nodes: Sequence[int], before: Mapping[int, set[int]]) -> list[list[int]]:
-    """Strongly connected components (Tarjan 1972), those that others wait for first."""
+    """Returns strongly connected components (Tarjan 1972); a component comes behind those that it waits for."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []

@@ -1,4 +1,4 @@
-"""What can be wrong with a compiled P4 program."""
+"""Errors of compiled P4 programs, limits, and access to the JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from p4switch.base.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """Where something stands in the P4 source, as p4c wrote it into the JSON."""
+    """A place in the P4 source, as p4c wrote it into the JSON."""
 
     file: str
     line: int
@@ -22,16 +22,16 @@ class SourceInfo:
 
 
 class ProgramError(InputError, ValueError):
-    """The JSON is not what p4c writes for BMv2: a missing key, a dangling reference, a wrong type."""
+    """JSON that p4c does not write for BMv2: a missing key, a dangling reference, a wrong type."""
 
 
 class UnsupportedConstruct(ProgramError):
-    """The program uses a construct that the embedded switch does not run (yet).
+    """A construct that the embedded switch does not run.
 
     Attributes:
         what: the construct, by its name in P4 or in the BMv2 JSON.
         where: the program element that uses it.
-        source: the line of the P4 source, where p4c recorded it.
+        source: the line of the P4 source, if p4c recorded it.
     """
 
     def __init__(self, what: str, where: str, source: SourceInfo | None = None) -> None:
@@ -42,10 +42,10 @@ class UnsupportedConstruct(ProgramError):
         super().__init__(f"{what} is not supported by the embedded switch; used in {where}{at}")
 
 
-# How much a program may ask for. Beyond, it is refused when it is loaded, with the name of what asks for it.
+# Limits of a program. A program that exceeds one is refused when it is loaded, with the name of the element.
 #
-# p4c's tests and the programs of this repository stay far below; the limits keep what a hand-made JSON file asks for
-# within the memory, the stack and the time of the process that runs it.
+# p4c's tests and the programs of this repository stay far below. The limits keep a hand-made JSON file within the
+# memory, the stack and the time of the process that runs it.
 
 
 MAX_BITS: Final = 1 << 16
@@ -55,44 +55,44 @@ MAX_FIELD_BITS: Final = 1 << 20
 """Bits of all fields of all instances together: machine code may keep them on the stack, 128 KiB."""
 
 MAX_STATE_BYTES: Final = 1 << 34
-"""Bytes of all registers, counters, meters and value sets of a device; pages are taken when packets touch them."""
+"""Bytes of all registers, counters, meters and value sets of a device; pages take memory when packets touch them."""
 
 MAX_INDEX: Final = (1 << 32) - 1
 """Cells of an array: an index has 32 bits."""
 
 MAX_DEPTH: Final = 250
-"""Operators inside each other; public exercises have up to 129."""
+"""Depth of nested operators; public exercises have up to 129."""
 
 FRAMES: Final = 20 * MAX_DEPTH
-"""Python frames that walks over the deepest expression need beyond those of their callers."""
+"""Python frames that a walk over the deepest expression needs, besides those of its callers."""
 
 MAX_WEIGHT: Final = 1 << 13
-"""Operands and operators of an expression, counted as often as they are written out: choices among the elements of
-stacks repeat theirs for each element."""
+"""Operands and operators of an expression, counted as often as they are written out: choices among the elements of a
+stack repeat theirs for each element."""
 
 MAX_WEIGHTS: Final = 1 << 18
-"""Those of all expressions of a program."""
+"""Operands and operators of all expressions of a program, counted in the same way."""
 
 MAX_NODES: Final = 1 << 16
 """Tables, conditions, parser states, primitives and headers together."""
 
 MAX_STEPS: Final = 1 << 15
-"""Visits of one packet, in one pipeline, to nodes that lie on a cycle, and backward jumps of its actions."""
+"""Steps of one packet in one pipeline: visits to nodes that lie on a cycle, and backward jumps of its actions."""
 
 MAX_NUMBER: Final = (1 << 31) - 1
 """Ids, priorities and error codes: int in BMv2 and P4Runtime."""
 
 MAX_LOOKAHEAD_OFFSET: Final = 1 << 17
-"""Bits between the position and what is looked at; a frame is shorter."""
+"""Bits between the position and the bits that are looked at; frames are shorter."""
 
 SHIFT_MASK: Final = (1 << 32) - 1
-"""BMv2 shifts by an amount modulo 2**32."""
+"""BMv2 takes shift amounts modulo 2**32."""
 
 MAX_SHIFT: Final = 1 << 16
-"""Shifts by more give the same result in any field, and would only fill the memory."""
+"""Shifts by more bits give the same result in any field, but would fill the memory."""
 
 
-# Access to p4c's JSON with errors that name the place.
+# Access to p4c's JSON; errors name the place.
 
 
 Json: TypeAlias = Mapping[str, Any]
@@ -100,7 +100,7 @@ T = TypeVar("T")
 
 
 def get(obj: Json, key: str, kind: type[T], where: str) -> T:
-    """``obj[key]``, checked to be of a type. Raises ProgramError."""
+    """Returns ``obj[key]``, checked to be of a type. Raises ProgramError."""
     if key not in obj:
         raise ProgramError(f"{where}: key {key!r} is missing; is this a BMv2 JSON file written by p4c-bm2-ss?")
     value = obj[key]
@@ -110,14 +110,14 @@ def get(obj: Json, key: str, kind: type[T], where: str) -> T:
 
 
 def optional(obj: Json, key: str, kind: type[T], where: str) -> T | None:
-    """Like get, but None where the key is missing or null."""
+    """Returns ``obj[key]``, checked to be of a type; None if the key is missing or null. Raises ProgramError."""
     if obj.get(key) is None:
         return None
     return get(obj, key, kind, where)
 
 
 def objects(obj: Json, key: str, where: str) -> list[Json]:
-    """A list of JSON objects; an absent list is empty."""
+    """Returns a list of JSON objects; empty if the key is missing. Raises ProgramError."""
     items = optional(obj, key, list, where)
     if items is None:
         return []
@@ -128,14 +128,14 @@ def objects(obj: Json, key: str, where: str) -> list[Json]:
 
 
 def each(obj: Json, section: str, what: str, where: str = "program") -> Iterator[tuple[str, str, Json]]:
-    """Of each object of a section: its name, what messages call it, and itself."""
+    """Yields, for each object of a section, its name, its name in messages, and the object."""
     for item in objects(obj, section, where):
         name = get(item, "name", str, section)
         yield name, f"{what} {name!r}", item
 
 
 def source_of(obj: Json) -> SourceInfo | None:
-    """The P4 source line of an element, where p4c wrote one."""
+    """Returns the P4 source line of an element; None if p4c wrote none."""
     info = obj.get("source_info")
     if not isinstance(info, dict):
         return None
@@ -148,7 +148,7 @@ def source_of(obj: Json) -> SourceInfo | None:
 
 
 def hexstr(text: object, where: str) -> int:
-    """A number as BMv2 writes it: hexadecimal, ``0x`` optional, a minus sign allowed."""
+    """Returns a number in BMv2's notation: hexadecimal, ``0x`` optional, a minus sign allowed."""
     if not isinstance(text, str):
         raise ProgramError(f"{where}: {text!r} is not a hexadecimal string")
     try:
@@ -158,27 +158,27 @@ def hexstr(text: object, where: str) -> int:
 
 
 def pair(value: object, where: str) -> tuple[Any, Any]:
-    """A JSON array of two."""
+    """Returns a JSON array of two as a pair. Raises ProgramError."""
     if not isinstance(value, list) or len(value) != 2:
         raise ProgramError(f"{where}: {value!r} is not a pair")
     return value[0], value[1]
 
 
 def number(value: object, where: str) -> int:
-    """An integer of the JSON."""
+    """Returns an integer of the JSON. Raises ProgramError."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ProgramError(f"{where}: {value!r} is not a number")
     return value
 
 
-# Which steps of a program may come again for one packet: found once, so that only those are counted.
+# Steps of a program that one packet may repeat. They are found once, so that only these are counted.
 
 
 def cyclic(following: Mapping[str, Sequence[str | None]]) -> frozenset[str]:
-    """The nodes of a graph that lie on a cycle; ``following``: the nodes behind each, None for its end.
+    """Returns the nodes of a graph on cycles; ``following``: the nodes behind each, None for the end.
 
-    Nodes are removed as long as one has nothing behind it, then as long as one has nothing before it. What is left lies
-    on a cycle or on a way between two.
+    First nodes without successors are removed repeatedly, then nodes without predecessors. The rest lies on a cycle or
+    on a path between two cycles.
     """
     left = {name: {n for n in names if n is not None} for name, names in following.items()}
     for _ in range(2):
@@ -192,7 +192,7 @@ def cyclic(following: Mapping[str, Sequence[str | None]]) -> frozenset[str]:
 
 
 def _peeled(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Without the nodes from which no cycle can be reached."""
+    """Returns the graph without the nodes from which no cycle can be reached."""
     before: dict[str, list[str]] = {name: [] for name in graph}
     for name, names in graph.items():
         for other in names:

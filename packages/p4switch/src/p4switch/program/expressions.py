@@ -1,7 +1,7 @@
-"""Expressions: data are unbounded integers, as in BMv2, and are cut to a width only where they are stored.
+"""Expressions: data are unbounded integers, as in BMv2, and are cut to a width only when they are stored.
 
-``DataExpr`` yields an int, ``BoolExpr`` a bool. No expression has a side effect, so the order of evaluation
-does not matter. Every node is hashable; equal nodes mean equal expressions.
+A ``DataExpr`` yields an int, a ``BoolExpr`` a bool. No expression has a side effect, so the order of evaluation does
+not matter. Every node is hashable; equal nodes are equal expressions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,9 +26,9 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class FieldRef:
-    """The value of a field; also names the target of an assignment.
+    """The value of a field; also the target of an assignment.
 
-    Storing ``v`` leaves ``v mod 2**width``, read back as two's complement where ``signed``.
+    Storing ``v`` leaves ``v mod 2**width``, which reads as two's complement if ``signed``.
     """
 
     header: str
@@ -58,7 +58,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """Bits of the packet that lie ahead of what was extracted (parser only); offset and width in bits."""
+    """Bits of the packet ahead of the extracted bytes (parser only); offset and width in bits."""
 
     offset: int
     width: int
@@ -91,14 +91,14 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class ToData:
-    """0 or 1 from a bool (``b2d``)."""
+    """A bool as 0 or 1 (``b2d``)."""
 
     operand: "BoolExpr"
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """``condition ? then : otherwise``, on data."""
+    """``condition ? then : otherwise`` on data."""
 
     condition: "BoolExpr"
     then: "DataExpr"
@@ -146,7 +146,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class BoolSelect:
-    """``condition ? then : otherwise``, on bools."""
+    """``condition ? then : otherwise`` on bools."""
 
     condition: "BoolExpr"
     then: "BoolExpr"
@@ -155,7 +155,7 @@ class BoolSelect:
 
 @dataclass(frozen=True, slots=True)
 class HeaderEqual:
-    """True when both headers are valid and all fields agree (two invalid headers differ, as in BMv2)."""
+    """Whether both headers are valid and all fields agree (two invalid headers differ, as in BMv2)."""
 
     left: str
     right: str
@@ -167,12 +167,12 @@ Expr: TypeAlias = DataExpr | BoolExpr
 
 
 def is_bool(expr: Expr) -> bool:
-    """Whether an expression yields a bool rather than data."""
+    """Returns whether an expression yields a bool rather than data."""
     return isinstance(expr, BoolConst | ToBool | Compare | Logic | Not | BoolSelect | HeaderEqual)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct operands of an expression."""
+    """Returns the direct operands of an expression."""
     match expr:
         case Arith(left=a, right=b) | Compare(left=a, right=b):
             return (a, b)
@@ -191,7 +191,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The distinct nodes of an expression, itself first."""
+    """Yields the distinct nodes of an expression, the expression itself first."""
     seen = {expr}
     stack = [expr]
     while stack:
@@ -212,7 +212,7 @@ LENGTH_FIELD: Final = "$length$"
 """Name of the hidden field with the length in bits of a header's varbit field."""
 
 LENGTH_WIDTH: Final = 32
-"""Its width."""
+"""Bits of that hidden field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +221,8 @@ class Field:
 
     Attributes:
         width: bits.
-        kind: ``varbit`` for a field of variable length, whose ``width`` is its longest, and ``length`` for the hidden
-            field that holds its length in bits.
+        kind: ``varbit`` for a field of variable length, whose ``width`` is the longest, ``length`` for the hidden
+            field that holds a varbit field's length in bits.
         signed: ``int<width>``: reads give two's complement values.
         offset: bits from the start of the header, most significant bit first.
     """
@@ -235,7 +235,7 @@ class Field:
 
     @property
     def on_wire(self) -> int:
-        """Bits that the field always takes in a packet; the offset of what follows counts a ``varbit`` as 0."""
+        """Bits that the field always takes in a packet; offsets of later fields count a ``varbit`` as 0."""
         return self.width if self.kind == "fixed" else 0
 
 
@@ -244,7 +244,7 @@ class HeaderType:
     """A header or struct type; fields in the order of declaration.
 
     A ``varbit`` field comes with a field LENGTH_FIELD (at the end) that holds its present length in bits. Its value is
-    the number that its bits spell, so it is below ``2**length``.
+    the number with its bits, which is below ``2**length``.
     """
 
     name: str
@@ -252,17 +252,17 @@ class HeaderType:
 
     @cached_property
     def bits(self) -> int:
-        """Sum of the fields' widths, without a varbit's."""
+        """Sum of the fields' widths, without a varbit field's."""
         return sum(f.on_wire for f in self.fields)
 
     @cached_property
     def varbit(self) -> Field | None:
-        """The field of variable length; ``width`` is the most bits that it may hold."""
+        """The field of variable length, or None; ``width`` is its greatest length."""
         return next((f for f in self.fields if f.kind == "varbit"), None)
 
     @cached_property
     def wire_fields(self) -> tuple[Field, ...]:
-        """The fields that a packet holds: all but LENGTH_FIELD."""
+        """The fields that a packet holds: all except LENGTH_FIELD."""
         return tuple(f for f in self.fields if f.kind != "length")
 
     @cached_property
@@ -277,7 +277,7 @@ class Header:
 
     Attributes:
         metadata: a struct that is always valid and never on the wire.
-        siblings: the other headers of its header union: when this one becomes valid, they become invalid.
+        siblings: the other headers of its header union, which become invalid when this one becomes valid.
     """
 
     name: str
@@ -286,30 +286,30 @@ class Header:
     siblings: tuple[str, ...] = ()
 
     def ref(self, field: Field) -> FieldRef:
-        """One of its fields."""
+        """Returns a reference to a field of this header."""
         return FieldRef(self.name, field.name, field.width, field.signed)
 
     @cached_property
     def refs(self) -> tuple[FieldRef, ...]:
-        """All its fields, in the order of declaration."""
+        """References to all fields, in the order of declaration."""
         return tuple(map(self.ref, self.type.fields))
 
     @property
     def bytes(self) -> int:
-        """Size on the wire, without a varbit field; a header's bits are a multiple of 8."""
+        """Bytes on the wire, without a varbit field; a header's bits are a multiple of 8."""
         return self.type.bits // 8
 
     @property
     def most_bytes(self) -> int:
-        """Size on the wire with a varbit field of its greatest length."""
+        """Bytes on the wire with a varbit field of its greatest length."""
         varbit = self.type.varbit
         return (self.type.bits + (0 if varbit is None else varbit.width)) // 8
 
 
-# Header stacks, header unions and stacks of unions: what P4 calls by one name, and the headers that it stands for.
+# Header stacks, header unions and stacks of unions: P4's names for several headers.
 #
-# They have no storage of their own. A stack is its element headers and a hidden metadata field, the number of the
-# next free element; the header that is valid in a union is found by asking its members. So executors see headers
+# They have no storage of their own. A stack consists of its element headers and a hidden metadata field, the number of
+# the next free element; the valid header of a union is found by testing its members. So executors handle headers
 # only.
 
 
@@ -321,7 +321,7 @@ NEXT_WIDTH: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """A header union: member name -> header instance."""
+    """A header union: header instances by member name."""
 
     name: str
     members: Mapping[str, str]
@@ -337,7 +337,7 @@ class Stack:
     """A stack of headers, or of unions.
 
     Attributes:
-        elements: for each element its headers: one in a header stack, all members in a stack of unions.
+        elements: the headers of each element: one in a header stack, all members in a stack of unions.
         unions: names of the unions, empty in a header stack.
         next: the index of the first free element.
     """
@@ -359,14 +359,14 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class HeaderGroups:
-    """All of a program, by name."""
+    """All header groups of a program, by name."""
 
     stacks: dict[str, Stack] = field(default_factory=dict)
     unions: dict[str, Union] = field(default_factory=dict)
     union_stacks: dict[str, Stack] = field(default_factory=dict)
 
     def find(self, kind: str, name: object, where: str) -> Any:
-        """A stack, union or union stack by its JSON type and name. Raises ProgramError."""
+        """Returns a stack, union or union stack by its JSON type and name. Raises ProgramError."""
         tables: dict[str, Mapping[str, Stack | Union]] = {
             "header_stack": self.stacks, "stack": self.stacks, "header_union": self.unions,
             "header_union_stack": self.union_stacks, "union_stack": self.union_stacks,
@@ -378,7 +378,7 @@ class HeaderGroups:
 
 
 def load_groups(root: Json, names: Mapping[int, str]) -> HeaderGroups:
-    """The groups of a program; ``names`` are the header instances by id."""
+    """Returns the groups of a program; ``names`` are the header instances by id."""
     types = {name: obj for name, _, obj in each(root, "header_union_types", "")}
     groups = HeaderGroups()
     unions_by_id: dict[int, Union] = {}
@@ -400,7 +400,7 @@ def load_groups(root: Json, names: Mapping[int, str]) -> HeaderGroups:
 
 
 def next_header(groups: HeaderGroups) -> Header:
-    """The hidden metadata with the ``next`` of each stack."""
+    """Returns the hidden metadata that hold ``next`` of each stack."""
     stacks = [*groups.stacks.values(), *groups.union_stacks.values()]
     fields = tuple(Field(s.next.name, NEXT_WIDTH, False, NEXT_WIDTH * i) for i, s in enumerate(stacks))
     return Header(NEXT_HEADER, HeaderType(NEXT_HEADER, fields), metadata=True)
@@ -420,20 +420,20 @@ def _checked(stack: Stack, obj: Json) -> Stack:
     return stack
 
 
-# What an expression may name besides numbers and bools: headers, unions and stacks, also ones chosen at run time.
+# Operands that are neither numbers nor bools: headers, unions and stacks, possibly chosen at run time.
 #
-# They never are part of a finished expression. A choice becomes a chain of ``?`` over the fields of every header
-# that it may yield. Where an index is out of range BMv2 ends (std::out_of_range): here such a read gives 0, and
-# nothing is valid.
+# They never are part of a finished expression. A choice becomes a chain of ``?`` over the fields of every header that
+# it may yield. For an index out of range, where BMv2 ends (std::out_of_range), such a read gives 0 and no header is
+# valid.
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several headers or unions, by name: that of the first condition that holds, else the last one.
+    """A choice of headers or unions by name: the first whose condition holds, else the last one.
 
     Attributes:
-        kind: what the names name.
-        otherwise: None where no condition holds for an index out of range.
+        kind: whether the names are headers or unions.
+        otherwise: the last one; None if an index may be out of range.
     """
 
     kind: Literal["header", "union"]
@@ -442,28 +442,28 @@ class Choice:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that it may be."""
+        """All names that may be chosen."""
         return tuple(name for _, name in self.cases) + (() if self.otherwise is None else (self.otherwise,))
 
     @property
     def conditions(self) -> tuple[tuple[BoolExpr, str], ...]:
-        """The cases with the last one's condition, which always holds."""
+        """All cases, the last one with a condition that always holds."""
         return self.cases if self.otherwise is None else (*self.cases, (BoolConst(True), self.otherwise))
 
     def header_of(self, member: Callable[[str], str]) -> "Choice":
-        """The choice by the same conditions among headers, one of each union."""
+        """Returns the choice, by the same conditions, of one header of each union."""
         cases = tuple((condition, member(name)) for condition, name in self.cases)
         return Choice("header", cases, None if self.otherwise is None else member(self.otherwise))
 
     def data(self, value: Callable[[str], DataExpr]) -> DataExpr:
-        """What ``value`` gives for the one that is chosen; 0 for none."""
+        """Returns the value of ``value`` for the chosen name; 0 for none."""
         result: DataExpr = Const(0) if self.otherwise is None else value(self.otherwise)
         for condition, name in reversed(self.cases):
             result = Select(condition, value(name), result)
         return result
 
     def truth(self, value: Callable[[str], BoolExpr]) -> BoolExpr:
-        """Alike for bools; false for none."""
+        """Returns the truth of ``value`` for the chosen name; false for none."""
         result: BoolExpr = BoolConst(False) if self.otherwise is None else value(self.otherwise)
         for condition, name in reversed(self.cases):
             result = BoolSelect(condition, value(name), result)
@@ -481,12 +481,12 @@ Named = Choice | StackName
 
 
 def named(kind: Literal["header", "union"], name: str) -> Choice:
-    """A header or union that is known."""
+    """Returns a choice of one known header or union."""
     return Choice(kind, (), name)
 
 
 def either(condition: BoolExpr, left: Choice, right: Choice) -> Choice:
-    """``condition ? left : right``."""
+    """Returns the choice ``condition ? left : right``."""
     taken: list[tuple[BoolExpr, str]] = [(Logic("and", condition, c), name) for c, name in left.cases]
     if left.otherwise is not None:
         taken.append((condition, left.otherwise))
@@ -494,7 +494,7 @@ def either(condition: BoolExpr, left: Choice, right: Choice) -> Choice:
 
 
 def element(stack: Stack, index: DataExpr) -> Choice:
-    """The element of a stack at an index."""
+    """Returns the element of a stack at an index."""
     names = stack.unions or tuple(headers[0] for headers in stack.elements)
     kind: Literal["header", "union"] = "union" if stack.unions else "header"
     if isinstance(index, Const):
@@ -503,37 +503,37 @@ def element(stack: Stack, index: DataExpr) -> Choice:
 
 
 def last_element(stack: Stack, header: int = 0) -> Choice:
-    """The element before ``next``, and of a union the member with that number. None in an empty stack."""
+    """Returns the element before ``next``, for a union its member with that number; none for an empty stack."""
     cases = tuple((Compare("==", stack.next, Const(i + 1)), names[header]) for i, names in enumerate(stack.elements))
     return Choice("header", cases, None)
 
 
 def last_index(stack: Stack) -> DataExpr:
-    """``lastIndex``; of an empty stack 2**64 - 1, the -1 that a size_t holds in BMv2."""
+    """Returns ``lastIndex``; for an empty stack 2**64 - 1, which is -1 as BMv2's size_t."""
     return Arith("&", Arith("-", stack.next, Const(1)), Const((1 << 64) - 1))
 
 
 def field_of(choice: Choice, headers: dict[str, Header], name: str) -> DataExpr:
-    """A field of a header that is chosen at run time."""
+    """Returns a field of a header that is chosen at run time."""
     return choice.data(lambda header: headers[header].ref(headers[header].type.by_name[name]))
 
 
 def is_valid(choice: Choice, groups: HeaderGroups) -> BoolExpr:
-    """``isValid()``: of a union, whether any member is."""
+    """Returns ``isValid()``; for a union, whether any member is valid."""
     if choice.kind == "header":
         return choice.truth(lambda name: ToBool(Valid(name)))
     return choice.truth(lambda name: _any(ToBool(Valid(header)) for header in groups.unions[name].headers))
 
 
 def equal(left: Choice, right: Choice, groups: HeaderGroups) -> BoolExpr:
-    """``left == right``: of unions, whether the same member is valid in both, with the same fields."""
+    """Returns ``left == right``; for unions, whether the same member is valid in both and its fields are equal."""
     if left.kind == "header":
         return left.truth(lambda one: right.truth(lambda other: HeaderEqual(one, other)))
     return left.truth(lambda one: right.truth(lambda other: _unions_equal(groups.unions[one], groups.unions[other])))
 
 
 def unequal(left: Choice, right: Choice, groups: HeaderGroups) -> BoolExpr:
-    """``left != right``."""
+    """Returns ``left != right``."""
     return Not(equal(left, right, groups))
 
 

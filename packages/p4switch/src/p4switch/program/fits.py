@@ -1,15 +1,15 @@
-"""Whether a program fits a match-action pipeline, as far as can be said without a vendor's compiler.
+"""Estimates whether a program fits a match-action pipeline, without a vendor's compiler.
 
-A target has stages with memory and arithmetic of their own (Bosshart et al., SIGCOMM 2013). What a stage matches on,
-and what its actions compute with, must be there when it begins: tables depend on each other by match, by action and by
+A target has stages with memory and arithmetic of their own (Bosshart et al., SIGCOMM 2013). The keys of a stage and
+the operands of its actions must exist when it begins, so tables depend on each other by match, by action and by
 control (Jose et al., NSDI 2015, section 3). Here dependencies are between statements: a statement is in a later stage
-than those whose results it uses, one for each operation of an expression (copies cost none); what a branch decides runs
-in the branch's stage at the earliest. Dependencies that another name would remove do not count (a field that is written
-again), and memory is packed without gaps: depth and blocks are lower bounds. Stages with the target's room are those of
-a list schedule.
+than those whose results it uses, one stage for each operation of an expression (copies cost none); statements under
+a branch run in the branch's stage at the earliest. Dependencies that renaming would remove do not count (a field that
+is written again), and memory is packed without gaps: depth and blocks are lower bounds. The stages with the target's
+room are those of a list schedule.
 
 A register is in one stage, and a packet accesses it once: read, compare, compute, write. So all accesses of a register
-are one node of the graph. Where the graph has a cycle then, no single pass can run the program.
+are one node of the graph. If the graph then has a cycle, no single pass can run the program.
 """
 
 import os
@@ -29,16 +29,16 @@ from p4switch.base.errors import InputError
 from p4switch.program import model
 from p4switch.program.dependencies import Fields, Flow, Graph, Reads, Site, components
 
-# Targets: a table in a file.
+# Targets, from a table in a file.
 
 
 class FitsError(InputError, ValueError):
-    """A target that there is not, or a compiler that cannot be run."""
+    """An unknown target, or a compiler that cannot be run."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a target has; ``targets.toml`` says what each field counts."""
+    """The resources of a target; ``targets.toml`` explains each field."""
 
     name: str
     title: str
@@ -62,24 +62,24 @@ class Target:
 
 @cache
 def targets() -> dict[str, Target]:
-    """By name."""
+    """Returns all targets by name."""
     found = tomllib.loads(files("p4switch.program").joinpath("targets.toml").read_text("utf-8"))
     return {name: Target(name, **{**one, "sources": tuple(one["sources"])}) for name, one in found.items()}
 
 
 def target_of(name: str) -> Target:
-    """A target by its name. Raises `FitsError`."""
+    """Returns a target by its name. Raises `FitsError`."""
     if name not in targets():
         raise FitsError(f"target: {name!r} is none of {', '.join(targets())}")
     return targets()[name]
 
 
-# What came of it.
+# Results.
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What no single pass can do, and where it stands."""
+    """A property of the program that no single pass can have, and the statements that cause it."""
 
     what: str
     where: tuple[str, ...]
@@ -88,7 +88,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class TableUse:
-    """A table with a key."""
+    """The memory of a table with a key."""
 
     name: str
     kind: str
@@ -104,38 +104,38 @@ class TableUse:
 
 @dataclass(frozen=True)
 class ArrayUse:
-    """A register or counter."""
+    """The memory of a register or counter, and its accesses."""
 
     name: str
     kind: str
     cells: int
     bits: int
     units: int
-    """Of arithmetic that its cells need."""
+    """Arithmetic units for its cells."""
     sram_blocks: int
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     """``file:line`` of each access."""
     stage: int
     one_access: bool
-    """Whether a packet accesses it at most once, as the target can."""
+    """Whether a packet accesses the array at most once, as the target requires."""
 
 
 @dataclass(frozen=True)
 class PipelineUse:
-    """Ingress or egress."""
+    """The stages and resources of ingress or egress."""
 
     name: str
     depth: int
-    """Stages, where each has room for everything."""
+    """Number of stages if each had room for everything."""
     stages: int
-    """With the target's room in each stage."""
+    """Number of stages with the target's room in each."""
     chain: tuple[str, ...]
     """Statements of a longest chain, each with its stage: ``file:line``."""
     actions: int
-    """Runs of statements without a table of their own: they take logical tables, too."""
+    """Runs of statements outside tables, which also take logical tables."""
     live_bits: int
-    """Of headers and metadata that are needed at one time, at most."""
+    """Most bits of headers and metadata that are needed at one time."""
     tables: tuple[TableUse, ...]
     arrays: tuple[ArrayUse, ...]
     problems: tuple[Problem, ...]
@@ -143,7 +143,7 @@ class PipelineUse:
 
 @dataclass(frozen=True)
 class Report:
-    """A program beside a target."""
+    """A program compared with a target."""
 
     program: str
     target: Target
@@ -151,26 +151,26 @@ class Report:
     parser_transitions: int
     header_bits: int
     metadata_bits: int
-    """Of fields that are used."""
+    """Bits of the metadata fields that are used."""
     pipelines: tuple[PipelineUse, ...]
 
     @property
     def fits(self) -> bool:
-        """Whether nothing was found that speaks against it."""
+        """Whether no problem was found."""
         return not any(one.problems for one in self.pipelines)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the report as plain data."""
         return asdict(self) | {"fits": self.fits}
 
 
-# A pipeline beside a target: what no order of stages can do, the stages that follow, memory.
+# A pipeline compared with a target: problems that no order of stages solves, then stages and memory.
 
 
 MOST_PLACES: Final = 12
-"""of a problem that are listed"""
+"""most places of a problem that are listed"""
 COUNTER_BITS: Final = 64
-"""packets and bytes"""
+"""bits of packets and bytes"""
 
 
 def _places(sites: Iterable[Site]) -> tuple[str, ...]:
@@ -178,14 +178,14 @@ def _places(sites: Iterable[Site]) -> tuple[str, ...]:
 
 
 def _blocks(entries: int, bits: int, target: Target) -> int:
-    """SRAM blocks without gaps: as many entries in a word as have room, or as many words as an entry needs."""
+    """Returns SRAM blocks without gaps: as many entries per word as have room, or as many words as an entry needs."""
     if bits <= target.sram_bits:
         return -(-entries // (target.sram_words * (target.sram_bits // max(1, bits))))
     return -(-entries // target.sram_words) * -(-bits // target.sram_bits)
 
 
 class _Judge:
-    """One pipeline. A group is a statement, or all accesses of an array with what must be in their stage."""
+    """Judges one pipeline. A group is a statement, or all accesses of an array with the statements in their stage."""
 
     def __init__(self, reads: Reads, pipeline: model.Pipeline, target: Target, flow: Flow) -> None:
         self._reads, self._program, self._target, self._flow = reads, reads.program, target, flow
@@ -198,11 +198,11 @@ class _Judge:
                 self._accesses[self._sites[at].array].append(at)
         self._apart: set[str] = set()  # arrays with accesses in several stages
         self._group: dict[int, int] = {}
-        self._waits: dict[int, dict[int, int]] = {}  # by group: for how many stages after another group's first
+        self._waits: dict[int, dict[int, int]] = {}  # by group: stages from another group's first to this one's
         self._takes: dict[int, int] = {}  # stages of a group
 
     def judge(self) -> PipelineUse:
-        """Everything of it."""
+        """Returns the whole result for the pipeline."""
         for name, accesses in self._accesses.items():
             self._check_paths(name, accesses)
         self._check_cycles()
@@ -233,7 +233,7 @@ class _Judge:
     # --- arrays: one access for each packet, in one stage
 
     def _check_paths(self, name: str, accesses: Sequence[int]) -> None:
-        """Two accesses on one path, but for a read and then a write of the same cell."""
+        """Finds two accesses on one path, except a read followed by a write of the same cell."""
         pairs = []
         for a in accesses:
             for b in accesses:
@@ -253,9 +253,9 @@ class _Judge:
         return index, self._flow.defines(at, self._reads.of(index))
 
     def _check_cycles(self) -> None:
-        """With all accesses of an array as one group, nothing may wait for itself.
+        """Finds groups that wait for themselves, with all accesses of an array as one group.
 
-        Arrays of which that is not so have accesses in several stages from then on, until nothing else is found.
+        The arrays of such a group count as accessed in several stages from then on, until no further group is found.
         """
         flow = self._flow
         while True:
@@ -286,7 +286,7 @@ class _Judge:
                 return
 
     def _between(self, arrays: Sequence[str], members: Sequence[int]) -> Problem | None:
-        """What lies between reading a cell and writing it, where that is more than a target does in one stage."""
+        """Returns a problem if the operations between reading and writing a cell exceed one stage of the target."""
         target, sites, flow = self._target, self._sites, self._flow
         if not arrays:
             return Problem("statements in a loop need what they computed before", _places(sites[at] for at in members))
@@ -337,13 +337,13 @@ class _Judge:
     # --- stages
 
     def _relate(self) -> None:
-        """Which group waits for which: for its results, or in its own stage for its decision."""
+        """Finds which groups wait for which: for results, or within one stage for a decision."""
         flow, group = self._flow, self._group
         sizes = Counter(group.values())
         for at in self._order:
             own = group[at]
             self._waits.setdefault(own, {})
-            # What is in an array's stage takes one; else as many as operations follow each other.
+            # An array's group takes one stage; a statement as many as its operations follow each other.
             takes = 1 if sizes[own] > 1 else self._sites[at].cost
             self._takes[own] = max(self._takes.get(own, 0), takes)
         for at in self._order:
@@ -361,13 +361,13 @@ class _Judge:
             self._takes[own] = max(1, self._takes[own])
 
     def _ordered(self) -> list[int]:
-        """Groups, each behind those that it waits for."""
+        """Returns the groups, each behind those that it waits for."""
         return [
             own for (own,) in components(list(self._waits), {one: set(waits) for one, waits in self._waits.items()})
         ]
 
     def _levels(self) -> tuple[dict[int, int], tuple[str, ...]]:
-        """By group: the first stage that it can be in; and a longest chain."""
+        """Returns the first possible stage of each group, and a longest chain."""
         levels: dict[int, int] = {}
         last: dict[int, int | None] = {}
         for own in self._ordered():
@@ -384,9 +384,9 @@ class _Judge:
         return levels, tuple(dict.fromkeys(chain[::-1]))
 
     def _placed(self, levels: Mapping[int, int]) -> tuple[dict[int, int], int]:
-        """By site its stage with the target's room, and how many stages there are: a list schedule.
+        """Returns the stage of each site with the target's room, and the number of stages: a list schedule.
 
-        Of what is ready, the group with the longest chain behind it comes first. Tables may go on in the next stage.
+        Ready groups are placed by first possible stage, then by longest chain. Tables may continue in the next stage.
         """
         target = self._target
         after: dict[int, list[int]] = defaultdict(list)
@@ -434,7 +434,7 @@ class _Judge:
     def _has_room(
         taken: Mapping[str, int], needs: Mapping[str, int], limits: Mapping[str, int], *, whole: bool
     ) -> bool:
-        """Whether a group may begin in a stage: an array as a whole, as far as one stage can hold it."""
+        """Returns whether a group may begin in a stage; an array must fit as a whole, up to the room of a stage."""
         for name, wanted in needs.items():
             splits = name in {"sram", "tcam"} and not whole
             least = 1 if splits else min(wanted, limits[name])
@@ -445,7 +445,7 @@ class _Judge:
     def _needs(self, members: Sequence[int]) -> dict[str, int]:
         needs: Counter[str] = Counter()
         calls = sum(self._sites[at].kind == "call" for at in members)
-        needs["tables"] = min(1, calls)  # what is done with an array is one action's
+        needs["tables"] = min(1, calls)  # all accesses of an array are in one action
         for at in members:
             site = self._sites[at]
             needs["tables"] += site.kind == "match"
@@ -455,7 +455,7 @@ class _Judge:
                 needs["tcam"] += table.tcam_blocks
         for name in sorted({self._sites[at].array for at in members if self._sites[at].array}):
             if self._accesses[name][0] not in members:
-                continue  # memory of one that no stage can hold is counted where it is accessed first
+                continue  # an array that no stage can hold is counted at its first access
             array = self._array(name, {})
             needs[array.kind] += array.units
             needs["sram"] += array.sram_blocks
@@ -488,7 +488,7 @@ class _Judge:
             units = -(-bits // target.register_bits)
         else:
             kind, cells, bits, units = "counter", self._program.counters[name].size, COUNTER_BITS, 1
-        sram = _blocks(cells, bits, target) + units  # and a spare one of each unit
+        sram = _blocks(cells, bits, target) + units  # and a spare block for each unit
         stage = min((placed[at] for at in self._accesses[name] if at in placed), default=0)
         reads = _places(site for site in accesses if site.reading)
         writes = _places(site for site in accesses if not site.reading)
@@ -496,7 +496,7 @@ class _Judge:
 
 
 def judge(program: model.Program, target: Target) -> Report:
-    """A program beside a target."""
+    """Compares a program with a target."""
     reads = Reads(program)
     widths = {f"{name}.{one.name}": one.width for name, header in program.headers.items() for one in header.type.fields}
     widths |= {f"{name}.$valid$": 1 for name, header in program.headers.items() if not header.metadata}
@@ -526,11 +526,11 @@ def judge(program: model.Program, target: Target) -> Report:
     )
 
 
-# As text, for both commands; and a vendor's compiler, where there is one.
+# The report as text, for both commands; and a vendor's compiler, if there is one.
 
 
 def text(report: Report) -> str:
-    """What people read."""
+    """Returns the report as text."""
     target = report.target
     verdict = "nothing speaks against it" if report.fits else "does not fit a single pass"
     lines = [
@@ -574,19 +574,19 @@ def _array_text(array: ArrayUse) -> str:
 
 
 COMPILER: Final = "BFP4C"
-"""The variable that names bf-p4c."""
+"""The environment variable that names bf-p4c."""
 PATIENCE_S: Final = 900.0
 REPORTS: Final = ("**/table_summary.log", "**/phv_allocation_summary_*.log", "**/metrics.json")
 MOST_SHOWN: Final = 20_000
-"""characters of each report"""
+"""most characters of each report"""
 
 
 def vendor(
     source: Path, target: Target, defines: Mapping[str, str], folders: Sequence[Path], compiler: str | None = None
 ) -> str:
-    """What bf-p4c says of a program, and its reports; empty where there is none (``BFP4C``). Raises `FitsError`.
+    """Returns bf-p4c's output for a program, with its reports; empty without ``BFP4C``. Raises `FitsError`.
 
-    It runs in a folder that is gone afterwards.
+    The compiler runs in a temporary folder.
     """
     compiler = os.environ.get(COMPILER, "")
     if not compiler:

@@ -1,4 +1,4 @@
-"""Actions and primitives from the JSON."""
+"""Loads actions and primitives from the JSON."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def _counters(root: Json) -> dict[str, model.CounterArray]:
 
 
 def load_calculation(obj: Json, scope: Scope) -> model.Calculation:
-    """One hash calculation."""
+    """Loads one hash calculation."""
     name = get(obj, "name", str, "calculations")
     where, source = f"calculation {name!r}", source_of(obj)
     algorithm = get(obj, "algo", str, where)
@@ -85,7 +85,7 @@ def _hash_input(obj: Json, scope: Scope, where: str) -> model.HashInput:
 
 
 def load_checksums(root: Json, scope: Scope, calculations: dict[str, model.Calculation]) -> tuple[model.Checksum, ...]:
-    """Checksums in the order in which they are verified and updated."""
+    """Loads checksums, in the order in which they are verified and updated."""
     checksums = []
     for name, where, obj in each(root, "checksums", "checksum"):
         source = source_of(obj)
@@ -171,7 +171,7 @@ def _value_sets(root: Json) -> dict[str, model.ValueSet]:
 
 
 def load_profiles(pipeline: Json, scope: Scope, actions: dict[str, tuple[int, ...]]) -> dict[str, model.ActionProfile]:
-    """The action profiles of a pipeline; ``actions``: ids of the actions of the first table that uses each."""
+    """Loads the action profiles of a pipeline; ``actions``: by profile, the action ids of its first table."""
     profiles = {}
     for name, where, obj in each(pipeline, "action_profiles", "action profile", "pipeline"):
         selector = optional(obj, "selector", dict, where)
@@ -184,7 +184,7 @@ def load_profiles(pipeline: Json, scope: Scope, actions: dict[str, tuple[int, ..
 
 @dataclass(frozen=True, slots=True)
 class Externs:
-    """What primitives, tables and parser states refer to, by name or id."""
+    """Objects that primitives, tables and parser states refer to, by name or id."""
 
     calculations: dict[str, model.Calculation]
     field_lists: dict[int, model.FieldList]
@@ -196,7 +196,7 @@ class Externs:
 
     @classmethod
     def load(cls, root: Json, scope: Scope) -> "Externs":
-        """From the top level of the JSON."""
+        """Loads them from the top level of the JSON."""
         calculations = (load_calculation(obj, scope) for obj in objects(root, "calculations", "program"))
         return cls(
             {calculation.name: calculation for calculation in calculations},
@@ -219,7 +219,7 @@ class PrimitiveLoader:
     parameter_widths: tuple[int, ...] = ()
 
     def load(self, obj: Json) -> model.Primitive:
-        """One primitive call."""
+        """Loads one primitive call."""
         op, source = get(obj, "op", str, self.where), source_of(obj)
         if op not in _LOADERS:
             raise UnsupportedConstruct(f"primitive {op!r}", self.where, source)
@@ -239,12 +239,12 @@ class Arguments:
 
     @property
     def where(self) -> str:
-        """The call, for messages."""
+        """The name of the call, for messages."""
         return self.expressions.where
 
     @property
     def source(self) -> SourceInfo | None:
-        """The call's line."""
+        """The source line of the call."""
         return self.expressions.source
 
     @property
@@ -253,26 +253,26 @@ class Arguments:
         return self.expressions.scope
 
     def value(self, position: int) -> Json:
-        """One that must be there."""
+        """Returns an argument that must be there. Raises ProgramError."""
         if position >= len(self.values) or not isinstance(self.values[position], dict):
             raise ProgramError(f"{self.where}: argument {position} is missing")
         value: Json = self.values[position]
         return value
 
     def two(self) -> tuple[ExpressionLoader, Json, Json]:
-        """The first two, and what loads them."""
+        """Returns a loader of expressions, and the first two arguments."""
         return self.expressions, self.value(0), self.value(1)
 
     def data(self, position: int) -> model.DataExpr:
-        """A number."""
+        """Returns an argument as a number."""
         return self.expressions.data(self.value(position))
 
     def holds(self) -> model.BoolExpr:
-        """The first one as a condition."""
+        """Returns the first argument as a condition."""
         return self.expressions.bool(self.value(0))
 
     def named(self, position: int, kind: str) -> str:
-        """The name of something of a kind."""
+        """Returns the name of an object of a kind."""
         value = self.value(position)
         found = value.get("type")
         if found != kind:
@@ -284,31 +284,31 @@ class Arguments:
         return get(value, "value", str, self.where)
 
     def header(self, position: int) -> str:
-        """A header by its name."""
+        """Returns the name of a header."""
         return self.scope.header(self.named(position, "header"), self.where, self.source).name
 
     def register(self, position: int) -> str:
-        """A register by its name."""
+        """Returns the name of a register."""
         return self._extern(self.named(position, "register_array"), self.externs.registers)
 
     def counter(self, position: int) -> str:
-        """A counter by its name."""
+        """Returns the name of a counter."""
         return self._extern(self.named(position, "counter_array"), self.externs.counters)
 
     def calculation(self, position: int) -> str:
-        """A hash by its name."""
+        """Returns the name of a hash."""
         return self._extern(self.named(position, "calculation"), self.externs.calculations)
 
     def meter(self, position: int) -> str:
-        """A meter by its name."""
+        """Returns the name of a meter."""
         return self._extern(self.named(position, "meter_array"), self.externs.meters)
 
     def field_list(self, position: int) -> int:
-        """The id of a field list."""
+        """Returns the id of a field list."""
         return self._listed(position, self.externs.field_lists, "field list")
 
     def learn_list(self, position: int) -> int:
-        """The id of a digest."""
+        """Returns the id of a digest."""
         return self._listed(position, self.externs.learn_lists, "digest")
 
     def _listed(self, position: int, known: Mapping[int, object], what: str) -> int:
@@ -325,7 +325,7 @@ class Arguments:
         return name
 
     def target(self, position: int) -> model.FieldRef:
-        """A field that the program names."""
+        """Returns a field that the program names."""
         value = self.value(position)
         if value.get("type") != "field":
             kind = str(value.get("type"))
@@ -334,19 +334,19 @@ class Arguments:
         return self.scope.target(value.get("value"), self.where)
 
     def to_target(self, make: Callable[..., model.Primitive], *rest: object) -> model.Primitive:
-        """A primitive that writes the first one, a field that may be chosen at run time."""
+        """Makes a primitive that writes the first argument, a field that may be chosen at run time."""
         cases = self.expressions.target(self.value(0))
         return one_of(
             [(condition, make(target, *rest, source=self.source)) for condition, target in cases], self.source
         )
 
     def to_header(self, make: Callable[..., model.Primitive]) -> model.Primitive:
-        """A primitive on the first one, a header that may be chosen at run time."""
+        """Makes a primitive on the first argument, a header that may be chosen at run time."""
         cases = self.expressions.header(self.value(0)).conditions
         return one_of([(condition, make(name, source=self.source)) for condition, name in cases], self.source)
 
     def offset(self, position: int) -> int:
-        """Where a jump goes."""
+        """Returns the target of a jump."""
         value = self.data(position)
         if not isinstance(value, model.Const):
             raise ProgramError(f"{self.where}: the jump's target is not a constant")
@@ -406,7 +406,7 @@ _LOADERS: Final[Mapping[str, Callable[[Arguments], model.Primitive]]] = {
 
 
 def load_actions(root: Json, scope: Scope, externs: Externs) -> dict[int, model.Action]:
-    """Actions by id."""
+    """Loads actions by id."""
     loaded = (_action(*item, scope, externs) for item in each(root, "actions", "action"))
     return {action.id: action for action in loaded}
 

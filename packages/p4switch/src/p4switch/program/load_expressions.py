@@ -1,4 +1,4 @@
-"""Expressions from the JSON (behavioral-model, docs/JSON_format.md, "The type value object")."""
+"""Loads expressions from the JSON (behavioral-model, docs/JSON_format.md, "The type value object")."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,11 +28,11 @@ from p4switch.program.errors import (
 )
 from p4switch.program.expressions import element
 
-# Depth, size and constants of expressions.
+# Limits of expressions: depth, size and constants.
 
 
 class ExpressionBudget:
-    """What the expressions of a program take together.
+    """Counts the expressions of a program against its limits.
 
     Attributes:
         in_parser: whether an expression may look ahead in the packet.
@@ -44,7 +44,7 @@ class ExpressionBudget:
         self._known: dict[int, tuple[model.Expr, int, int, bool]] = {}
 
     def check(self, expr: model.Expr | None, where: str) -> None:
-        """Adds an expression. Raises ProgramError."""
+        """Counts an expression. Raises ProgramError."""
         if expr is None:
             return
         weight, looks = self.measure(expr, where)
@@ -55,9 +55,9 @@ class ExpressionBudget:
             raise ProgramError(f"{where}: the expressions of the program have more than {MAX_WEIGHTS} operands")
 
     def measure(self, expr: model.Expr, where: str) -> tuple[int, bool]:
-        """Operands counted as often as they are written out, and whether it looks ahead. Raises ProgramError.
+        """Returns the operands, as often as they are written out, and whether it looks ahead. Raises ProgramError.
 
-        Without recursion: what is too deep must be found here.
+        It does not recurse, because it must find expressions that are too deep.
         """
         stack = [expr]
         while stack:
@@ -70,7 +70,7 @@ class ExpressionBudget:
             stack.pop()
             _check_numbers(node, where)
             parts = [self._known[id(child)] for child in below]
-            # The expression is kept beside its measures, so that its id stays its own.
+            # The expression is kept beside its measures, so that its id is not reused.
             self._known[id(node)] = (
                 node,
                 1 + sum(weight for _, weight, _, _ in parts),
@@ -104,7 +104,7 @@ class Scope:
 
     Attributes:
         groups: stacks and unions of them.
-        measures: how large the expressions are so far: one that grows at each level is refused before it is hashed.
+        measures: sizes of the expressions so far: one that grows at each level is refused before it is hashed.
         shared: one object for all equal expressions, so that executors may cache by identity.
     """
 
@@ -114,14 +114,14 @@ class Scope:
     measures: ExpressionBudget = field(default_factory=ExpressionBudget)
 
     def header(self, name: object, where: str, source: SourceInfo | None = None) -> model.Header:
-        """An instance by name."""
+        """Returns an instance by name. Raises ProgramError."""
         if not isinstance(name, str) or name not in self.headers:
             at = f" ({source})" if source is not None else ""
             raise ProgramError(f"{where}: unknown header {name!r}{at}")
         return self.headers[name]
 
     def field(self, value: object, where: str) -> model.FieldRef | model.Valid:
-        """A field reference ``[header, field]``; ``$valid$`` names the header's validity."""
+        """Returns a field reference ``[header, field]``; ``$valid$`` names the header's validity."""
         header_name, field_name = pair(value, where)
         header = self.header(header_name, where)
         if field_name == "$valid$":
@@ -132,7 +132,7 @@ class Scope:
         return header.ref(found)
 
     def target(self, value: object, where: str) -> model.FieldRef:
-        """A field that may be assigned to."""
+        """Returns a field that may be assigned to."""
         found = self.field(value, where)
         if isinstance(found, model.Valid):
             raise ProgramError(f"{where}: the validity of {found.header!r} cannot be assigned to")
@@ -140,7 +140,7 @@ class Scope:
 
 
 def load_scope(root: Json) -> Scope:
-    """Instances, stacks and unions by name."""
+    """Loads instances, stacks and unions by name."""
     names = {obj["id"]: str(obj.get("name")) for obj in objects(root, "headers", "program") if "id" in obj}
     groups = model.load_groups(root, names)
     headers = load_headers(root, groups)
@@ -150,7 +150,7 @@ def load_scope(root: Json) -> Scope:
 
 
 def load_headers(root: Json, groups: model.HeaderGroups) -> dict[str, model.Header]:
-    """Instances by name."""
+    """Loads instances by name."""
     siblings = {
         header: tuple(other for other in union.headers if other != header)
         for union in groups.unions.values()
@@ -170,7 +170,7 @@ def load_headers(root: Json, groups: model.HeaderGroups) -> dict[str, model.Head
 
 
 def load_aliases(root: Json, scope: Scope) -> dict[str, model.FieldRef]:
-    """Field aliases: what the target calls a field -> the field."""
+    """Loads field aliases: the field by the target's name for it."""
     aliases = {}
     for item in root.get("field_aliases", []):
         name, target = pair(item, "field_aliases")
@@ -198,7 +198,7 @@ def _header_type(name: str, where: str, obj: Json) -> model.HeaderType:
 
 
 def _varbit(obj: Json, name: str, offset: int, where: str) -> model.Field:
-    """The field of variable length; its greatest length follows from that of the header."""
+    """Returns the field of variable length; its greatest length follows from that of the header."""
     where = f"{where}, field {name!r}"
     if obj.get("length_exp") is not None:
         what = "length expression of a header type (p4c writes 'extract_VL')"
@@ -226,7 +226,7 @@ UNSUPPORTED_VALUES: Final[Mapping[str, str]] = {
     "register": "register read inside an expression",
     "extern": "extern instance",
 }
-"""Value types that are refused, and what they are called in P4."""
+"""Value types that are refused, with their names in P4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class ExpressionLoader:
     """Loads the expressions of one program element.
 
     Attributes:
-        where: the element, for messages.
+        where: the element's name, for messages.
         parameter_widths: of the enclosing action; empty elsewhere.
     """
 
@@ -244,42 +244,42 @@ class ExpressionLoader:
     parameter_widths: tuple[int, ...] = ()
 
     def data(self, value: object) -> model.DataExpr:
-        """An expression that yields a number; a bool becomes 0 or 1."""
+        """Loads an expression that yields a number; a bool becomes 0 or 1."""
         expr = self._operand(value)
         if isinstance(expr, model.Named):
             raise self._error("a header, union or stack where a number is expected")
         return _as_data(expr)
 
     def bool(self, value: object) -> model.BoolExpr:
-        """An expression that yields a bool; a number is compared with 0."""
+        """Loads an expression that yields a bool; a number is compared with 0."""
         expr = self._operand(value)
         if isinstance(expr, model.Named):
             raise self._error("a header, union or stack where a bool is expected")
         return cast(model.BoolExpr, expr) if model.is_bool(expr) else model.ToBool(cast(model.DataExpr, expr))
 
     def header(self, value: object) -> model.Choice:
-        """A header, perhaps chosen at run time."""
+        """Loads a header, possibly chosen at run time."""
         operand = self._operand(value)
         if not isinstance(operand, model.Choice) or operand.kind != "header":
             raise self._error("something else where a header is expected")
         return operand
 
     def union(self, value: object) -> model.Choice:
-        """A header union, perhaps chosen at run time."""
+        """Loads a header union, possibly chosen at run time."""
         operand = self._operand(value)
         if not isinstance(operand, model.Choice) or operand.kind != "union":
             raise self._error("something else where a header union is expected")
         return operand
 
     def stack(self, value: object) -> model.Stack:
-        """A stack of headers or of unions."""
+        """Loads a stack of headers or of unions."""
         operand = self._operand(value)
         if not isinstance(operand, model.StackName):
             raise self._error("something else where a stack is expected")
         return operand.stack
 
     def target(self, value: object) -> tuple[tuple[model.BoolExpr, model.FieldRef], ...]:
-        """What may be assigned to: fields, each with the condition under which it is meant, the first that holds."""
+        """Loads a target of assignments: fields with conditions, of which the first that holds chooses the field."""
         obj = value
         while isinstance(obj, dict) and obj.get("type") == "expression":
             obj = obj.get("value")
@@ -304,7 +304,7 @@ class ExpressionLoader:
         return self._field(header, fields[number].name)
 
     def _last(self, value: object) -> tuple[model.Choice, str]:
-        """The last header of a stack, and the field's name, from a stack_field."""
+        """Returns the last header of a stack, and the field's name, from a stack_field."""
         name, field = pair(value, self.where)
         stack = self.scope.groups.find("header_stack", name, self.where)
         choice = model.last_element(stack)
@@ -329,7 +329,7 @@ class ExpressionLoader:
         if kind == "expression":
             if not isinstance(value, dict):
                 raise self._error(f"{value!r} is not an expression")
-            # p4c wraps expressions in expressions.
+            # p4c nests objects of type expression.
             return self._operation(value) if "op" in value else self._operand(value)
         return self._leaf(kind, value)
 
@@ -387,7 +387,7 @@ class ExpressionLoader:
         raise UnsupportedConstruct(f"expression operator {op!r}", self.where, self.source)
 
     def _shift(self, by: int) -> int:
-        """What a shift by a constant amounts to: modulo 2**32, as in BMv2, and no more than changes anything."""
+        """Returns a constant shift amount modulo 2**32, as in BMv2, limited to MAX_SHIFT."""
         if by < 0:
             raise self._error("a shift by a negative number")
         return min(by & SHIFT_MASK, MAX_SHIFT)
@@ -467,18 +467,18 @@ _ON_GROUPS: Final[Mapping[str, Callable[[ExpressionLoader, object, object], Oper
 """Operators that take or give headers, unions and stacks."""
 
 
-# Primitives on stacks and unions, and ones whose header or field is chosen at run time, as primitives on headers.
+# Primitives on stacks and unions, or with a header or field chosen at run time, as primitives on headers.
 
 
 def one_of(cases: list[tuple[model.BoolExpr, model.Primitive]], source: SourceInfo | None) -> model.Primitive:
-    """The first primitive whose condition holds."""
+    """Returns a primitive that runs the first case whose condition holds."""
     if len(cases) == 1 and cases[0][0] == model.BoolConst(True):
         return cases[0][1]
     return model.OneOf(tuple(cases), source=source)
 
 
 def assign_header(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
-    """``assign_header``."""
+    """Loads ``assign_header``."""
     scope, source = expressions.scope, expressions.source
     pairs = product(expressions.header(target).conditions, expressions.header(origin).conditions)
     return one_of(
@@ -487,7 +487,7 @@ def assign_header(expressions: ExpressionLoader, target: object, origin: object)
 
 
 def assign_union(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
-    """``assign_union``: the members one after the other."""
+    """Loads ``assign_union``: the members in sequence."""
     source = expressions.source
     pairs = product(expressions.union(target).conditions, expressions.union(origin).conditions)
     cases = [(_both(p, q), _copy_union(expressions, to, of)) for (p, to), (q, of) in pairs]
@@ -495,7 +495,7 @@ def assign_union(expressions: ExpressionLoader, target: object, origin: object) 
 
 
 def assign_stack(name: str, expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
-    """``assign_header_stack`` and ``assign_union_stack``: ``next`` and all elements."""
+    """Loads ``assign_header_stack`` and ``assign_union_stack``: ``next`` and all elements."""
     to, of = expressions.stack(target), expressions.stack(origin)
     if to.size != of.size or bool(to.unions) != bool(of.unions):
         raise ProgramError(f"{expressions.where}: {to.name!r} and {of.name!r} are of different types")
@@ -507,7 +507,7 @@ def assign_stack(name: str, expressions: ExpressionLoader, target: object, origi
 
 
 def assign_varbit(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
-    """``assign_VL``: the bits and their number."""
+    """Loads ``assign_VL``: the bits and their number."""
     pairs = product(expressions.target(target), expressions.target(origin))
     return one_of([(_both(p, q), _copy_varbit(expressions, to, of)) for (p, to), (q, of) in pairs], expressions.source)
 
@@ -520,7 +520,7 @@ def _copy_varbit(expressions: ExpressionLoader, to: model.FieldRef, of: model.Fi
 
 
 def push(expressions: ExpressionLoader, stack_value: object, count_value: object) -> model.Primitive:
-    """``push_front``: everything moves towards the end, what comes in at the front is invalid."""
+    """Loads ``push_front``: elements move towards the end, and new ones at the front are invalid."""
     stack, count = expressions.stack(stack_value), _count(expressions, count_value)
     origins = list(range(stack.size))
     for i in range(stack.size - 1, count - 1, -1):
@@ -531,7 +531,7 @@ def push(expressions: ExpressionLoader, stack_value: object, count_value: object
 
 
 def pop(expressions: ExpressionLoader, stack_value: object, count_value: object) -> model.Primitive:
-    """``pop_front``: everything moves towards the front, what is left at the end is invalid."""
+    """Loads ``pop_front``: elements move towards the front, and the last ones become invalid."""
     stack, count = expressions.stack(stack_value), _count(expressions, count_value)
     origins = list(range(stack.size))
     kept = max(stack.size - count, 0)

@@ -1,4 +1,4 @@
-"""From p4c's BMv2 JSON to a Program."""
+"""Loads a Program from p4c's BMv2 JSON."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ class ControlLoader:
         self._direct = {c.table: c.name for c in externs.counters.values() if c.table is not None}
 
     def pipeline(self, name: str, where: str, obj: Json) -> model.Pipeline:
-        """One pipeline."""
+        """Loads one pipeline."""
         if objects(obj, "action_calls", where):
             raise UnsupportedConstruct("'action_calls' (p4c writes tables)", where)
         nodes: dict[str, model.Node] = {
@@ -206,7 +206,7 @@ def _kind(obj: Json, keys: tuple[model.MatchKey, ...], where: str) -> model.Matc
     kinds = {key.kind for key in keys}
     for widest in ("range", "ternary", "lpm"):
         if widest in kinds:
-            # A table may be ternary though its only inexact key is lpm; never the other way round.
+            # A table may be ternary though its only inexact key is lpm; the reverse is not allowed.
             allowed = {"range": ("range",), "ternary": ("ternary", "range"), "lpm": ("lpm", "ternary", "range")}
             if kind not in allowed[widest]:
                 raise ProgramError(f"{where}: match type {kind!r} with a {widest} key")
@@ -235,7 +235,7 @@ def _check_pipeline_targets(pipeline: model.Pipeline) -> None:
 
 
 def load_parser(root: Json, scope: Scope, externs: Externs) -> model.Parser:
-    """The one parser that simple_switch runs, called ``parser``."""
+    """Loads the parser that simple_switch runs, which is called ``parser``."""
     parsers = {name: obj for name, _, obj in each(root, "parsers", "parser")}
     if "parser" not in parsers:
         raise ProgramError(f"parsers: no parser is called 'parser' (found: {sorted(parsers)})")
@@ -307,7 +307,7 @@ def _extract(obj: Json, length: model.DataExpr | None, scope: Scope, where: str)
 
 
 def _member(scope: Scope, stack: object, label: object, where: str) -> int:
-    """The number of a union's member in a stack of unions."""
+    """Returns the number of a union's member in a stack of unions."""
     union = scope.groups.unions[scope.groups.find("union_stack", stack, where).unions[0]]
     if label not in union.members:
         raise ProgramError(f"{where}: header union {union.name!r} has no member {label!r}")
@@ -323,7 +323,7 @@ def _is_varbit(obj: Json, scope: Scope, where: str) -> bool:
 
 
 def _last_field(obj: Json, scope: Scope, where: str) -> model.ChosenKey:
-    """A field of the last element of a stack, as a key."""
+    """Returns a field of the last element of a stack, as a key."""
     kind, value = str(obj.get("type")), obj.get("value")
     member = 0
     if kind == "union_stack_field":
@@ -352,7 +352,7 @@ def _key(obj: Json, scope: Scope, where: str) -> model.SelectKey:
 
 
 def key_width(key: model.SelectKey) -> int:
-    """Bits of a select key."""
+    """Returns the bits of a select key."""
     return 1 if isinstance(key, model.Valid) else key.width
 
 
@@ -390,7 +390,7 @@ def _transition(obj: Json, keys: tuple[model.SelectKey, ...], externs: Externs, 
 
 
 def _split(number: int, widths: tuple[int, ...]) -> tuple[int, ...]:
-    """The parts of a value that is the concatenation of fields, each padded to whole bytes."""
+    """Splits a concatenation of fields, each padded to whole bytes."""
     parts = []
     for width in reversed(widths):
         padded = 8 * ((width + 7) // 8)
@@ -408,7 +408,7 @@ def _check_parser_targets(parser: model.Parser) -> None:
 
 
 def _idle_loops(parser: model.Parser, scope: Scope) -> frozenset[str]:
-    """The states of loops that may go round without taking a byte."""
+    """Returns the states of loops that may go round without taking a byte."""
     watched = set()
     idle = {name for name, state in parser.states.items() if not _consumes(state, scope)}
     for name in idle:
@@ -443,15 +443,15 @@ def load_program(program: str | Path | Mapping[str, Any]) -> model.Program:
         program: the path of the JSON file, or its contents.
 
     Raises:
-        UnsupportedConstruct: the program uses what the embedded switch does not run; says what and where.
-        ProgramError: the JSON is malformed, or asks for more than limits.py grants; says where.
+        UnsupportedConstruct: the program uses what the embedded switch does not run; the message says what and where.
+        ProgramError: the JSON is malformed, or exceeds a limit of errors.py; the message says where.
         OSError: the file cannot be read.
     """
     if isinstance(program, str | Path):
         root, name = _read(Path(program)), Path(program).stem
     else:
         root, name = program, str(program.get("program", "program"))
-    # Whoever compiles or interprets the program later, in whatever thread, walks over its expressions.
+    # Other threads may compile or interpret the program later, and walk over its expressions.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + FRAMES))
     try:
         loaded = _load(root, name)
@@ -461,7 +461,7 @@ def load_program(program: str | Path | Mapping[str, Any]) -> model.Program:
     except RecursionError:
         raise ProgramError(f"an expression is nested too deep; the limit is {MAX_DEPTH} operators") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # A value of another type or range than p4c ever writes, where nobody looked.
+        # An unexpected type or range of a value, which p4c never writes and no check has found.
         raise ProgramError(f"not what p4c-bm2-ss writes: {type(error).__name__}: {error}") from error
     return loaded
 

@@ -1,4 +1,4 @@
-"""The model of a program, one vocabulary: headers, expressions, actions with their primitives, parser, pipelines."""
+"""The names of the program model: headers, expressions, actions with their primitives, parser, pipelines."""
 
 from p4switch.program.actions import *  # noqa: F403
 from p4switch.program.expressions import *  # noqa: F403

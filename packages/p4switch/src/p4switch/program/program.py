@@ -28,20 +28,20 @@ from p4switch.program.expressions import BoolExpr, DataExpr, FieldRef, Header, L
 
 
 MAX_VARBIT: Final = (1 << 31) - 1
-"""Longest varbit field that a length can ask for, in bits; BMv2 reads the length as an int."""
+"""Longest varbit field in bits that a length can give; BMv2 reads the length as an int."""
 
 
 MOST_IDLE_STEPS: Final = 1 << 15
-"""Visits to watched states; loops that take at least a byte each time stay far below."""
+"""Most visits to watched states; loops that take at least a byte each time stay far below."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """Takes the next bytes of the packet as a header and makes it valid; PacketTooShort where they lack.
+    """Extracts the next bytes of the packet as a header and makes it valid; PacketTooShort if they are missing.
 
     Attributes:
-        length: bits of the varbit field; ParserInvalidArgument where they are no whole bytes, HeaderTooShort where
-            the field cannot hold them.
+        length: bits of the varbit field; ParserInvalidArgument if they are not whole bytes, HeaderTooShort if the field
+            cannot hold them.
     """
 
     header: str
@@ -50,11 +50,11 @@ class Extract:
 
 @dataclass(frozen=True, slots=True)
 class ExtractNext:
-    """Extracts the next element of a stack; StackOutOfBounds where it is full.
+    """Extracts the next element of a stack; StackOutOfBounds if it is full.
 
     Attributes:
-        headers: one for each element.
-        next: the index of the next one.
+        headers: the header of each element.
+        next: the field with the index of the next element.
     """
 
     stack: str
@@ -65,7 +65,7 @@ class ExtractNext:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """``target = value``; with a Lookahead, PacketTooShort where fewer than its width in bytes are left."""
+    """``target = value``; for a Lookahead, PacketTooShort if fewer bytes than its width are left."""
 
     target: FieldRef
     value: DataExpr
@@ -73,7 +73,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Ends parsing with the error code where the condition is false."""
+    """Ends parsing with the error code if the condition is false."""
 
     condition: BoolExpr
     error: DataExpr
@@ -81,7 +81,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Skips bits, a multiple of 8 (else ParserInvalidArgument); PacketTooShort where they lack."""
+    """Skips bits, a multiple of 8 (else ParserInvalidArgument); PacketTooShort if they are missing."""
 
     bits: DataExpr
 
@@ -95,7 +95,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class ChosenKey:
-    """A select key that is a field of the last element of a stack: ``width`` bits."""
+    """A select key that is a field of the last element of a stack, ``width`` bits wide."""
 
     value: DataExpr
     width: int
@@ -107,13 +107,13 @@ SelectKey: TypeAlias = FieldRef | Valid | Lookahead | ChosenKey
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Taken where, for every key, ``key & mask == value``; the first that fits wins. No key: always taken.
+    """A transition, taken if ``key & mask == value`` for every key; the first that fits wins. No key: always taken.
 
     Attributes:
-        values: one for each key of the state, already masked; empty for ``default``.
-        masks: alike.
+        values: a value for each key of the state, already masked; empty for ``default``.
+        masks: a mask for each key of the state; empty for ``default``.
         next_state: None accepts.
-        value_set: fits where the masked keys are in this set, masked alike; ``values`` are not used.
+        value_set: the transition fits if the masked keys are in this set, masked likewise; ``values`` are not used.
     """
 
     values: tuple[int, ...]
@@ -123,13 +123,13 @@ class Transition:
 
     @property
     def is_default(self) -> bool:
-        """Whether it is taken whatever the keys are."""
+        """Whether the transition is taken whatever the keys are."""
         return not any(self.masks) and self.value_set is None
 
 
 @dataclass(frozen=True, slots=True)
 class ParserState:
-    """Operations, then a select. Where no transition fits, the packet is accepted as it is (as in BMv2)."""
+    """Operations, then a select. If no transition fits, the packet is accepted as it is (as in BMv2)."""
 
     name: str
     operations: tuple[ParserOp, ...]
@@ -139,11 +139,11 @@ class ParserState:
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """States by name and the first one (None: nothing is parsed).
+    """A parser: states by name, and the first one (None: nothing is parsed).
 
     Attributes:
-        watched: states of loops that may go round without taking a byte; MOST_IDLE_STEPS visits to them all in all end
-            parsing with ParserTimeout (BMv2 goes round for ever).
+        watched: states of loops that may go round without taking a byte; after MOST_IDLE_STEPS visits to all of them
+            together, parsing ends with ParserTimeout (BMv2 goes round for ever).
     """
 
     start: str | None
@@ -153,15 +153,15 @@ class Parser:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
-    """What p4c compiled, checked and resolved. Nothing in it refers to a name that does not exist.
+    """A compiled program, checked and resolved: every name in it refers to an existing element.
 
     Attributes:
         headers: header and metadata instances, in the order of the JSON.
-        errors: code of each P4 error by name.
+        errors: the code of each P4 error, by name.
         actions: by id.
         deparser: header instances in the order in which they are emitted.
         field_lists, learn_lists: by the ids with which primitives name them.
-        aliases: what BMv2 calls a field (``intrinsic_metadata.mcast_grp``) -> the field.
+        aliases: fields by BMv2's names for them (``intrinsic_metadata.mcast_grp``).
         fingerprint: SHA-256 of the JSON in a canonical form, hexadecimal.
     """
 
@@ -194,14 +194,14 @@ class Program:
         return self.ingress.tables | self.egress.tables
 
     def field(self, header: str, name: str) -> FieldRef:
-        """A field by the names of its instance and itself. Raises KeyError."""
+        """Returns a field by the names of its instance and itself. Raises KeyError."""
         found = self.headers[header]
         return found.ref(found.type.by_name[name])
 
     def intrinsic(self, name: str) -> FieldRef | None:
-        """A field that the target reads or writes, by its v1model name (``egress_spec``), or None.
+        """Returns a field that the target reads or writes, by its v1model name (``egress_spec``), or None.
 
-        BMv2 knows some of them as ``intrinsic_metadata.x`` or ``queueing_metadata.x``; aliases are followed.
+        BMv2 calls some of them ``intrinsic_metadata.x`` or ``queueing_metadata.x``; aliases are followed.
         """
         for instance in ("standard_metadata", "intrinsic_metadata", "queueing_metadata"):
             alias = self.aliases.get(f"{instance}.{name}")
@@ -215,7 +215,7 @@ class Program:
 
     @cached_property
     def path_primitives(self) -> dict[str, tuple[PathPrimitive, ...]]:
-        """What sends packets off the straight way, by where it stands: ``ingress`` (with the parser), ``egress``."""
+        """Primitives that send packets off the straight path, by block: ``ingress`` (with the parser), ``egress``."""
         parsed = [op.primitive for s in self.parser.states.values() for op in s.operations if isinstance(op, Run)]
         found: dict[str, tuple[PathPrimitive, ...]] = {}
         for stage, pipeline, more in (("ingress", self.ingress, parsed), ("egress", self.egress, [])):
@@ -231,7 +231,7 @@ class Program:
 
     @property
     def kept_fields(self) -> tuple[FieldRef, ...]:
-        """Every field of a field list or learn list that the program uses."""
+        """All fields of the field lists and learn lists that the program uses."""
         kept: dict[FieldRef, None] = {}
         for primitive in (*self.path_primitives["ingress"], *self.path_primitives["egress"]):
             if isinstance(primitive, GenerateDigest):
@@ -241,7 +241,7 @@ class Program:
         return tuple(kept)
 
     def error_code(self, name: str) -> int:
-        """The number of a P4 error; one that the program does not list gets a number of its own, as in BMv2."""
+        """Returns the number of a P4 error; an error that the program does not list gets one of its own, as in BMv2."""
         if name in self.errors:
             return self.errors[name]
         unlisted = [known for known in CORE_ERRORS if known not in self.errors]

@@ -1,7 +1,7 @@
-"""What a program must hold so that every packet stays within its memory and its time.
+"""Checks that a program keeps every packet within its memory and its time.
 
-p4c's output always does; a JSON file made by hand may not. Executors rely on what is checked here and check nothing
-again: the compiler makes machine code that would read and write out of bounds.
+p4c's output always passes; a JSON file made by hand may not. Executors rely on these checks and do not repeat them:
+the compiler would otherwise make machine code that reads and writes out of bounds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,17 +19,17 @@ from p4switch.program.errors import (
 )
 from p4switch.program.load_expressions import ExpressionBudget
 
-# What primitives may write, and which ones may stand where.
+# Writes of primitives, and where each primitive is allowed.
 
 
 def in_parser(primitive: model.Primitive, where: str) -> None:
-    """Refuses what has no meaning in a parser state. Raises ProgramError."""
+    """Refuses primitives that have no meaning in a parser state. Raises ProgramError."""
     if isinstance(primitive, model.Jump | model.JumpIfZero | model.Exit):
         raise ProgramError(f"{where}: {type(primitive).__name__} in the parser")
 
 
 def check_primitive(primitive: model.Primitive, program: model.Program, budget: ExpressionBudget, where: str) -> None:
-    """One primitive and those that it consists of. Raises ProgramError."""
+    """Checks a primitive and the primitives that it consists of. Raises ProgramError."""
     for expr in model.operands(primitive):
         budget.check(expr, where)
     match primitive:
@@ -39,7 +39,7 @@ def check_primitive(primitive: model.Primitive, program: model.Program, budget: 
             if target.width < origin.width:
                 raise ProgramError(f"{where}: {target} of at most {target.width} bits cannot hold {origin}")
         case model.Several(primitives=steps):
-            # Loaded from one primitive of the JSON: only these may write what is hidden.
+            # Only primitives that come from one primitive of the JSON may write hidden fields.
             for step in steps:
                 for expr in model.operands(step):
                     budget.check(expr, where)
@@ -88,11 +88,11 @@ def _check_extern(primitive: model.Primitive, program: model.Program, where: str
                 raise ProgramError(f"{where}: {target} has {target.width} bits, too many for a color")
 
 
-# Tables: whose they are, what their keys and constant entries hold, what shares an action profile.
+# Tables: owners, keys, constant entries, and shared action profiles.
 
 
 def check_tables(program: model.Program) -> None:
-    """All tables. Raises ProgramError."""
+    """Checks all tables. Raises ProgramError."""
     twice = sorted(program.ingress.tables.keys() & program.egress.tables.keys())
     if twice:
         raise ProgramError(f"table {twice[0]!r}: in both pipelines")
@@ -124,7 +124,7 @@ def _check_table(table: model.MatchTable, program: model.Program, where: str) ->
         if meter.target.width > 64:
             raise ProgramError(f"{where}: {meter.target} has {meter.target.width} bits, too many for a color")
     if table.profile is not None:
-        # Members lie in memory as the first table's actions say, and run as this table's.
+        # Members lie in memory as the first table's actions say, and run as this table's actions.
         first = program.profiles[table.profile].actions
         if _layouts(program, first) != _layouts(program, table.actions):
             raise ProgramError(f"{where}: shares {table.profile!r} with a table of other actions")
@@ -144,7 +144,7 @@ def _check_table(table: model.MatchTable, program: model.Program, where: str) ->
 
 
 def _distinct(program: model.Program, actions: tuple[int, ...], where: str) -> None:
-    """Entries name actions, so no two of a table have one name."""
+    """Checks that no two actions of a table have one name, because entries name actions."""
     names = [program.actions[ident].name for ident in actions]
     if len(set(names)) != len(names):
         raise ProgramError(f"{where}: two actions of one name")
@@ -177,17 +177,17 @@ _INTRINSIC_BITS: Final = {
     "instance_type": 32, "packet_length": 32, "parser_error": 32, "checksum_error": 32, "ingress_global_timestamp": 64,
     "egress_global_timestamp": 64, "enq_timestamp": 64, "enq_qdepth": 32, "deq_timedelta": 32, "deq_qdepth": 32,
 }  # fmt: skip
-"""Most bits of the fields that the target writes or acts on; its tables of ports and groups have such a size."""
+"""Most bits of the fields that the target writes or acts on, by the size of its tables of ports and groups."""
 
 _METER_CELL_BYTES: Final = 80
 _COUNTER_CELL_BYTES: Final = 16
 
 
 def validate(program: model.Program) -> None:
-    """Checks a program that was loaded.
+    """Checks a loaded program.
 
     Raises:
-        ProgramError: it is not what p4c writes, or asks for too much; names the element.
+        ProgramError: the program is not p4c's output, or exceeds a limit; the message names the element.
     """
     _check_size(program)
     _check_headers(program)
@@ -212,7 +212,7 @@ def _at_most(value: int, limit: int, what: str, where: str, least: int = 0) -> N
 
 
 def _plain(field: model.FieldRef, program: model.Program, where: str) -> None:
-    """A field of its own, with one width: not one that only whole-field copies and extraction may change."""
+    """Checks that a field has a fixed width, so that primitives other than whole-field copies may write it."""
     varbit = program.headers[field.header].type.varbit
     if (
         field.name == model.LENGTH_FIELD
@@ -249,7 +249,7 @@ def _check_headers(program: model.Program) -> None:
 
 
 def _whole_bytes(header: model.Header, where: str) -> None:
-    """Only metadata may have other sizes (load_headers.py), and metadata are never on the wire."""
+    """Only metadata may have other sizes (`loader.py`), and metadata are never on the wire."""
     if header.type.bits % 8:
         raise ProgramError(f"{where}: {header.name!r} has {header.type.bits} bits, no whole number of bytes")
 
@@ -285,7 +285,7 @@ def _check_state(program: model.Program) -> None:
 
 
 def _check_lists(program: model.Program) -> None:
-    """Numbers of lists travel in cells of 64 bits; copies keep plain fields only."""
+    """Checks field and learn lists: their numbers fit cells of 64 bits, and copies keep plain fields only."""
     for ident, field_list in program.field_lists.items():
         _at_most(ident, MAX_NUMBER, "as its id", "field list")
         for field in field_list.fields:

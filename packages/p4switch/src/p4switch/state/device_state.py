@@ -1,4 +1,4 @@
-"""All that a device remembers between packets."""
+"""The state that a device keeps between packets."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from p4switch.tables import TABLE_CELLS, Table
 from p4switch.tables.profile import METER_WORDS, PROFILE_CELLS, MeterConfig, Profile, configure, execute
 from p4switch.tables.table import IndirectTable
 
-# Multicast groups, as the control plane sets them and a compiled event loop reads them.
+# Multicast groups, written by the control plane and read by the compiled event loop.
 
 
 MAX_GROUP: Final = 0xFFFF
 """Group numbers are 16 bits wide; 0 means no multicast."""
 
 DEFAULT_CAPACITY: Final = 65536
-"""Replicas of all groups together, free space between them included."""
+"""Most replicas of all groups together, including free space between them."""
 
 
 class MulticastError(ValueError):
-    """A group number, port or replication id that is out of range, or no room left."""
+    """A group number, port or replication id out of range, or too many replicas."""
 
 
 class Multicast:
-    """The replicas (port, rid) of each group, in the order in which copies are made.
+    """The multicast groups of a device: the replicas (port, rid) of each, in the order in which copies are made.
 
     ``index``: int32 (65536, 2): start and number of a group's replicas. ``replicas``: int32 (capacity, 2): port, rid.
     Both keep their addresses for the life of the device. Groups may be changed only between packets.
@@ -50,7 +50,7 @@ class Multicast:
             replicas: (port 0..511, rid 0..65535) for each copy.
 
         Raises:
-            MulticastError: out of range, or no room; nothing is changed.
+            MulticastError: a number is out of range, or there is no room; nothing is changed.
         """
         members = tuple(replicas)
         _check(group, members)
@@ -71,11 +71,11 @@ class Multicast:
         self.index[group] = 0
 
     def get(self, group: int) -> tuple[tuple[int, int], ...]:
-        """The replicas of a group; none where it does not exist, as a packet sees it."""
+        """Returns the replicas of a group; none if the group does not exist."""
         return self._groups.get(group, ())
 
     def groups(self) -> tuple[int, ...]:
-        """Numbers of the groups that exist, ascending."""
+        """Returns the numbers of the groups that exist, ascending."""
         return tuple(sorted(self._groups))
 
     def reset(self) -> None:
@@ -108,7 +108,7 @@ def _check(group: int, members: tuple[tuple[int, int], ...]) -> None:
             raise MulticastError(f"multicast group {group}: replication id {rid} is not in 0..65535")
 
 
-# Mirroring sessions: where clones go.
+# Mirroring sessions, which say where clones go.
 
 
 MAX_SESSION: Final = (1 << 15) - 1
@@ -120,10 +120,10 @@ _ROW: Final = np.dtype([("exists", np.int32), ("group", np.int32), ("port", np.i
 
 @dataclass(frozen=True, slots=True)
 class CloneSession:
-    """A session: copies to ``replicas`` and to a multicast group first, then one to ``port``, where they are given.
+    """A session: copies go to ``replicas`` first, then to a multicast group, then to ``port``; each may be missing.
 
     Attributes:
-        group: a multicast group of the device, looked up at each packet.
+        group: a multicast group of the device; its replicas are looked up for each packet.
         replicas: (port, rid) of further copies, as P4Runtime gives them.
     """
 
@@ -133,10 +133,10 @@ class CloneSession:
 
 
 class CloneSessions:
-    """The sessions of a device by number. A clone to one that does not exist is lost.
+    """The clone sessions of a device by number. A clone to a session that does not exist is lost.
 
-    A compiled event loop reads ``rows`` (exists, group or 0, port or -1; int32, shape (32768,)) and, as group
-    session + 1 of ``copies``, a session's own replicas. Both keep their addresses for the life of the device.
+    A compiled event loop reads ``rows`` (exists, group or 0, port or -1; int32, shape (32768,)). A session's own
+    replicas are group session + 1 of ``copies``. Both keep their addresses for the life of the device.
     """
 
     def __init__(self) -> None:
@@ -145,11 +145,11 @@ class CloneSessions:
         self.copies: Final = Multicast()
 
     def set(self, session: int, replicas: Iterable[tuple[int, int]]) -> None:
-        """Creates or replaces a session of (port, rid). Raises MulticastError."""
+        """Creates or replaces a session with these (port, rid) replicas. Raises MulticastError."""
         self.configure(session, CloneSession(replicas=tuple(replicas)))
 
     def configure(self, session: int, config: CloneSession) -> None:
-        """Creates or replaces a session. Raises MulticastError: something is out of range."""
+        """Creates or replaces a session. Raises MulticastError if a number is out of range."""
         if not 0 <= session <= MAX_SESSION:
             raise MulticastError(f"clone session {session} is not in 0..{MAX_SESSION}")
         ports = [port for port, _ in config.replicas] + ([] if config.port is None else [config.port])
@@ -174,11 +174,11 @@ class CloneSessions:
         self.rows[session] = 0
 
     def get(self, session: int) -> CloneSession | None:
-        """A session, None where it does not exist."""
+        """Returns a session; None if it does not exist."""
         return self._sessions.get(session)
 
     def sessions(self) -> tuple[int, ...]:
-        """Numbers of the sessions that exist, ascending."""
+        """Returns the numbers of the sessions that exist, ascending."""
         return tuple(sorted(self._sessions))
 
     def reset(self) -> None:
@@ -188,10 +188,9 @@ class CloneSessions:
         self.copies.reset()
 
 
-# The numbers that ``random()`` gives: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom generators,
-# 2014).
+# The numbers of ``random()``: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom generators, 2014).
 #
-# BMv2 takes std::default_random_engine, seeded by the thread's id, so its numbers differ from run to run. Here they
+# BMv2 uses std::default_random_engine, seeded by the thread's id, so its numbers differ from run to run. Here they
 # repeat, and both executors draw from one sequence, whose state is in the device.
 
 
@@ -201,7 +200,7 @@ class CloneSessions:
 class Counter(Array):
     """One indirect counter array of a device.
 
-    ``cells``: uint64, shape (size, 2): packets, bytes. Bytes are those of the frame as it came in, as in BMv2.
+    ``cells``: uint64, shape (size, 2): packets, bytes. Bytes are those of frames as they came in, as in BMv2.
     """
 
     what = "counter"
@@ -212,7 +211,7 @@ class Counter(Array):
         self.cells: NDArray[np.uint64] = untouched((max(spec.size, 1), 2), np.uint64)
 
     def read(self, index: int) -> tuple[int, int]:
-        """Packets and bytes of a cell. Raises IndexError."""
+        """Returns packets and bytes of a cell. Raises IndexError."""
         packets, octets = self.cells[self.checked(index)].tolist()
         return packets, octets
 
@@ -244,11 +243,11 @@ class Meter(Array):
         self._configs: dict[int, MeterConfig] = {}
 
     def read(self, index: int) -> MeterConfig | None:
-        """The configuration of a cell; None: every packet is green. Raises IndexError."""
+        """Returns the configuration of a cell; None: every packet is green. Raises IndexError."""
         return self._configs.get(self.checked(index))
 
     def configs(self) -> dict[int, MeterConfig]:
-        """The configurations of all cells that have one, as they are now."""
+        """Returns the present configurations of all cells that have one, by index."""
         return dict(self._configs)
 
     def write(self, index: int, config: MeterConfig | None) -> None:
@@ -259,11 +258,11 @@ class Meter(Array):
             self._configs[index] = config
 
     def execute(self, index: int, length: int, now: int) -> int:
-        """The color of a packet of ``length`` bytes at ``now`` microseconds. Raises IndexError."""
+        """Returns the color of a packet of ``length`` bytes at ``now`` microseconds. Raises IndexError."""
         return execute(self.cells[self.checked(index)], self.spec.unit, length, now)
 
     def reset(self) -> None:
-        """Forgets all configurations."""
+        """Removes all configurations."""
         self.cells[:] = 0
         self._configs.clear()
 
@@ -277,12 +276,12 @@ LAST_SHIFT: Final = 31
 
 
 def advance(state: int) -> int:
-    """The next state."""
+    """Returns the next state of the generator."""
     return (state + STEP) & MASK
 
 
 def mixed(state: int) -> int:
-    """The number that belongs to a state, 64 bits."""
+    """Returns the 64-bit number that belongs to a state."""
     z = state
     for shift, factor in MIX:
         z = ((z ^ z >> shift) * factor) & MASK
@@ -290,14 +289,14 @@ def mixed(state: int) -> int:
 
 
 def within(number: int, low: int, high: int) -> int:
-    """A number from ``low`` to ``high``, which is not below it; all 64 bits wide."""
+    """Maps a 64-bit number into the range ``low`` to ``high``, both included; ``high`` is not below ``low``."""
     return low + number % (high - low + 1)
 
 
 class DeviceState:
     """Tables, registers, counters and multicast groups of one device.
 
-    ``cells`` is the int64 array whose address machine code gets; see StateLayout.
+    ``cells`` is the int64 array whose address machine code gets; see StateLayout for its contents.
     """
 
     def __init__(self, program: Program) -> None:
@@ -345,12 +344,12 @@ class DeviceState:
 
     @property
     def address(self) -> int:
-        """What machine code takes as ``state``; stable for the life of the object."""
+        """Address that machine code takes as ``state``; fixed for the life of the object."""
         return int(self.cells.ctypes.data)
 
     @property
     def failed_assertions(self) -> int:
-        """How often an ``assert`` or ``assume`` failed (BMv2 aborts at the first)."""
+        """Number of ``assert`` and ``assume`` that failed (BMv2 aborts at the first)."""
         return int(self.cells[self._assertions])
 
     @failed_assertions.setter
@@ -359,7 +358,7 @@ class DeviceState:
 
     @property
     def endless_packets(self) -> int:
-        """Packets that were dropped since they went round in a pipeline more than limits.MAX_STEPS times."""
+        """Number of packets dropped because they took more than MAX_STEPS steps on cycles of a pipeline."""
         return int(self.cells[self._endless])
 
     @endless_packets.setter
@@ -368,7 +367,7 @@ class DeviceState:
 
     @property
     def random_state(self) -> int:
-        """What the next number of ``random()`` follows from, 64 bits; 0 at the start, so that runs repeat."""
+        """State of the generator of ``random()``, 64 bits; 0 at the start, so that runs repeat."""
         return int(self.cells[self._random]) & ((1 << 64) - 1)
 
     @random_state.setter
@@ -376,7 +375,7 @@ class DeviceState:
         self.cells[self._random : self._random + 1].view(np.uint64)[0] = state & ((1 << 64) - 1)
 
     def reset(self) -> None:
-        """As after loading the program: no entries but constant ones, no groups, registers and counters zero."""
+        """Restores the state after loading: constant entries only, no groups, registers and counters zero."""
         arrays = (self.counters, self.meters, self.value_sets)
         for part in (
             *self.tables.values(),
@@ -386,7 +385,7 @@ class DeviceState:
             part.reset()
         self.clone_sessions.reset()
         for rows in self._rows:
-            # Writing zeros to rows that no packet touched would make the system give them memory.
+            # Writing zeros to rows that no packet has touched would make the system allocate their pages.
             rows[rows.any(axis=1)] = 0
         self.multicast.reset()
         self.failed_assertions = self.endless_packets = 0

@@ -1,8 +1,8 @@
-"""Where the state of a device lies in memory; the same for every device of a program.
+"""The memory layout of a device's state; the same for every device of a program.
 
-Machine code gets one address: an array of int64 cells. The first counts failed assertions, the second is the
-state of the random numbers, the third counts packets that went round too often. A table has TABLE_CELLS
-cells, a counter array one (the address of its counters), a group of register arrays one (the address of its rows).
+Machine code gets one address, that of an array of int64 cells. The first cell counts failed assertions, the second is
+the state of the random numbers, the third counts packets that took too many steps. A table has TABLE_CELLS cells, a
+counter array one (the address of its counters), a group of register arrays one (the address of its rows).
 """
 
 import math
@@ -20,7 +20,7 @@ from p4switch.program import model
 from p4switch.tables import TABLE_CELLS
 from p4switch.tables.profile import PROFILE_CELLS
 
-# Parser value sets: values that a select compares its keys with.
+# Parser value sets: values with which a select compares its keys.
 
 
 VALUE_SET_CELLS: Final = 2
@@ -32,12 +32,12 @@ class ValueSetError(ValueError):
 
 
 def value_words(width: int) -> int:
-    """64-bit words of a value."""
+    """Returns the number of 64-bit words of a value."""
     return -(-width // 64)
 
 
 class ValueSet:
-    """The members of one value set; each is the keys of the select one behind the other, without padding.
+    """The members of one value set; a member is the concatenated keys of the select, without padding.
 
     ``rows``: uint64 (max_size, words), least significant word first.
     """
@@ -54,7 +54,7 @@ class ValueSet:
         return value in self._values
 
     def fits(self, value: int, mask: int) -> bool:
-        """Whether a member equals ``value`` where ``mask`` has ones."""
+        """Returns whether a member equals ``value`` in the bits that ``mask`` has set."""
         return any(member & mask == value & mask for member in self._values)
 
     @property
@@ -63,7 +63,7 @@ class ValueSet:
         return self._values
 
     def set(self, values: Iterable[int]) -> None:
-        """Replaces all members. Raises ValueSetError; nothing is changed."""
+        """Replaces all members. Raises ValueSetError, and then changes nothing."""
         members = tuple(dict.fromkeys(values))
         name = self.spec.name
         if len(members) > self.spec.max_size:
@@ -87,13 +87,13 @@ class ValueSet:
 CACHE_LINE: Final = 64
 LANE_BITS: Final = 32
 WIDE_BITS: Final = 256
-"""From this width on, values that are whole lanes of 32 bits are kept as vectors of lanes."""
+"""Values of at least this width whose lanes of 32 bits are whole are kept as vectors of lanes."""
 
 CellKind: TypeAlias = Literal["integer", "lanes"]
 
 
 def cell_kind(width: int) -> CellKind:
-    """How a value of a width lies in memory.
+    """Returns how a value of a width lies in memory.
 
     ``lanes``: uint32 in the machine's byte order, the most significant lane first, as lanes travel in packets.
     ``integer``: one little-endian number.
@@ -102,7 +102,7 @@ def cell_kind(width: int) -> CellKind:
 
 
 def cell_bytes(width: int) -> int:
-    """Bytes of a value in memory: 1, 2, 4, 8, or a multiple of 8 above (of 4 for lanes)."""
+    """Returns the bytes of a value in memory: 1, 2, 4, 8, or above that a multiple of 8 (of 4 for lanes)."""
     if cell_kind(width) == "lanes":
         return width // 8
     for size in (1, 2, 4, 8):
@@ -113,7 +113,7 @@ def cell_bytes(width: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RegisterPlace:
-    """Where a register array lies: cell i is at the group's address + i * stride + offset."""
+    """The place of a register array: cell i is at the group's address + i * stride + offset."""
 
     group: int
     offset: int
@@ -121,7 +121,7 @@ class RegisterPlace:
 
 @dataclass(frozen=True)
 class RegisterGroup:
-    """Register arrays whose cells of one index lie side by side, in a row of ``stride`` bytes."""
+    """Register arrays whose cells with the same index lie side by side, in a row of ``stride`` bytes."""
 
     registers: tuple[model.RegisterArray, ...]
     offsets: tuple[int, ...]
@@ -130,7 +130,7 @@ class RegisterGroup:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all rows."""
+        """Size of all rows in bytes."""
         return self.stride * self.size
 
 
@@ -155,19 +155,19 @@ class StateLayout:
         self.cells += len(self.groups)
 
     def _take(self, names: Iterable[str], size: int) -> dict[str, int]:
-        """The first cell of each, behind what was taken before."""
+        """Assigns ``size`` cells to each name, behind the cells assigned before; returns the first cell of each."""
         found = {name: self.cells + size * number for number, name in enumerate(names)}
         self.cells += size * len(found)
         return found
 
     @cached_property
     def groups(self) -> tuple[RegisterGroup, ...]:
-        """Register arrays that the program indexes alike share a group."""
+        """The groups of register arrays that the program indexes alike."""
         return tuple(_place(members) for members in _indexed_alike(self.program))
 
     @cached_property
     def registers(self) -> dict[str, RegisterPlace]:
-        """The place of each register array by name."""
+        """The place of each register array, by name."""
         return {
             register.name: RegisterPlace(number, offset)
             for number, group in enumerate(self.groups)
@@ -175,12 +175,12 @@ class StateLayout:
         }
 
     def group_cell(self, group: int) -> int:
-        """The cell with the address of a group's rows."""
+        """Returns the cell that holds the address of a group's rows."""
         return self._first_group + group
 
 
 def layout_of(program: model.Program) -> StateLayout:
-    """The layout of a program, which all devices of it share. The program keeps it, and it goes with the program."""
+    """Returns the layout of a program. All devices of the program share it; it lives as long as the program."""
     kept = vars(program)
     if _KEPT_AS not in kept:
         kept[_KEPT_AS] = StateLayout(program)
@@ -189,7 +189,7 @@ def layout_of(program: model.Program) -> StateLayout:
 
 
 def _place(members: tuple[model.RegisterArray, ...]) -> RegisterGroup:
-    """Wide cells first, each aligned to its size or a cache line; rows are whole cache lines where they share them."""
+    """Places wide cells first, each aligned to its size or a cache line; shared rows fill whole cache lines."""
     order = sorted(members, key=lambda r: -cell_bytes(r.width))
     offsets, at = [], 0
     for register in order:
@@ -200,15 +200,15 @@ def _place(members: tuple[model.RegisterArray, ...]) -> RegisterGroup:
     if len(order) > 1 or at >= CACHE_LINE:
         at = -(-at // CACHE_LINE) * CACHE_LINE
         if (at // CACHE_LINE) % 2 == 0:
-            at += CACHE_LINE  # an odd number of lines, so that neighbouring rows do not fall into one cache set
+            at += CACHE_LINE  # an odd number of lines, so that neighbouring rows do not share a cache set
     return RegisterGroup(tuple(order), tuple(offsets), at, order[0].size)
 
 
 def _indexed_alike(program: model.Program) -> list[tuple[model.RegisterArray, ...]]:
-    """Partition of the register arrays by size and index expression; of several, the one that most others have, too.
+    """Partitions the register arrays by size and index expression; of several indices, the most common one counts.
 
-    An index that is a field assigned from one expression only, in the whole program, stands for that expression:
-    p4c gives equal indices several temporaries. The partition decides about speed only, never about results.
+    A field that the whole program assigns from one expression only stands for that expression as an index, because
+    p4c stores equal indices in several temporaries. The partition affects speed only, never results.
     """
     definitions = _single_definitions(program)
     uses: dict[str, dict[model.Expr, None]] = {name: {} for name in program.registers}
@@ -239,7 +239,7 @@ def _single_definitions(program: model.Program) -> dict[model.FieldRef, model.Da
 def _resolve(
     index: model.DataExpr, definitions: dict[model.FieldRef, model.DataExpr], depth: int = 0
 ) -> model.DataExpr:
-    """Follows fields to their only definition, a few steps deep (a definition may be circular)."""
+    """Replaces fields by their only definition, a few steps deep (a definition may be circular)."""
     if isinstance(index, model.FieldRef) and depth < 4:
         definition = definitions.get(index)
         return index if definition is None else _resolve(definition, definitions, depth + 1)
@@ -252,9 +252,9 @@ def _resolve(
 
 
 def untouched(shape: tuple[int, ...], dtype: "np.dtype[Any] | type[Any]") -> NDArray[Any]:
-    """Zeros for many switches with little in them: pages cost memory when they are touched, and only then.
+    """Returns zeros whose pages take memory only once they are touched: for many switches with little state.
 
-    It begins at a page. (What malloc hands out again, ``np.zeros`` has to clear, and with that to touch.) Raises
+    The array begins at a page. (``np.zeros`` would touch pages that malloc reuses, to clear them.) Raises
     MemoryError.
     """
     size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
@@ -266,12 +266,12 @@ def untouched(shape: tuple[int, ...], dtype: "np.dtype[Any] | type[Any]") -> NDA
 
 
 def allocate_group(group: RegisterGroup) -> NDArray[np.uint8]:
-    """The rows of a group, shape (size, stride)."""
+    """Returns the rows of a group, shape (size, stride)."""
     return untouched((group.size, group.stride), np.uint8)
 
 
 class Array:
-    """What arrays of registers, counters and meters share; ``spec`` is what the program says of one."""
+    """The common part of register, counter and meter arrays; ``spec`` is the program's declaration."""
 
     what = ""
     spec: model.RegisterArray | model.CounterArray | model.MeterArray
@@ -287,7 +287,7 @@ class Array:
         return self.spec.size
 
     def checked(self, index: int) -> int:
-        """An index that is within. Raises IndexError."""
+        """Returns the index if the array has such a cell. Raises IndexError."""
         if not 0 <= index < self.size:
             raise IndexError(f"{self.what} {self.name}: index {index} is not in 0..{self.size - 1}")
         return index
@@ -300,29 +300,29 @@ class Register(Array):
     spec: model.RegisterArray
 
     def __init__(self, spec: model.RegisterArray, rows: NDArray[np.uint8], offset: int) -> None:
-        """A view of the bytes from ``offset`` in each of ``rows``."""
+        """Makes a view of the bytes from ``offset`` on in each of ``rows``."""
         self.spec = spec
         self._cells = rows[:, offset : offset + cell_bytes(spec.width)]
         self._swap = cell_kind(spec.width) == "lanes"
 
     @property
     def bitwidth(self) -> int:
-        """Bits of a cell."""
+        """Width of a cell in bits."""
         return self.spec.width
 
     def read(self, index: int) -> int:
-        """The value of a cell. Raises IndexError."""
+        """Returns the value of a cell. Raises IndexError."""
         raw = self._cells[self.checked(index)].tobytes()
         if self._swap:
             return int.from_bytes(np.frombuffer(raw, "<u4").astype(">u4").tobytes(), "big")
         return int.from_bytes(raw, "little")
 
     def copy(self, start: int, stop: int) -> "Register":
-        """The cells ``start`` to ``stop - 1`` as they are now, apart from the device's and counted from 0."""
+        """Returns a copy of the cells ``start`` to ``stop - 1``, counted from 0, that is independent of the device."""
         return Register(replace(self.spec, size=stop - start), self._cells[start:stop].copy(), 0)
 
     def take(self, other: "Register") -> None:
-        """Have every cell of another array of the same size and width; pages that are zero in both stay untouched."""
+        """Copies every cell of an array of the same size and width; pages that are zero in both stay untouched."""
         rows = other._cells.any(axis=1) | self._cells.any(axis=1)
         self._cells[rows] = other._cells[rows]
 

@@ -1,4 +1,4 @@
-"""Tables of a device: canonical entries, lookup, and the images that machine code reads."""
+"""Tables of a device: canonical entries, lookups, and the memory images that machine code reads."""
 
 from p4switch.tables.matching import (
     DefaultEntry,

@@ -18,14 +18,14 @@ from p4switch.program.actions import Action, MatchTable
 
 @dataclass(frozen=True, slots=True, order=True)
 class Exact:
-    """The key's value."""
+    """A match on one value of the key."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Lpm:
-    """The first ``prefix`` bits of the key; the other bits of ``value`` are 0."""
+    """A match on the first ``prefix`` bits of the key; the other bits of ``value`` are 0."""
 
     value: int
     prefix: int
@@ -33,7 +33,7 @@ class Lpm:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ternary:
-    """``key & mask == value``; bits of ``value`` outside ``mask`` are 0. Mask 0 or all ones where P4 says optional."""
+    """``key & mask == value``; bits of ``value`` outside ``mask`` are 0. P4's optional: mask 0 or all ones."""
 
     value: int
     mask: int
@@ -55,10 +55,10 @@ class TableEntry:
     """An entry.
 
     Attributes:
-        match: one for each key of the table, in its order.
+        match: one match for each key of the table, in the table's order.
         action: full name of the action.
         arguments: its arguments, unsigned.
-        member, group: in tables with an action profile, the id of what runs; ``action`` is then empty.
+        member, group: in tables with an action profile, the id of the member or group; ``action`` is then empty.
         priority: in ternary and range tables, the highest number wins (as in P4Runtime); else 0.
     """
 
@@ -71,13 +71,13 @@ class TableEntry:
 
     @property
     def identity(self) -> tuple[tuple[Match, ...], int]:
-        """What tells entries of one table apart."""
+        """The match and the priority, which identify an entry within its table."""
         return self.match, self.priority
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultEntry:
-    """What a miss runs: an action with its arguments; ``action`` None runs nothing."""
+    """The default entry, which a miss runs: an action with its arguments; ``action`` None runs nothing."""
 
     action: str | None
     arguments: tuple[int, ...] = ()
@@ -85,12 +85,12 @@ class DefaultEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The outcome of a lookup.
+    """The result of a lookup.
 
     Attributes:
-        hit: whether an entry matched; else the default applies.
-        ref: the entry's row, for Table.count; 0 is the default.
-        action: index into the table's actions, None: nothing runs.
+        hit: whether an entry matched; otherwise the default applies.
+        ref: the row of the entry, for Table.count; 0 is the default's row.
+        action: index into the table's actions; None: no action runs.
     """
 
     hit: bool
@@ -99,19 +99,19 @@ class Lookup:
     arguments: tuple[int, ...]
 
 
-# What can be wrong with a change to a table.
+# Errors of changes to a table.
 
 
 class TableError(ValueError):
-    """A table refuses a change. The message names the table."""
+    """A change that a table refuses. The message names the table."""
 
 
 class InvalidEntry(TableError):
-    """Wrong number or kind of match fields, a value that is too wide, an unknown action, wrong arguments."""
+    """An entry with a wrong number or kind of match fields, a value too wide, an unknown action or wrong arguments."""
 
 
 class EntryExists(TableError):
-    """An entry with the same match (and priority, where the table has priorities) is there already."""
+    """An entry with the same match (and priority, if the table has priorities) exists already."""
 
 
 class NoSuchEntry(TableError):
@@ -127,7 +127,7 @@ class TableIsConst(TableError):
 
 
 class StillUsed(TableError):
-    """A member or group that a group or table entry names cannot be removed."""
+    """A member or group cannot be removed, because a group or a table entry names it."""
 
 
 # How the fields of a table's key are packed into one number, and that number into 64-bit words.
@@ -137,22 +137,22 @@ WORD_BITS: Final = 64
 WORD_MASK: Final = (1 << WORD_BITS) - 1
 HASH_SEED: Final = 0x9E3779B97F4A7C15
 HASH_MULTIPLIER: Final = 0xD6E8FEB86659FD93
-"""An odd constant with about as many ones as zeros; the compiled lookup uses the same."""
+"""An odd constant with about as many ones as zeros; machine code uses the same."""
 
 
 @dataclass(frozen=True)
 class KeyLayout:
-    """The first field of the key stands in the least significant bits.
+    """How the fields of a key are packed into one number: the first field in the least significant bits.
 
     Attributes:
-        widths: of the fields, bits.
+        widths: bits of each field.
     """
 
     widths: tuple[int, ...]
 
     @classmethod
     def of(cls, table: MatchTable) -> "KeyLayout":
-        """The layout of a table's key."""
+        """Return the layout of a table's key."""
         return cls(tuple(key.width for key in table.keys))
 
     @property
@@ -162,7 +162,7 @@ class KeyLayout:
 
     @property
     def words(self) -> int:
-        """64-bit words of the packed key, at least one."""
+        """Number of 64-bit words of the packed key, at least one."""
         return max(1, -(-self.bits // WORD_BITS))
 
     @cached_property
@@ -175,7 +175,7 @@ class KeyLayout:
         return tuple(offsets)
 
     def pack(self, values: Sequence[int]) -> int:
-        """One number from the values of the fields."""
+        """Return one number that holds the values of all fields."""
         packed = 0
         for value, offset in zip(values, self.offsets, strict=True):
             packed |= value << offset
@@ -183,12 +183,12 @@ class KeyLayout:
 
 
 def split_words(number: int, count: int) -> list[int]:
-    """A number as 64-bit words, least significant first."""
+    """Return a number as ``count`` 64-bit words, least significant first."""
     return [(number >> (WORD_BITS * i)) & WORD_MASK for i in range(count)]
 
 
 def hash_words(words: Sequence[int]) -> int:
-    """The 64-bit hash of a packed key: multiply and fold, word by word."""
+    """Return the 64-bit hash of a packed key: multiply and fold, word by word."""
     h = HASH_SEED
     for word in words:
         h = ((h ^ word) * HASH_MULTIPLIER) & WORD_MASK
@@ -204,12 +204,12 @@ _MAX_LOAD: Final = 0.5
 
 
 class HashIndex:
-    """Maps numbers of fixed width to positive references; open addressing with linear probing.
+    """Maps numbers of a fixed width to positive references; open addressing with linear probing.
 
     ``buckets`` is a uint64 array of shape (capacity, 1 + words): reference (0: empty), then the key, least
-    significant word first. The capacity is a power of two, at most half full. A removal moves the entries behind
-    it forward, so there are no tombstones and a miss ends at the first empty bucket. The array is replaced when
-    it grows: whoever holds its ``address`` must ask again after every insertion.
+    significant word first. The capacity is a power of two; at most half of it is used. A removal moves later entries
+    forward, so there are no tombstones, and a search ends at the first empty bucket. The array is replaced when the
+    index grows: read its address again after every insertion.
     """
 
     def __init__(self, words: int) -> None:
@@ -226,11 +226,11 @@ class HashIndex:
         return len(self.buckets)
 
     def find(self, key: int) -> int:
-        """The reference stored under a key, 0 if none."""
+        """Return the reference stored under a key; 0 if there is none."""
         return int(self.buckets[self._locate(split_words(key, self._words)), 0])
 
     def insert(self, key: int, ref: int) -> None:
-        """Stores a reference under a key that is not there yet."""
+        """Store a reference under a key that is not present."""
         if ref <= 0:
             raise ValueError(f"reference {ref} is not positive")
         if (self._count + 1) > self.capacity * _MAX_LOAD:
@@ -244,7 +244,7 @@ class HashIndex:
         self._count += 1
 
     def remove(self, key: int) -> None:
-        """Forgets a key. Raises KeyError."""
+        """Remove a key. Raises KeyError if it is not present."""
         at = self._locate(split_words(key, self._words))
         if self.buckets[at, 0] == 0:
             raise KeyError(key)
@@ -259,7 +259,7 @@ class HashIndex:
         return np.zeros((capacity, 1 + self._words), dtype=np.uint64)
 
     def _locate(self, words: list[int]) -> int:
-        """The bucket that holds a key, or the empty one where it would go."""
+        """Returns the bucket that holds a key, or the empty bucket where the key would go."""
         mask = self.capacity - 1
         at = hash_words(words) & mask
         while self.buckets[at, 0] != 0 and self.buckets[at, 1:].tolist() != words:
@@ -275,7 +275,7 @@ class HashIndex:
             if self.buckets[at, 0] == 0:
                 break
             home = hash_words(self.buckets[at, 1:].tolist()) & mask
-            # An entry may move into the gap unless its home lies cyclically behind the gap.
+            # An entry may move into the gap unless its home bucket lies cyclically behind the gap.
             if ((at - home) & mask) >= ((at - gap) & mask):
                 self.buckets[gap] = self.buckets[at]
                 gap = at
@@ -289,36 +289,36 @@ class HashIndex:
 
 
 IMAGE_CELLS: Final = 4
-"""int64 cells that describe an index to machine code; their meaning depends on the kind of table."""
+"""int64 cells that describe an index to machine code; their meaning depends on the kind of index."""
 
 
 def address_of(array: NDArray[np.uint64]) -> int:
-    """The address of an array's first element."""
+    """Return the address of an array's first element."""
     return int(array.ctypes.data)
 
 
 class MatchIndex(ABC):
-    """What finds entries. References are rows of the table's entry store, from 1."""
+    """Finds the entry for a packet. References are rows of the table's entry store, from 1."""
 
     @abstractmethod
     def find(self, values: Sequence[int]) -> int:
-        """The reference of the entry that matches best, 0 if none does."""
+        """Return the reference of the entry that matches best; 0 if none matches."""
 
     @abstractmethod
     def insert(self, entry: TableEntry, ref: int) -> None:
-        """Adds an entry; the caller has checked that it is valid and new."""
+        """Add an entry; the caller has checked that it is valid and new."""
 
     @abstractmethod
     def remove(self, entry: TableEntry, ref: int) -> None:
-        """Removes an entry that is there."""
+        """Remove an entry that is present."""
 
     @abstractmethod
     def image(self) -> tuple[int, int, int, int]:
-        """IMAGE_CELLS numbers for machine code; valid until the next insertion or removal."""
+        """Return IMAGE_CELLS numbers that describe the index to machine code; valid until the next change."""
 
 
 class ExactIndex(MatchIndex):
-    """image: address of the buckets, capacity - 1, 0, 0."""
+    """The index of an exact table. image: address of the buckets, capacity - 1, 0, 0."""
 
     def __init__(self, table: MatchTable) -> None:
         self._layout = KeyLayout.of(table)
@@ -345,10 +345,10 @@ class ExactIndex(MatchIndex):
 
 
 class LpmIndex(MatchIndex):
-    """One hash table over (masked key, prefix length), asked once for each length in use, longest first.
+    """The index of an LPM table: one hash table over (masked key, prefix length), probed for each length in use.
 
-    image: address of the buckets, capacity - 1, address of the lengths, number of lengths. ``lengths`` has rows
-    (prefix length, mask of the packed key).
+    The longest prefix is probed first. image: address of the buckets, capacity - 1, address of the lengths, number
+    of lengths. ``lengths`` has rows (prefix length, mask of the packed key).
     """
 
     def __init__(self, table: MatchTable) -> None:
@@ -412,9 +412,9 @@ class LpmIndex(MatchIndex):
 
 
 class TernaryIndex(MatchIndex):
-    """Rows in the order in which they win: priority, then the lower reference (as in BMv2). Linear.
+    """The index of a ternary or range table: a linear search in the order of priority, then of row (as in BMv2).
 
-    image: address of the rows, their number, 0, 0. A row: reference; value and mask of the packed key; for each
+    image: address of the rows, number of rows, 0, 0. A row: reference; value and mask of the packed key; for each
     range key its low and high end, each in as many words as that key takes.
     """
 
@@ -498,13 +498,13 @@ def _value_and_mask(match: Match, width: int) -> tuple[int, int]:
 
 
 def row_words(table: MatchTable) -> int:
-    """uint64 words of a row of a TernaryIndex."""
+    """Return the number of uint64 words of a row of a TernaryIndex."""
     bounds = sum(2 * -(-key.width // 64) for key in table.keys if key.kind == "range")
     return 1 + 2 * KeyLayout.of(table).words + bounds
 
 
 def make_index(table: MatchTable) -> MatchIndex:
-    """The index for a kind of table."""
+    """Return an empty index of the kind that the table needs."""
     if table.kind in ("ternary", "range"):
         return TernaryIndex(table)
     if any(key.kind == "lpm" for key in table.keys):
@@ -512,7 +512,7 @@ def make_index(table: MatchTable) -> MatchIndex:
     return ExactIndex(table)
 
 
-# The rows of a table's entries: action and arguments, as machine code reads them, and direct counters.
+# The rows of a table's entries (action and arguments, as machine code reads them), and direct counters.
 
 
 _FIRST_ROWS: Final = 8
@@ -520,7 +520,7 @@ DEFAULT_ROW: Final = 0
 
 
 def argument_offsets(action: Action) -> tuple[int, ...]:
-    """The word of an entry's row at which each argument starts; word 0 is the action."""
+    """Return the word of an entry's row at which each argument starts; word 0 is the action."""
     offsets, at = [], 1
     for parameter in action.parameters:
         offsets.append(at)
@@ -529,21 +529,21 @@ def argument_offsets(action: Action) -> tuple[int, ...]:
 
 
 def store_row_words(actions: tuple[Action, ...]) -> int:
-    """uint64 words of a row: the action, and the arguments of the action that has most."""
+    """Return the uint64 words of a row: one for the action, and those of the longest list of arguments."""
     return 1 + max((sum(-(-p.width // WORD_BITS) for p in a.parameters) for a in actions), default=0)
 
 
 class EntryStore:
-    """Row 0 is the default entry; rows of entries are given out lowest first and reused.
+    """The entries of a table in memory. Row 0 is the default; the lowest free row is given out first.
 
-    ``rows``: uint64 (capacity, row_words): index of the action among the table's (their number: none), arguments,
-    each from a word of its own, least significant word first. ``counters``: uint64 (capacity, 2): packets, bytes.
-    ``meters``: uint64 (capacity, METER_WORDS) for a table with a direct meter. All are replaced when they
-    grow; ``addresses`` are those of the three now.
+    ``rows``: uint64 (capacity, row_words): index of the action among the table's (their number stands for no action),
+    then the arguments, each from a word of its own, least significant word first. ``counters``: uint64 (capacity, 2):
+    packets, bytes. ``meters``: uint64 (capacity, METER_WORDS) in a table with a direct meter. Growth replaces the three
+    arrays; ``addresses`` are the current ones.
     """
 
     def __init__(self, actions: tuple[Action, ...], meter_words: int = 0, words: int | None = None) -> None:
-        """``words`` of a row, if it is not an action and its arguments."""
+        """``words``: size of a row that does not hold an action and its arguments."""
         self._actions = actions
         self._places = [
             [(at, -(-one.width // WORD_BITS)) for at, one in zip(argument_offsets(a), a.parameters, strict=True)]
@@ -557,7 +557,7 @@ class EntryStore:
         self.addresses = self._where()
 
     def allocate(self) -> int:
-        """A free row, its counters zero."""
+        """Return a free row with its counters set to zero."""
         ref = heapq.heappop(self._free) if self._free else self._used
         self._used = max(self._used, ref + 1)
         if ref == len(self.rows):
@@ -572,11 +572,11 @@ class EntryStore:
         return self.rows.ctypes.data, self.counters.ctypes.data, self.meters.ctypes.data
 
     def free(self, ref: int) -> None:
-        """Gives a row back."""
+        """Give a row back."""
         heapq.heappush(self._free, ref)
 
     def write(self, ref: int, action: int | None, arguments: tuple[int, ...]) -> None:
-        """Fills a row; ``action`` indexes the table's actions."""
+        """Fill a row; ``action`` is an index into the table's actions."""
         row = [0] * self.rows.shape[1]
         row[0] = len(self._actions) if action is None else action
         if action is not None:

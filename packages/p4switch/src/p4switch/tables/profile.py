@@ -1,4 +1,4 @@
-"""Action profiles: members and groups that the entries of indirect tables name."""
+"""Action profiles: the members and groups that entries of indirect tables name."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ YELLOW: Final = 1
 GREEN: Final = 0
 
 MOST_TOKENS: Final = 2.0**62
-"""What a bucket can have been given, so that 64 bits hold every sum."""
+"""Most tokens that a bucket can have been given, so that every sum fits 64 bits."""
 
 MICROSECONDS: Final = 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class MeterConfig:
-    """Rates per second and bursts, in packets or bytes."""
+    """Rates (per second) and bursts of a meter, in packets or bytes."""
 
     cir: int
     cburst: int
@@ -51,11 +51,11 @@ class MeterConfig:
 
 
 class MeterError(ValueError):
-    """Rates that no meter can have."""
+    """Rates that a meter cannot have: the committed rate is above the peak rate."""
 
 
 def configure(cell: NDArray[np.uint64], config: MeterConfig | None) -> None:
-    """Sets the rates of a meter and fills its buckets. Raises MeterError."""
+    """Set the rates of a meter and fill its buckets; None makes every packet green. Raises MeterError."""
     if config is not None and config.cir > config.pir:
         raise MeterError(f"the committed rate {config.cir} is above the peak rate {config.pir}")
     cell[:] = 0
@@ -68,13 +68,13 @@ def configure(cell: NDArray[np.uint64], config: MeterConfig | None) -> None:
 
 
 def execute(cell: NDArray[np.uint64], unit: Literal["packets", "bytes"], length: int, now: int) -> int:
-    """The color of a packet; takes its tokens. A packet that the peak bucket refuses does not touch the other one.
+    """Return the color of a packet and take its tokens. If the peak bucket refuses, the other bucket keeps its tokens.
 
     Args:
         cell: METER_WORDS words.
-        unit: of the meter.
-        length: of the packet as it came in, bytes.
-        now: microseconds; BMv2 aborts where it goes backwards, here no tokens come in.
+        unit: the unit that the meter counts.
+        length: bytes of the packet as it came in.
+        now: microseconds; if it goes backwards no tokens are added (BMv2 aborts).
     """
     if cell[0] == 0:
         return GREEN
@@ -98,14 +98,14 @@ PROFILE_CELLS: Final = 2
 NONE: Final = 0
 MEMBER: Final = 1
 GROUP: Final = 2
-"""What an entry of an indirect table names: first word of its row; the second is the reference."""
+"""Kinds of reference in an entry of an indirect table: the first word of its row; the second word is the reference."""
 
 INDIRECT_ROW_WORDS: Final = 2
 
 
 @dataclass(slots=True)
 class Member:
-    """An action with arguments. ``refs``: its rows; more than one where a group gives it a weight above 1."""
+    """An action with arguments. ``refs``: its rows; more than one if a group gives it a weight above 1."""
 
     action: str
     arguments: tuple[int, ...]
@@ -114,7 +114,7 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """(member, weight) in the order given; ``rows``: references of the rows it chooses from, ascending."""
+    """(member, weight) pairs as given; ``rows``: references of the rows that the group chooses from, ascending."""
 
     members: tuple[tuple[int, int], ...]
     ref: int
@@ -122,10 +122,10 @@ class Group:
 
 
 class Profile:
-    """The members and groups of one action profile or selector; ids are the control plane's.
+    """The members and groups of one action profile or selector; the control plane chooses their ids.
 
-    BMv2 chooses row ``hash % n`` of a group, its rows in the order of their handles, lowest free handle first; a
-    member of weight w has w rows, as PI makes it.
+    BMv2 chooses row ``hash % n`` of the n rows of a group. Rows are ordered by their handles; a new row gets the lowest
+    free handle. A member of weight w has w rows, as in PI.
     """
 
     def __init__(self, program: Program, spec: ActionProfile, cells: NDArray[np.int64]) -> None:
@@ -141,7 +141,7 @@ class Profile:
         return self.spec.name
 
     def reset(self) -> None:
-        """Forgets members and groups."""
+        """Removes all members and groups."""
         self.members: dict[int, Member] = {}
         self.groups: dict[int, Group] = {}
         self._uses: dict[tuple[int, int], int] = {}
@@ -162,7 +162,7 @@ class Profile:
         self._publish()
 
     def modify_member(self, ident: int, action: str, arguments: tuple[int, ...]) -> None:
-        """Changes a member wherever it is used. Raises NoSuchEntry, InvalidEntry."""
+        """Changes a member in every place where it is used. Raises NoSuchEntry, InvalidEntry."""
         member = self.member(ident)
         self.check_action(action, arguments)
         member.action, member.arguments = action, arguments
@@ -180,7 +180,7 @@ class Profile:
         del self.members[ident]
 
     def member(self, ident: int) -> Member:
-        """A member by its id. Raises NoSuchEntry."""
+        """Returns a member by its id. Raises NoSuchEntry."""
         if ident not in self.members:
             raise NoSuchEntry(f"action profile {self.name}: there is no member {ident}")
         return self.members[ident]
@@ -188,7 +188,7 @@ class Profile:
     # --- groups
 
     def insert_group(self, ident: int, members: Iterable[tuple[int, int]]) -> None:
-        """Adds a group of (member, weight). Raises EntryExists, NoSuchEntry, InvalidEntry."""
+        """Adds a group of (member id, weight) pairs. Raises EntryExists, NoSuchEntry, InvalidEntry."""
         if ident in self.groups:
             raise EntryExists(f"action profile {self.name}: there is a group {ident} already")
         given = self._checked(ident, members)
@@ -215,7 +215,7 @@ class Profile:
         self._arrange()
 
     def group(self, ident: int) -> Group:
-        """A group by its id. Raises NoSuchEntry."""
+        """Returns a group by its id. Raises NoSuchEntry."""
         if ident not in self.groups:
             raise NoSuchEntry(f"action profile {self.name}: there is no group {ident}")
         return self.groups[ident]
@@ -235,7 +235,7 @@ class Profile:
         return given
 
     def _arrange(self) -> None:
-        """Gives every member as many rows as its largest weight asks for, and every group its rows."""
+        """Gives each member as many rows as its largest weight, and each group its list of rows."""
         for ident, member in self.members.items():
             weights = [w for group in self.groups.values() for m, w in group.members if m == ident]
             wanted = max(weights, default=1)
@@ -249,10 +249,10 @@ class Profile:
             self._images[group.ref] = (group.rows.ctypes.data, len(refs))
         self._publish()
 
-    # --- what tables need
+    # --- used by tables
 
     def check_action(self, action: str, arguments: tuple[int, ...]) -> None:
-        """Raises InvalidEntry unless the profile has the action and the arguments fit it."""
+        """Raises InvalidEntry if the profile lacks the action or the arguments do not fit it."""
         if action not in self._index_of:
             raise InvalidEntry(
                 f"action profile {self.name} has no action {action!r}; it has {', '.join(self._index_of)}"
@@ -267,7 +267,7 @@ class Profile:
                 raise InvalidEntry(f"{self.name}, {action}: {parameter.name} = {value} exceeds {parameter.width} bits")
 
     def reference(self, kind: int, ident: int) -> int:
-        """What the row of a table entry holds for a member or group. Raises NoSuchEntry."""
+        """Returns the reference that a table entry holds for a member or group. Raises NoSuchEntry."""
         return self.group(ident).ref if kind == GROUP else self.member(ident).refs[0]
 
     def use(self, kind: int, ident: int, by: int) -> None:
@@ -275,7 +275,7 @@ class Profile:
         self._uses[kind, ident] = self._uses.get((kind, ident), 0) + by
 
     def choose(self, kind: int, ident: int, hashed: Callable[[], int]) -> Member | None:
-        """The member that a packet gets; None: the group is empty. ``hashed`` gives the selector's hash."""
+        """Returns the member for a packet; None if the group is empty. ``hashed`` computes the selector's hash."""
         if kind == MEMBER:
             return self.members[ident]
         rows = self.groups[ident].rows

@@ -1,4 +1,4 @@
-"""A table of a device."""
+"""A match-action table of a device."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,17 +39,17 @@ from p4switch.tables.profile import (
     execute,
 )
 
-# What a table held at one moment, for those who read it while packets run on.
+# The contents of a table at one moment, for readers that run while packets go on.
 
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """Entries with what belongs to them; no later change of the table is seen here.
+    """Entries with counters and meters; later changes of the table do not change it.
 
     Attributes:
-        entries: (entry, its row), oldest first.
-        counters: uint64, shape (entries, 2): packets and bytes of each.
-        meters: configurations by row, of those that have one.
+        entries: (entry, row), oldest first.
+        counters: uint64, shape (entries, 2): packets and bytes of each entry.
+        meters: configurations by row, for the entries that have one.
     """
 
     entries: list[tuple[TableEntry, int]]
@@ -64,24 +64,24 @@ of the direct meters."""
 METERS_CELL: Final = TABLE_CELLS - 1
 
 CONST_PRIORITY_BASE: Final = 1 << 24
-"""BMv2's JSON counts priorities down (1 wins over 2); a constant entry gets this number minus its priority."""
+"""In BMv2's JSON the lowest priority wins; a constant entry gets this number minus its priority."""
 
 
 class Table:
-    """Entries of one table; the interpreter and machine code read the same.
+    """The entries of one table; the interpreter and machine code read the same memory.
 
-    Changes may be made only between packets. Entries are found in constant time in exact tables, in time
-    proportional to the number of different prefix lengths in lpm tables and to the number of entries in ternary
-    and range tables.
+    Changes may be made only between packets. A lookup takes constant time in exact tables, time proportional to the
+    number of different prefix lengths in LPM tables, and time proportional to the number of entries in ternary and
+    range tables.
     """
 
     def __init__(self, program: model.Program, spec: model.MatchTable, cells: NDArray[np.int64] | None = None) -> None:
-        """A table as the program starts it.
+        """Makes a table with the constant entries and the default of the program.
 
         Args:
-            program: whose table it is.
-            spec: the table.
-            cells: TABLE_CELLS cells that machine code reads; kept up to date.
+            program: the program that the table belongs to.
+            spec: the table's declaration.
+            cells: TABLE_CELLS cells that machine code reads; the table keeps them up to date.
         """
         self.spec = spec
         self.actions: tuple[model.Action, ...] = tuple(program.actions[ident] for ident in spec.actions)
@@ -98,7 +98,7 @@ class Table:
         return len(self._entries)
 
     def reset(self) -> None:
-        """Forgets all entries but those the program fixes; restores the program's default; zeroes counters."""
+        """Removes all entries but the program's own; restores the program's default; zeroes counters."""
         self._entries: dict[tuple[tuple[Match, ...], int], tuple[TableEntry, int]] = {}
         self._by_ref: dict[int, TableEntry] = {}
         self._store = self._new_store()
@@ -127,7 +127,7 @@ class Table:
         self._publish()
 
     def modify(self, entry: TableEntry) -> None:
-        """Gives an entry another action or other arguments; its direct counter goes on.
+        """Gives an entry another action or other arguments; its direct counter keeps its value.
 
         Raises:
             InvalidEntry, NoSuchEntry, TableIsConst.
@@ -142,7 +142,7 @@ class Table:
         self._by_ref[ref] = entry
 
     def delete(self, entry: TableEntry) -> None:
-        """Removes the entry with the same match and priority; action and arguments do not matter.
+        """Removes the entry with the same match and priority; action and arguments of ``entry`` are ignored.
 
         Raises:
             InvalidEntry, NoSuchEntry, TableIsConst.
@@ -158,17 +158,17 @@ class Table:
         self._publish()
 
     def entries(self) -> Iterator[TableEntry]:
-        """All entries, oldest first."""
+        """Yields all entries, oldest first."""
         return (entry for entry, _ in list(self._entries.values()))
 
     def get(self, entry: TableEntry) -> TableEntry:
-        """The entry with the same match and priority. Raises NoSuchEntry."""
+        """Returns the entry with the same match and priority. Raises NoSuchEntry."""
         return self._stored(entry)[0]
 
     def snapshot(self, only: TableEntry | None = None) -> TableSnapshot:
-        """All entries, or the one with the same match and priority, with counters and meters as they are now.
+        """Returns all entries, or the one with the same match and priority, with their present counters and meters.
 
-        Raises NoSuchEntry.
+        Raises NoSuchEntry if ``only`` has no entry.
         """
         entries = list(self._entries.values()) if only is None else [self._stored(only)]
         rows = np.array([row for _, row in entries], dtype=np.intp)
@@ -176,44 +176,44 @@ class Table:
         return TableSnapshot(entries, self._store.counters[rows], meters)
 
     def row(self, entry: TableEntry) -> int:
-        """The row of the entry with the same match and priority, its own while it exists. Raises NoSuchEntry."""
+        """Returns the row of the entry with this match and priority, fixed while it exists. Raises NoSuchEntry."""
         return self._stored(entry)[1]
 
     def at(self, row: int) -> TableEntry:
-        """The entry in a row. Raises KeyError."""
+        """Returns the entry in a row. Raises KeyError."""
         return self._by_ref[row]
 
     @property
     def packets(self) -> NDArray[np.uint64]:
-        """Packets counted, by row; see hits. A view until the next insertion."""
+        """Packets counted, by row; see ``hits``. A view that is valid until the next insertion."""
         return self._store.counters[:, 0]
 
     # --- default
 
     @property
     def default(self) -> DefaultEntry:
-        """What a miss runs now."""
+        """The default entry, which a miss runs."""
         return self._default
 
     def set_default(self, action: str, arguments: tuple[int, ...] = ()) -> None:
-        """Sets what a miss runs. Raises InvalidEntry, TableIsConst."""
+        """Sets the default entry. Raises InvalidEntry, TableIsConst."""
         if self.spec.const_default:
             raise TableIsConst(f"table {self.name}: the program fixes its default action")
         self._check_action(action, arguments)
         self._write_default(DefaultEntry(action, arguments))
 
     def reset_default(self) -> None:
-        """Restores the default of the P4 program."""
+        """Restores the default entry of the P4 program."""
         index = self.spec.default_action
         name = None if index is None else self.actions[index].name
         self._write_default(DefaultEntry(name, self.spec.default_arguments))
 
-    # --- what packets do
+    # --- packets
 
     def lookup(self, values: Sequence[int], hashed: Callable[[], int] = lambda: 0) -> Lookup:
-        """Finds what applies to a packet whose key fields have these values (one for each key, masked here).
+        """Returns what applies to a packet whose key fields have these values (one for each key, masked here).
 
-        ``hashed`` gives the packet's hash, where an action selector asks for it.
+        ``hashed`` computes the packet's hash; only tables with an action selector call it.
         """
         ref = self.find(values)
         if ref == 0:
@@ -223,18 +223,18 @@ class Table:
         return Lookup(True, ref, self._index_of[entry.action], entry.arguments)
 
     def find(self, values: Sequence[int]) -> int:
-        """The row of the entry that matches, 0: none does."""
+        """Returns the row of the entry that matches; 0 if none matches."""
         masked = [value & key.mask for value, key in zip(values, self.spec.keys, strict=True)]
         return self._index.find(masked) if self.spec.keys else 0
 
     def count(self, ref: int, length: int) -> None:
-        """Counts one packet of ``length`` bytes at an entry; BMv2 does so at every hit, whatever runs."""
+        """Counts one packet of ``length`` bytes at an entry; BMv2 counts every hit, whichever action runs."""
         self._store.counters[ref] += np.array([1, length], dtype=np.uint64)
 
     # --- direct counters
 
     def read_counter(self, entry: TableEntry) -> tuple[int, int]:
-        """Packets and bytes that hit the entry with this match and priority. Raises NoSuchEntry, InvalidEntry."""
+        """Returns packets and bytes of the entry with this match and priority. Raises NoSuchEntry, InvalidEntry."""
         packets, octets = self._store.counters[self._counted(entry)].tolist()
         return packets, octets
 
@@ -243,7 +243,7 @@ class Table:
         self._store.counters[self._counted(entry)] = [packets, octets]
 
     def hits(self, entry: TableEntry) -> int:
-        """Packets counted at an entry since it was inserted or its counter was set; a write of the counter moves it.
+        """Returns the packets counted at an entry since its insertion; a write of its counter replaces the number.
 
         Only tables with a direct counter or idle time-outs count. Raises NoSuchEntry.
         """
@@ -252,7 +252,7 @@ class Table:
     # --- direct meters
 
     def read_meter(self, entry: TableEntry) -> MeterConfig | None:
-        """The meter of an entry; None: it is not configured. Raises NoSuchEntry, InvalidEntry."""
+        """Returns the meter of an entry; None if it is not configured. Raises NoSuchEntry, InvalidEntry."""
         return self._meter_configs.get(self._metered(entry))
 
     def write_meter(self, entry: TableEntry, config: MeterConfig | None) -> None:
@@ -264,7 +264,7 @@ class Table:
             self._meter_configs[ref] = config
 
     def execute_meter(self, ref: int, unit: Literal["packets", "bytes"], length: int, now: int) -> int:
-        """The color of a packet that hit the entry in a row."""
+        """Returns the color of a packet that hit the entry in row ``ref``."""
         return execute(self._store.meters[ref], unit, length, now)
 
     def _metered(self, entry: TableEntry) -> int:
@@ -272,7 +272,7 @@ class Table:
             raise InvalidEntry(f"table {self.name} has no direct meter")
         return self._stored(entry)[1]
 
-    # --- what tables with action profiles do otherwise
+    # --- overridden by tables with action profiles
 
     def _new_store(self) -> EntryStore:
         return EntryStore(self.actions, METER_WORDS if self.spec.direct_meter is not None else 0)
@@ -281,7 +281,7 @@ class Table:
         self._store.write(ref, self._index_of[entry.action], entry.arguments)
 
     def _uses(self, entry: TableEntry, by: int) -> None:
-        """An entry comes (1) or goes (-1)."""
+        """Called when an entry is added (``by`` 1) or removed (-1)."""
 
     def _check_entry_action(self, entry: TableEntry) -> None:
         if entry.member is not None or entry.group is not None:
@@ -315,7 +315,7 @@ class Table:
         self._store.write(DEFAULT_ROW, action, default.arguments)
 
     def _publish(self) -> None:
-        """Tells machine code where things are now."""
+        """Writes the present addresses to the cells that machine code reads."""
         rows, counters, meters = self._store.addresses
         self._cells[:] = (rows, counters, *self._index.image(), meters)
 
@@ -366,7 +366,7 @@ _KINDS: Final[dict[str, type[Match]]] = {"exact": Exact, "lpm": Lpm, "ternary": 
 
 
 def _match_problem(match: Match, key: model.MatchKey) -> str | None:
-    """What is wrong with a match field, None if nothing."""
+    """Returns what is wrong with a match field; None if it is valid."""
     if not isinstance(match, _KINDS[key.kind]):
         return f"{type(match).__name__} where the key is {key.kind}"
     numbers = (match.low, match.high) if isinstance(match, Range) else (match.value,)
@@ -403,7 +403,7 @@ def _const_match(key: model.MatchKey, pair: tuple[int, int]) -> Match:
 
 
 def describe(entry: TableEntry, spec: model.MatchTable) -> str:
-    """The match of an entry, for people."""
+    """Returns the match of an entry as text for people."""
     parts = [f"{key.name}={_show(match)}" for match, key in zip(entry.match, spec.keys, strict=False)]
     return ", ".join(parts) + (f" (priority {entry.priority})" if spec.kind in ("ternary", "range") else "")
 
@@ -424,7 +424,7 @@ def _show(match: Match) -> str:
 
 
 class IndirectStore(EntryStore):
-    """Rows of (NONE, MEMBER or GROUP; reference in the profile)."""
+    """Rows of two words: NONE, MEMBER or GROUP, and the reference in the profile."""
 
     def __init__(self, meter_words: int) -> None:
         super().__init__((), meter_words, INDIRECT_ROW_WORDS)
@@ -440,7 +440,7 @@ class IndirectTable(Table):
         super().__init__(program, spec, cells)
 
     def lookup(self, values: Sequence[int], hashed: Callable[[], int] = lambda: 0) -> Lookup:
-        """See Table; ``hashed`` gives the selector's hash of the packet."""
+        """See Table; ``hashed`` computes the selector's hash of the packet."""
         ref = self.find(values)
         if ref == 0:
             return Lookup(False, DEFAULT_ROW, None, ())
@@ -451,7 +451,7 @@ class IndirectTable(Table):
         return Lookup(True, ref, self._index_of[member.action], member.arguments)
 
     def reset(self) -> None:
-        """See Table; what the entries named is no longer counted as used."""
+        """See Table; also releases the members and groups that the entries named."""
         for entry, _ in getattr(self, "_entries", {}).values():
             self._uses(entry, -1)
         super().reset()

@@ -1,4 +1,4 @@
-"""What the interpreter did with packets, for people and as JSON; entries files; packets from files."""
+"""Traces of packets through the interpreter, for people and as JSON; entries files; packets from files."""
 
 from p4switch.trace.entries import Entries, EntriesError, load_entries, parse_entries
 from p4switch.trace.record import Packet, PacketError, PacketTrace, Recorder, read_packets

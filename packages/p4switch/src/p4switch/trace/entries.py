@@ -1,4 +1,4 @@
-"""An entries file against a program: names become tables and actions, texts become numbers of the right width."""
+"""Loads an entries file for a program: names become tables and actions, texts become numbers of the right width."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from p4switch.program.actions import Action, MatchKey, MatchTable
 from p4switch.state.device_state import MulticastError
 from p4switch.tables import DefaultEntry, Exact, Lpm, Match, Range, TableEntry, TableError, Ternary
 
-# Reading an entries file as data: no tags, no aliases, no guessing of types, and every item knows its line.
+# Reading an entries file as data: no tags, no aliases, no guessed types; the line of every item is kept.
 #
-# Every scalar stays text. YAML would otherwise take the MAC address ``10:20:30:40:50:10`` for a number of base 60.
+# Every scalar stays text. Otherwise YAML would read the MAC address ``10:20:30:40:50:10`` as a number of base 60.
 
 
 FILE_LIMIT: Final = 1 << 20
@@ -28,7 +28,7 @@ FILE_LIMIT: Final = 1 << 20
 
 
 class EntriesError(ValueError):
-    """An entries file that cannot be used; each line of the text names the file, the entry and the fix."""
+    """An entries file that cannot be used; each line of the message names the file, the entry and the fix."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Document:
     """The contents of a file.
 
     Attributes:
-        name: of the file, for messages.
-        data: dicts, lists and strings.
-        lines: line of each item of each top-level list, by (list, number).
+        name: the file's name, for messages.
+        data: the contents as dicts, lists and strings.
+        lines: the line of each item of each top-level list, by (list, number).
     """
 
     name: str
@@ -47,7 +47,7 @@ class Document:
 
 
 class _Loader(PlainNodes, yaml.BaseLoader):
-    """Strings, lists, mappings."""
+    """Loads strings, lists and mappings only."""
 
 
 def read_document(path: Path) -> Document:
@@ -64,7 +64,7 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(text: str, name: str) -> Document:
-    """The same from text; ``name`` is for messages. Raises EntriesError."""
+    """Parses a document from text; ``name`` is for messages. Raises EntriesError."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -86,7 +86,7 @@ def _lines(node: Any) -> dict[tuple[str, int], int]:
     return found
 
 
-# What an entries file may say, checked by pydantic; names and widths are checked against the program later.
+# The format of an entries file, checked by pydantic; names and widths are checked against the program later.
 
 
 class _Strict(BaseModel):
@@ -106,7 +106,7 @@ class MatchModel(_Strict):
 
 
 class EntryModel(_Strict):
-    """One item of ``tables``. With ``default: true`` it sets what a miss runs, and has no match."""
+    """An item of ``tables``. With ``default: true`` it sets the default entry, and has no match."""
 
     table: str
     match: dict[str, str | MatchModel] = Field(default_factory=dict)
@@ -117,21 +117,21 @@ class EntryModel(_Strict):
 
 
 class ReplicaModel(_Strict):
-    """One copy of a multicast: by which port, with which replication id (``egress_rid``)."""
+    """One copy of a multicast: its port and its replication id (``egress_rid``)."""
 
     port: str
     rid: str = "0"
 
 
 class GroupModel(_Strict):
-    """One item of ``multicast``."""
+    """An item of ``multicast``."""
 
     group: str
     replicas: list[ReplicaModel]
 
 
 class RegisterModel(_Strict):
-    """One item of ``registers``: a cell that is preset."""
+    """An item of ``registers``: the initial value of a cell."""
 
     register_: str = Field(alias="register")
     index: str
@@ -139,7 +139,7 @@ class RegisterModel(_Strict):
 
 
 class FileModel(_Strict):
-    """The whole file."""
+    """A whole entries file."""
 
     tables: list[EntryModel] = Field(default_factory=list)
     multicast: list[GroupModel] = Field(default_factory=list)
@@ -147,7 +147,7 @@ class FileModel(_Strict):
 
 
 def check_shape(document: Document) -> FileModel:
-    """The file as objects. Raises EntriesError with a line for each thing that is wrong."""
+    """Returns the file as objects. Raises EntriesError with a line for each mistake."""
     data = {key: [] if value == "" else value for key, value in document.data.items()}
     try:
         return FileModel.model_validate(_without_empty(data))
@@ -157,7 +157,7 @@ def check_shape(document: Document) -> FileModel:
 
 
 def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
-    """``params:`` with nothing behind it is read as an empty text; it means no parameters."""
+    """Reads ``params:`` without a value, which YAML gives as an empty text, as no parameters."""
     items = data.get("tables")
     if not isinstance(items, list):
         return data
@@ -194,7 +194,7 @@ def _explain(document: Document, problem: dict[str, Any]) -> str:
 
 
 def place(document: Document, section: str, number: int) -> str:
-    """``file, line 7: tables[2] (table job)``."""
+    """Returns the place of an item, such as ``file, line 7: tables[2] (table job)``."""
     line = document.lines.get((section, number))
     items = document.data.get(section)
     item = items[number] if isinstance(items, list) and number < len(items) else None
@@ -207,12 +207,12 @@ def place(document: Document, section: str, number: int) -> str:
 
 
 _SHOWN: Final = 10
-"""problems of one file that are told at once"""
+"""most problems of one file that are reported at once"""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An entry of a table with the place in its file; ``where`` is for messages."""
+    """A table entry with its place in the file; ``where`` is for messages."""
 
     table: str
     entry: TableEntry | DefaultEntry
@@ -221,10 +221,10 @@ class Placed:
 
 @dataclass(frozen=True)
 class Entries:
-    """What a file puts into a device.
+    """The entries, groups and registers of a file.
 
     Attributes:
-        tables: entries and defaults, as they stand in the file.
+        tables: entries and defaults, in the order of the file.
         groups: replicas (port, rid) of each multicast group.
         registers: (name, index) -> value.
     """
@@ -235,13 +235,13 @@ class Entries:
     registers: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def of(self, table: str) -> list[TableEntry]:
-        """The entries of a table, by its full name."""
+        """Returns the entries of a table, given by its full name."""
         return [p.entry for p in self.tables if p.table == table and isinstance(p.entry, TableEntry)]
 
     def apply(self, device: Device, *, over: bool = False) -> None:
-        """Puts everything into a device. Raises EntriesError, naming the entry that the device refuses.
+        """Puts everything into a device. Raises EntriesError, which names the entry that the device refuses.
 
-        ``over``: an entry may take the place of one with the same match.
+        ``over``: an entry replaces one with the same match.
         """
         problems = []
         for placed in self.tables:
@@ -270,12 +270,12 @@ def load_entries(path: Path, program: Program) -> Entries:
 
 
 def parse_entries(text: str, program: Program, name: str = "entries") -> Entries:
-    """The same from text. Raises EntriesError."""
+    """Reads entries from text for a program. Raises EntriesError."""
     return resolve(parse_document(text, name), program)
 
 
 def resolve(document: Document, program: Program) -> Entries:
-    """A document's entries for a program. Raises EntriesError, with up to ten problems."""
+    """Returns a document's entries for a program. Raises EntriesError with up to ten problems."""
     file = check_shape(document)
     problems: list[str] = []
     tables: list[Placed] = []
@@ -308,7 +308,7 @@ def _raise(problems: list[str]) -> None:
 
 
 def named_tables(program: Program) -> dict[str, MatchTable]:
-    """Tables that the P4 program declares, without those into which p4c wraps statements."""
+    """Returns the tables that the P4 program declares, without those that p4c makes for statements."""
     return {name: table for name, table in program.tables.items() if table.keys or not table.const_default}
 
 
@@ -400,7 +400,7 @@ def _needed(text: str | None, key: MatchKey, field: str) -> int:
 
 
 def _mapping(text: str, key: MatchKey) -> MatchModel:
-    """``10.0.0.0/8``, ``8 &&& 0xff`` and ``1..9`` as the mappings they stand for."""
+    """Reads ``10.0.0.0/8``, ``8 &&& 0xff`` and ``1..9`` as mappings."""
     separators = {"lpm": "/", "ternary": "&&&", "range": ".."}
     first, found, second = text.partition(separators.get(key.kind, "\0"))
     names = {"lpm": ("value", "prefix"), "ternary": ("value", "mask"), "range": ("low", "high")}

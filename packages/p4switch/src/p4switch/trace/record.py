@@ -1,4 +1,4 @@
-"""Running packets through the interpreter and keeping what it says of each."""
+"""Runs packets through the interpreter and records its events for each packet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from p4switch.interpreter.trace import (
 from p4switch.program import Program
 from p4switch.program.errors import SourceInfo
 
-# Names of fields as they stand in the P4 source: p4c flattens metadata structs into one header, ``scalars``.
+# Names of fields as in the P4 source: p4c flattens metadata structs into one header, ``scalars``.
 
 
 _SCALARS: Final = "scalars"
@@ -42,7 +42,7 @@ class Names:
 
     @cached_property
     def _scalars(self) -> dict[str, str]:
-        """p4c numbers the fields of a flattened struct and appends the number to the name."""
+        """Names of scalars: p4c numbers the fields of a flattened struct and appends the number to the name."""
         header = self.program.headers.get(_SCALARS)
         seen: dict[str, int] = {}
         found = {}
@@ -57,7 +57,7 @@ class Names:
         return found
 
     def __call__(self, what: str) -> str:
-        """A field's readable name; other things keep theirs."""
+        """Returns the readable name of a field; returns other names unchanged."""
         if what in self._scalars:
             return self._scalars[what]
         if what.startswith(_STANDARD):
@@ -66,11 +66,11 @@ class Names:
 
     @staticmethod
     def declared(action: str | None) -> bool:
-        """Whether an action stands in the P4 source; p4c names those that it makes after file and line."""
+        """Returns whether an action is in the P4 source; p4c names the actions that it makes after file and line."""
         return action is not None and ("." in action or not re.fullmatch(r".*\d+(_\d+)?", action))
 
 
-# What became of a packet, and which statement decided it.
+# The outcome of a packet, and the statement that decided it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Decision:
     """The last statement that wrote a field.
 
     Attributes:
-        action: full name of the action that held it, None in the parser.
+        action: full name of the action that contains it; None in the parser.
         before, after: the field's values.
     """
 
@@ -91,13 +91,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How ingress ended.
+    """The result of ingress.
 
     Attributes:
         kind: drop, unicast, multicast.
         target: the port, or the multicast group.
-        why: a sentence.
-        decision: what wrote egress_spec or mcast_grp, None where nothing did.
+        why: the reason as a sentence.
+        decision: the last write of egress_spec or mcast_grp; None if there was none.
         replicas: (port, rid) of the group.
     """
 
@@ -109,7 +109,7 @@ class Outcome:
 
 
 def outcome_of(events: Iterable[Event], device: Device, left: bool) -> Outcome:
-    """The outcome of a packet from its events; ``left``: whether any frame left."""
+    """Returns the outcome of a packet from its events; ``left``: whether any frame left."""
     events = list(events)
     at, verdict = _last_verdict(events)
     if verdict is None:
@@ -146,7 +146,7 @@ def _by(decision: Decision | None) -> str:
 
 
 def _last_verdict(events: list[Event]) -> tuple[int, Verdict | None]:
-    """The last decision of ingress: a packet that goes round has several."""
+    """Returns the last decision of ingress: a packet that goes round has several."""
     for at in range(len(events) - 1, -1, -1):
         event = events[at]
         if isinstance(event, Verdict) and event.stage == "ingress":
@@ -189,15 +189,15 @@ _LINE = re.compile(r"(?:(\d+)(?:@(\d{1,18}))?\s+)?([0-9A-Fa-f]{2}(?:[\s:]?[0-9A-
 
 
 class PacketError(ValueError):
-    """A packet that cannot be read; the text names the file, the place and the fix."""
+    """A packet that cannot be read; the message names the file, the place and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A frame without FCS; ``port`` None: not said. ``note`` is a comment behind it in a text file.
+    """A frame without FCS; ``port`` None: not given. ``note`` is the comment behind it in a text file.
 
     Attributes:
-        time_us: every time stamp of the packet, microseconds.
+        time_us: value of every time stamp of the packet, microseconds.
     """
 
     frame: bytes
@@ -207,7 +207,7 @@ class Packet:
 
 
 def read_packets(source: str) -> list[Packet]:
-    """The packets of ``--packet``: a file that exists, else hexadecimal digits.
+    """Returns the packets of ``--packet``: those of a file if it exists, else hexadecimal digits.
 
     A text file holds a packet on each line: ``[port] hexadecimal [# comment]``, or ``port@microseconds ...``.
     Raises PacketError.
@@ -239,7 +239,7 @@ def read_packets(source: str) -> list[Packet]:
 
 
 def parse_packets(text: str, name: str) -> list[Packet]:
-    """The packets of a text, which may be none; ``name`` is for messages. Raises PacketError."""
+    """Returns the packets of a text, possibly none; ``name`` is for messages. Raises PacketError."""
     packets = []
     for number, line in enumerate(text.splitlines(), start=1):
         body, _, note = line.partition("#")
@@ -263,7 +263,7 @@ def _byte_order(data: bytes) -> str | None:
 
 
 def _pcap(data: bytes, name: str) -> list[Packet]:
-    """The frames of a pcap file (draft-ietf-opsawg-pcap); pcapng is not read."""
+    """Returns the frames of a pcap file (draft-ietf-opsawg-pcap); pcapng is not supported."""
     order = _byte_order(data)
     link_type = struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF
     if link_type != _ETHERNET:
@@ -301,7 +301,7 @@ DEFAULT_PORT = 1
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """A frame as headers.
+    """A frame cut into headers and payload.
 
     Attributes:
         fields: (header, ((field, value), ...)), in the order of the frame.
@@ -312,7 +312,7 @@ class Headers:
     payload: int
 
     def get(self, header: str) -> dict[str, int] | None:
-        """The fields of a header by name; None where the frame has none."""
+        """Returns the fields of a header by name; None if the frame lacks the header."""
         return next((dict(values) for name, values in self.fields if name == header), None)
 
 
@@ -327,13 +327,13 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class PacketTrace:
-    """All about one packet.
+    """The events of one packet, its outcome and the frames that left.
 
     Attributes:
         number: counts from 1.
-        outcome: what became of it and why.
+        outcome: the result of ingress and its reason.
         sent: frames that left, in their order.
-        program: that ran, which names what the events are about.
+        program: the program that ran, for names.
     """
 
     number: int
@@ -347,23 +347,23 @@ class PacketTrace:
     program: Program = field(repr=False, compare=False)
 
     def __str__(self) -> str:
-        """For people: a line for each thing that was done."""
-        from p4switch.trace.to_text import TextFormat  # noqa: PLC0415  (it knows traces)
+        """Returns a text for people: a line for each step."""
+        from p4switch.trace.to_text import TextFormat  # noqa: PLC0415  (that module imports this one)
 
         return "\n".join(line.plain for line in TextFormat(self.program).packet(self)).rstrip()
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
-        from p4switch.trace.to_data import packet_html  # noqa: PLC0415  (it knows traces)
+        """Returns HTML for notebooks."""
+        from p4switch.trace.to_data import packet_html  # noqa: PLC0415  (that module imports this one)
 
         return packet_html(self)
 
 
 class Recorder:
-    """Runs packets one after the other on an interpreted device; its state carries over."""
+    """Runs packets one by one on an interpreted device, whose state carries over."""
 
     def __init__(self, device: Device) -> None:
-        """Raises ValueError where the device runs machine code, which tells nothing."""
+        """Raises ValueError if the device runs machine code, which reports no events."""
         if not isinstance(device.runner, Interpreter):
             raise ValueError("only a device with executor='interpreted' can be traced")
         self.device = device
@@ -371,7 +371,7 @@ class Recorder:
         self._number = 0
 
     def run(self, packet: Packet, port: int = DEFAULT_PORT, *, time_us: int = 0) -> PacketTrace:
-        """Sends one packet in; ``port``, and its time (``time_us``), hold where the packet itself does not say."""
+        """Runs one packet; ``port`` and ``time_us`` are defaults for a packet without a port or a time."""
         self._number += 1
         events: list[Event] = []
         at = port if packet.port is None else packet.port
@@ -394,7 +394,7 @@ class Recorder:
         )
 
     def run_all(self, packets: Iterable[Packet], port: int = DEFAULT_PORT) -> list[PacketTrace]:
-        """Several, in their order."""
+        """Runs several packets in their order."""
         return [self.run(packet, port) for packet in packets]
 
 
@@ -413,7 +413,7 @@ def _incoming(frame: bytes, events: list[Event], program: Program) -> Headers:
 
 
 def _sent(sent: list[tuple[int, bytes]], events: list[Event], program: Program) -> tuple[Sent, ...]:
-    """Frames with the headers that the deparser says it put there."""
+    """Cuts frames into the headers that the deparser emitted."""
     emitted: list[list[str]] = []
     for event in events:
         match event:
@@ -423,13 +423,13 @@ def _sent(sent: list[tuple[int, bytes]], events: list[Event], program: Program) 
                 emitted[-1].append(event.header)
             case _:
                 pass
-    if len(emitted) != len(sent):  # a frame may have gone round through the switch again
+    if len(emitted) != len(sent):  # a frame may have been recirculated
         emitted = [[] for _ in sent]
     return tuple(Sent(p, f, cut(f, names, program)) for (p, f), names in zip(sent, emitted, strict=True))
 
 
 def cut(frame: bytes, names: Iterable[str], program: Program) -> Headers:
-    """A frame cut into headers; from the first one of variable length on, all is payload."""
+    """Cuts a frame into headers; from the first header of variable length on, all is payload."""
     fields, at = [], 0
     for name in names:
         header = program.headers[name]

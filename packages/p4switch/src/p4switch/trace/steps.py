@@ -1,4 +1,4 @@
-"""A packet's trace as steps to go through: a sentence for each, what it looked at, and values before and after.
+"""A packet's trace as steps: for each a sentence, what it looked at, and values before and after.
 
 Statements that change nothing, and temporaries of the compiler, are left out.
 """
@@ -32,28 +32,28 @@ from p4switch.trace.to_text import Glossary, Sources, TextFormat, condition_text
 from p4switch.traffic import ExecutorName
 
 MOST_STEPS: Final = 2000
-"""of one packet; a packet that goes round for ever has more"""
+"""most steps of one packet; a packet that goes round for ever has more"""
 _TEMPORARY: Final = re.compile(r"(?:^|[._])(tmp|hasReturned|hasExited|retval)(_\d+)?$")
 _VALID: Final = ".isValid()"
 _NAMED: Final = 3
-"""fields that a sentence names with their values; further ones stand in the rows alone"""
+"""fields that a sentence names with their values; the rows hold all"""
 _LONGEST: Final = 48
 """characters of a value in a sentence"""
 
 Step = dict[str, Any]
-"""stage: parser, ingress, egress, deparser or end; copy: the port of the copy in egress and deparser, or None; kind;
+"""A step. stage: parser, ingress, egress, deparser or end; copy: the copy's port in egress and deparser, or None; kind;
 says: the sentence; at, code: its place in the source and the line there; rows: (field, before, after), before None for
-what a header brings; table: name, key, entry (None: a miss), action, arguments; register: name, index, before, after;
-restart: the number of the step after which values are taken up again, -1: there are none yet."""
+fields of a new header; table: name, key, entry (None: a miss), action, arguments; register: name, index, before, after;
+restart: the number of the step whose values this step starts from, -1 if there is none yet."""
 
 
 def steps_of(trace: PacketTrace, text: TextFormat) -> list[Step]:
-    """The steps of a packet, at most ``MOST_STEPS``. ``text`` says how values and lines of source are shown."""
+    """Returns the steps of a packet, at most ``MOST_STEPS``. ``text`` formats values and lines of source."""
     return _Steps(trace, text).run()
 
 
 def traced(trace: PacketTrace, text: TextFormat) -> dict[str, Any]:
-    """A packet as pages have it: ``number``, ``port``, ``note``, what it ``says``, its ``outcome`` and ``steps``."""
+    """Returns a packet as JSON data: ``number``, ``port``, ``note``, ``says``, ``outcome`` and ``steps``."""
     return {
         "number": trace.number,
         "port": trace.port,
@@ -124,7 +124,7 @@ class _Steps:
             case HeaderEmitted(header):
                 self._emitted.append(header)
             case _:
-                pass  # a state that was entered, or chose without keys
+                pass  # the event of a state, or of a select without keys
 
     def _begin(self, stage: str, at: int) -> None:
         self._emit()
@@ -152,7 +152,7 @@ class _Steps:
         spec = self._text.program.tables[event.table]
         declared = Names.declared(event.action)
         self._actor = f"Action {_short(event.action)}" if declared and event.action is not None else None
-        if not spec.keys and spec.const_default:  # the compiler's wrapping of a statement
+        if not spec.keys and spec.const_default:  # a table that the compiler made for a statement
             return
         widths = [key.width for key in spec.keys]
         key = [[n, self._value(n, v, w)] for (n, v), w in zip(event.keys, widths, strict=True)]
@@ -189,7 +189,7 @@ class _Steps:
             self._ended = len(self._steps) - 1
 
     def _emit(self) -> None:
-        """What the deparser put together, in one step."""
+        """Adds one step for all headers that the deparser emitted."""
         if not self._emitted:
             return
         headers, self._emitted = self._emitted, []
@@ -237,21 +237,21 @@ class _Steps:
                 self._add("set", self._set_text(rows), rows, source)
 
     def _rows(self, changes: Iterable[Change]) -> list[list[Any]]:
-        """What a primitive changed, without temporaries."""
+        """Returns rows for the changes of a primitive, without temporaries."""
         found: list[list[Any]] = []
         for change in changes:
             name = self._text.names(change.what)
             if change.before != change.after and not _TEMPORARY.search(name):
                 before, after = self._pair(change, self._text.field_width(change.what), name)
                 found.append([name, before, after])
-            if name.endswith(_VALID) and change.after > change.before:  # its fields are there now, and 0
+            if name.endswith(_VALID) and change.after > change.before:  # the header's fields exist now, and are 0
                 header = name.removesuffix(_VALID)
                 fields = (f"{header}.{one.name}" for one in self._text.program.headers[header].type.fields)
                 found += [[one, None, self._value(one, 0)] for one in fields]
         return found
 
     def _flush(self) -> None:
-        """Assignments that followed each other, in one step."""
+        """Adds one step for the assignments that followed each other."""
         if self._sets:
             sets, self._sets = self._sets, []
             rows = [row for row, _ in sets]
@@ -301,14 +301,14 @@ def _listed(texts: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else "nothing"
 
 
-# A switch as it stands at a moment, apart from the one that goes on: to try a packet on it.
+# Copies of a switch, on which a packet can be tried while the original goes on.
 
 
 def copied(device: Device, executor: ExecutorName = "interpreted") -> Device:
-    """A device with the same entries, groups, registers and counters; direct counters begin at 0.
+    """Returns a device with the same entries, groups, registers and counters; direct counters begin at 0.
 
-    Meters, profiles of action selectors, value sets and clone sessions are not copied: ValueError for a program that
-    has any of them.
+    Raises ValueError for a program that has meters, action profiles or value sets, or that leaves the straight path
+    (``Program.leaves_path``): their state is not copied.
     """
     program = device.program
     if device.profiles or device.meters or device.value_sets or program.leaves_path:
@@ -336,9 +336,9 @@ def copied(device: Device, executor: ExecutorName = "interpreted") -> Device:
 def what_if(
     device: Device, port: int, frame: bytes, roots: Sequence[Path], glossary: Glossary, time_us: int = 0
 ) -> dict[str, Any]:
-    """A frame enters a copy of ``device`` by ``port``: ``port``, ``outcome``, ``steps`` and what was ``sent``.
+    """Sends a frame into a copy of ``device``; returns ``port``, ``outcome``, ``steps`` and the frames ``sent``.
 
-    ``roots``: folders of the program's sources. Not while the device runs. ``ValueError``: it cannot be copied.
+    ``roots``: folders of the program's sources. The device must not run. Raises ValueError if it cannot be copied.
     """
     found = Recorder(copied(device)).run(Packet(frame, port), time_us=time_us)
     text = TextFormat(device.program, Sources(list(roots)), glossary, all_writes=False)

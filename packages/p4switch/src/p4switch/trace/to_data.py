@@ -1,7 +1,7 @@
-"""Traces as data: JSON for programs, and small tables of HTML for notebooks.
+"""Traces as data: JSON for programs, and small HTML tables for notebooks.
 
-JSON has one object for each packet, with its events in the order in which they happened. Numbers above 2**53 are
-hexadecimal strings, because JSON readers would round them.
+The JSON has one object for each packet, with its events in their order. Numbers above 2**53 are hexadecimal strings,
+because JSON readers would round them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST = 16
 
 
 def packet_html(trace: PacketTrace) -> str:
-    """One packet: parser states, tables, what changed, and what left. Everything is escaped."""
+    """Returns HTML of one packet: parser states, tables, changes, and frames that left. Everything is escaped."""
     note = f", {trace.note}" if trace.note else ""
     title = f"packet {trace.number} by port {trace.port}, {len(trace.frame)} bytes{note}"
     sent = [("left", f"by port {one.port}, {len(one.frame)} bytes") for one in trace.sent]
@@ -81,7 +81,7 @@ _EXACT: Final = 1 << 53
 
 
 def packet_json(trace: PacketTrace) -> dict[str, Any]:
-    """A packet's trace, made of dicts, lists, strings, numbers, booleans and None."""
+    """Returns a packet's trace, made of dicts, lists, strings, numbers, booleans and None."""
     return {
         "number": trace.number,
         "port": trace.port,
@@ -95,7 +95,7 @@ def packet_json(trace: PacketTrace) -> dict[str, Any]:
 
 
 def event_json(event: Event) -> dict[str, Any]:
-    """An event: its kind by name, then its fields."""
+    """Returns an event as a dict: the name of its kind, then its fields."""
     found: dict[str, Any] = {"event": type(event).__name__}
     for item in dataclasses.fields(event):
         value = getattr(event, item.name)

@@ -1,4 +1,4 @@
-"""Traces as text for people; ``rich`` adds colours where the output is a terminal."""
+"""Traces as text for people; ``rich`` adds colours if the output is a terminal."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from p4switch.program.errors import SourceInfo
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from p4switch.trace.record import Decision, Headers, Names, PacketTrace
 
-# Conditions of the program as text. p4c may turn an ``if`` round, so the source line alone would mislead.
+# Conditions of the program as text. p4c may negate an ``if``, so the source line alone could mislead.
 
 
 _WORDS = {"and": "&&", "or": "||"}
 
 
 def condition_text(expr: model.Expr, name: Callable[[str], str]) -> str | None:
-    """An expression in P4's notation; None where it holds something that has none here.
+    """Returns an expression in P4's notation; None if a part of it has no notation here.
 
     Args:
         expr: the condition.
-        name: the readable name of a field.
+        name: returns the readable name of a field.
     """
     try:
         return _text(expr, name, outer=True)
@@ -79,7 +79,7 @@ def _text(expr: model.Expr, name: Callable[[str], str], outer: bool = False) -> 
     return inner if outer else f"({inner})"
 
 
-# What numbers in a program's fields mean, from its own ``#define`` lines.
+# Meanings of numbers in a program's fields, from its own ``#define`` lines.
 
 
 _DEFINE = re.compile(r"#define\s+([A-Z][A-Z0-9]*)_([A-Z0-9_]+)\s+(\d+)\s*(?://\s*(.*))?$")
@@ -92,11 +92,11 @@ class Glossary:
     meanings: Mapping[str, Mapping[int, str]]
 
     def __call__(self, field: str, value: int) -> str:
-        """The meaning of a field's value; empty where there is none."""
+        """Returns the meaning of a field's value; empty if there is none."""
         return self.meanings.get(re.split(r"[.\[]", field.rstrip("]"))[-1], {}).get(value, "")
 
     def name(self, field: str, value: int) -> str:
-        """The same without the remark behind the colon."""
+        """Returns the meaning of a field's value without the remark behind the colon."""
         return self(field, value).partition(":")[0]
 
 
@@ -107,7 +107,7 @@ _FIELDS: Final = {"REFUSED": "refused", "TYPE": "type", "REPLY": "reply"}
 
 
 def from_sources(texts: Iterable[str]) -> Glossary:
-    """The glossary of this project's P4 sources."""
+    """Returns the glossary of P4 sources, given as texts."""
     found: dict[str, dict[int, str]] = {}
     for text in texts:
         for line in text.splitlines():
@@ -119,17 +119,17 @@ def from_sources(texts: Iterable[str]) -> Glossary:
 
 
 def of_folder(folder: Traversable) -> Glossary:
-    """The same from all ``.p4`` files of a folder."""
+    """Returns the glossary of all ``.p4`` files of a folder."""
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".p4")), key=lambda f: f.name)
     return from_sources(f.read_text(encoding="utf-8") for f in files)
 
 
-# Lines of the P4 source, where it lies beside the compiled program.
+# Lines of the P4 source, if it lies beside the compiled program.
 
 
 @dataclass
 class Sources:
-    """Finds source lines; what p4c kept of a line stands in where the file is not there.
+    """Finds source lines; falls back to the part of a line that p4c kept.
 
     Attributes:
         roots: folders to which the file names in the JSON may be relative.
@@ -139,7 +139,7 @@ class Sources:
     _files: dict[str, list[str] | None] = field(default_factory=dict)
 
     def line(self, source: SourceInfo | None) -> str:
-        """The text of a source line, without indentation; empty where nothing is known."""
+        """Returns a source line without indentation; empty if it is unknown."""
         if source is None:
             return ""
         lines = self._read(source.file)
@@ -154,7 +154,7 @@ class Sources:
 
 
 def _lines(root: Path | Traversable, name: str) -> list[str] | None:
-    """A file below a folder; a name that leads out of it is not followed."""
+    """Returns the lines of a file below a folder; a name that leads out of the folder is not followed."""
     parts = Path(name).parts
     if Path(name).is_absolute() or ".." in parts:
         return None
@@ -164,7 +164,7 @@ def _lines(root: Path | Traversable, name: str) -> list[str] | None:
         return None
 
 
-# A frame on one line: an INC packet by the fields of the wire format, others by their headers.
+# A frame on one line: an INC packet by the fields of its wire format, other packets by their headers.
 
 
 INC_HEADER: Final = "inc"
@@ -172,11 +172,11 @@ _INC_FIELDS: Final = ("job", "epoch", "seq", "count", "iteration", "exponent")
 _INC_FLAGS: Final = ("resend", "saturated", "ecn_echo", "has_lanes")
 _LANES_SHOWN: Final = 4
 _LANE_BITS: Final = 128
-"""a wider field with lanes in its name has numbers of 32 bits in it"""
+"""a field with more bits and lanes in its name holds 32-bit numbers"""
 
 
 def summary(headers: Headers, glossary: Glossary) -> str:
-    """``PUSH job=1 epoch=0 seq=7 ... 10.0.0.1 -> 10.128.0.1``, or the names of the headers."""
+    """Returns ``PUSH job=1 epoch=0 seq=7 ... 10.0.0.1 -> 10.128.0.1``, or the names of the headers."""
     inc = headers.get(INC_HEADER)
     if inc is None or not {"type", *_INC_FIELDS, *_INC_FLAGS} <= inc.keys():
         names = [name for name, _ in headers.fields] or ["no header"]
@@ -212,9 +212,9 @@ class TextFormat:
     """Formats traces of one program.
 
     Attributes:
-        sources: where P4 lines come from.
-        glossary: what numbers in fields mean.
-        all_writes: also show statements that left a value as it was.
+        sources: finds P4 source lines.
+        glossary: meanings of numbers in fields.
+        all_writes: whether to show statements that left a value unchanged.
     """
 
     program: Program
@@ -228,7 +228,7 @@ class TextFormat:
         return Names(self.program)
 
     def packet(self, trace: PacketTrace) -> Iterator[Text]:
-        """The lines of one packet."""
+        """Yields the lines of one packet."""
         note = f"  # {trace.note}" if trace.note else ""
         yield Text.assemble((f"packet {trace.number}: port {trace.port}, {len(trace.frame)} bytes", "bold"), note)
         yield Text("  " + summary(trace.headers, self.glossary))
@@ -249,7 +249,7 @@ class TextFormat:
             yield Text("  nothing left", "red")
 
     def refusal(self, trace: PacketTrace) -> str:
-        """What the program says of a packet that it refuses, by its own list of reasons; empty where it does not."""
+        """Returns the program's reason for refusing a packet; empty if it does not refuse."""
         found = ""
         for event in trace.events:
             for change in event.changes if isinstance(event, PrimitiveRun) else ():
@@ -259,7 +259,7 @@ class TextFormat:
         return found
 
     def why(self, trace: PacketTrace) -> str:
-        """The outcome as a sentence, with the statement that decided."""
+        """Returns the outcome as a sentence, with the statement that decided it."""
         refusal = self.refusal(trace)
         return trace.outcome.why + self._code(trace.outcome.decision) + (f"; refused {refusal}" if refusal else "")
 
@@ -268,7 +268,7 @@ class TextFormat:
         return f" '{_shorten(code)}'" if code else ""
 
     def event(self, event: object) -> Iterator[Text]:
-        """The lines of one event; an event of a kind that this page does not know is shown by its fields."""
+        """Yields the lines of one event; an unknown kind of event is shown by its fields."""
         match event:
             case StageStarted(stage):
                 yield Text(stage, "bold cyan")
@@ -315,7 +315,7 @@ class TextFormat:
             f"{name}={show(value, name, self.width_of(event, name))}" for name, value in event.arguments
         )
         action = "nothing" if event.action is None else f"{event.action}({arguments})"
-        if not spec.keys and spec.const_default:  # p4c's wrapping of a statement
+        if not spec.keys and spec.const_default:  # a table that p4c made for a statement
             if Names.declared(event.action):
                 yield self._with_source(f"  run {event.action}", ("", ""), event.source)
             return
@@ -330,7 +330,7 @@ class TextFormat:
         yield self._with_source(head, hit, event.source, code=False)
 
     def width_of(self, event: TableApplied, parameter: str) -> int:
-        """Bits of a parameter of the action that a table ran."""
+        """Returns the bits of a parameter of the action that a table ran."""
         for ident in self.program.tables[event.table].actions:
             action = self.program.actions[ident]
             if action.name == event.action:
@@ -338,7 +338,7 @@ class TextFormat:
         return 0
 
     def entry(self, entry: TableEntry, table: str) -> str:
-        """The match of an entry, in the notation of the entries file."""
+        """Returns the match of an entry, in the notation of the entries file."""
         keys = self.program.tables[table].keys
         parts = [_match(match, key.name, key.width) for match, key in zip(entry.match, keys, strict=True)]
         return "{" + ", ".join(parts) + "}" + (f" priority {entry.priority}" if entry.priority else "")
@@ -382,7 +382,7 @@ class TextFormat:
         return f"{show(change.before, name, width)} -> {after}{told}"
 
     def field_width(self, what: str) -> int:
-        """Bits of a field, or of a cell of a register; 0 where it is neither."""
+        """Returns the bits of a field, or of a register's cell; 0 for anything else."""
         header, _, name = what.partition(".")
         if header in self.program.headers and name in self.program.headers[header].type.by_name:
             return self.program.headers[header].type.by_name[name].width
@@ -390,7 +390,7 @@ class TextFormat:
         return 0 if register is None else register.width
 
     def value(self, name: str, value: int, width: int) -> str:
-        """A value with what it means: lanes as numbers, others as ``show`` has them."""
+        """Returns a value with its meaning: lanes as numbers, others as ``show`` writes them."""
         if width > _LANE_BITS and width % 32 == 0 and "lane" in name:
             lanes = [value >> (width - 32 * (at + 1)) & 0xFFFFFFFF for at in range(_LANES_SHOWN)]
             return f"{', '.join(str(one - (one >> 31 << 32)) for one in lanes)}, … ({width // 32} lanes)"

@@ -77,7 +77,7 @@ from p4switch.native.memory import (
 # and faults of our ports are thus those of the virtual fabric's links, on the clock of this machine.
 
 
-# More of the C library for compiled code (`p4switch/native/libc.py` has the rest), and memory that others write.
+# More of the C library for compiled code (`p4switch/native/memory.py` has the rest), and memory that others write.
 #
 # Pointers travel as int64. Every function returns what its manual page says.
 
@@ -334,7 +334,7 @@ def _block(w: Any, m: Any, port_index: int) -> None:
     m.polled += 1
     poll_at(m.polls, port_index).events = POLLIN | POLLOUT
     link.free_at = _NEVER
-    link.waking = 1  # nobody plans to wake it: unblock does
+    link.waking = 1  # no event wakes it: unblock does
 
 
 @kernel
@@ -390,7 +390,7 @@ def flush(w: Any, m: Any, port_index: int) -> None:
 
 @kernel
 def emit(w: Any, m: Any, port_index: int, frame_index: int) -> None:
-    """A frame is at the end of its port's link: chain it for the socket."""
+    """Chain a frame that is at the end of its port's link for the socket."""
     port = port_at(m.ports, port_index)
     frame_at(w.frames, frame_index).next = -1
     if port.send_count == 0:
@@ -437,7 +437,7 @@ _TOO_LONG: Final = np.int64(1 << 16)
 
 @kernel
 def enter(w: Any, m: Any, port_index: int, address: int, length: int) -> None:
-    """A frame came in by a port."""
+    """Take in a frame from a port."""
     port = port_at(m.ports, port_index)
     w.now += _TICK_PS
     port.received_frames += 1
@@ -522,7 +522,7 @@ def finish_checksum(address: int, length: int) -> None:
 
 @kernel
 def _from_ring(w: Any, m: Any, port_index: int, status: int, header: int) -> None:
-    """One slot of a ring, which the kernel has filled."""
+    """Take in one slot of a ring, which the kernel has filled."""
     packet = tpacket_at(header, 0)
     length = np.int64(packet.captured)
     address = header + np.int64(packet.mac)
@@ -601,7 +601,7 @@ _NOW: Final = np.int64(0)
 
 @kernel
 def _leave(w: Any, m: Any, frame_index: int) -> None:
-    """A frame is at the end of its link: that is where its port's socket takes it, unless it was damaged."""
+    """Hand a frame at the end of its link to its port's socket, unless it was damaged."""
     frame = frame_at(w.frames, frame_index)
     link = link_at(w.links, frame.link)
     if frame.damaged != 0:

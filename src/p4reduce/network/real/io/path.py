@@ -263,7 +263,7 @@ class PortPlan:
 
 
 class DataPath:
-    """Ports and nodes that one thread drives. Nobody else may touch ``links``, ``nodes``, ``ports`` but while it is
+    """Ports and nodes that one thread drives. Other threads may touch ``links``, ``nodes``, ``ports`` only while it is
     paused or stopped; reading a counter at any time is harmless.
     """
 
@@ -386,7 +386,7 @@ class DataPath:
         machine["polled"] = int(np.count_nonzero(self.ports["kind"][:count] == DATAGRAMS))
 
     def _clear(self) -> None:
-        """Nothing waits anywhere."""
+        """Empty all queues."""
         self._queues[:] = 0
         self.links["wire_head"] = self.links["wire_tail"] = NONE
         for name in ("backlog", "depth", "waking", "free_at"):
@@ -442,7 +442,7 @@ class DataPath:
                 if reason == FULL:
                     self._memory.make_space()
                     self.drain()
-                    os.eventfd_write(self.notice, 1)  # what was drained is for somebody, whom the loop told nothing yet
+                    os.eventfd_write(self.notice, 1)  # wakes the reader of what was drained
                 else:
                     self.control[MOVE] = 0
         except BaseException as error:
@@ -499,7 +499,7 @@ class DataPath:
                 self._paused = False
                 return
             if time.monotonic() > deadline:
-                # Nobody knows any more where the loop stands: it ends as soon as it looks.
+                # Where the loop stands is not known any more: it ends as soon as it looks.
                 self._failure = FabricError(f"{self.name}: it did not pause within {PAUSE_DEADLINE_S:g} s")
                 self.control[STOP] = 1
                 self.resume()

@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from p4reduce.base.errors import RealError
 from p4reduce.network.real.net.enter import ENTERED, identity, is_entered, join_command
 from p4reduce.network.real.net.namespaces import inside, new_namespace, start
 from p4reduce.topologies import Link, Node, Topology
+from p4switch.base.closing import Closable
 
 if TYPE_CHECKING:
     from pyroute2.netlink.exceptions import NetlinkError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Every function works in the namespace of the thread that calls it.
 
 
-# Which interfaces have lost their carrier: the kernel says when something changed, and only then is anybody asked.
+# Which interfaces have lost their carrier: the kernel says when something changed, and only then are they read.
 
 
 _RTMGRP_LINK: Final = 1
@@ -41,8 +41,8 @@ _REQUEST: Final = struct.Struct("16sH22x")
 _EVENT_BYTES: Final = 1 << 16
 
 
-class Carriers:
-    """Of interfaces in the namespace of the thread that makes it. Use as a context manager."""
+class Carriers(Closable):
+    """Watches carriers of interfaces in the namespace of the thread that makes it. Use as a context manager."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = set(names)
@@ -61,7 +61,7 @@ class Carriers:
         return self._events
 
     def down(self) -> frozenset[str]:
-        """Those that have been without a carrier at some time, or that are gone."""
+        """Interfaces that have been without a carrier at some time, or that are gone."""
         if self._changed():
             self._down |= {name for name in self._names - self._down if not self._runs(name)}
         return frozenset(self._down)
@@ -70,14 +70,6 @@ class Carriers:
         """Close the sockets; may be called again."""
         self._events.close()
         self._any.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _changed(self) -> bool:
         """Take what the kernel said; when it said more than there was room for, something changed, too."""
@@ -243,7 +235,7 @@ _TICK_SHIFT: Final = 6
 
 @dataclass(frozen=True)
 class Shaping:
-    """What the kernel does to the frames on the links of a network."""
+    """How the kernel shapes the links of a network."""
 
     shaped: int
     """directions of links that are held to their rate"""
@@ -313,7 +305,7 @@ class RelayedLink:
     """leads to node ``link.b``"""
 
 
-class RealNetwork:
+class RealNetwork(Closable):
     """The hosts and links of a topology, for the process that :func:`~p4reduce.network.real.net.enter_command` started.
 
     Built by ``with``; afterwards nothing is left. What runs in the hosts dies with the thread that started it.
@@ -369,11 +361,6 @@ class RealNetwork:
             self.close()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Remove links and namespaces; may be called again."""

@@ -1,7 +1,7 @@
 """Folders of runs: who runs, where its logs are, and how to end what a killed run left behind.
 
 One folder for each run and each standing network, ``$XDG_STATE_HOME/p4reduce/runs/NAME``. It exists while the run does;
-the folder of a run whose process is gone is stale, and is removed by whoever needs the name next or by
+the folder of a run whose process is gone is stale, and is removed by the next run that needs the name or by
 :func:`remove_stale`. Programs of a run carry a secret word of the run in their environment, so those that escaped it
 (a daemon that a user started in a host) are found without a doubt.
 """
@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from p4reduce.base.errors import RealError
@@ -66,7 +65,7 @@ def identify(pid: int) -> Process | None:
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from others."""
+    """An identifier of this boot of the machine."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -149,7 +148,7 @@ class Run:
     """'run', 'launch', or 'net' for a standing network"""
     word: str
     owner: Process
-    """Who ends the run when it ends."""
+    """the process with whose end the run ends"""
     info: dict[str, Any]
     host: str = ""
 
@@ -165,7 +164,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Its folder."""
+        """The run's folder."""
         return runs_folder() / self.name
 
 
@@ -230,9 +229,7 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
     def _claim(self, name: str | None, kind: str) -> Path:
@@ -360,7 +357,7 @@ def guarded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """One process at a time takes names and removes folders, so that nobody removes what another has just made."""
+    """Lock: one process at a time takes names and removes folders, so none removes what another has just made."""
     folder = runs_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     deadline = time.monotonic() + _LOCK_DEADLINE_S
@@ -377,12 +374,12 @@ def _locked() -> Iterator[None]:
 
 
 def _of_host() -> str:
-    """What names of this machine's new folders hold."""
+    """The part of this machine in the names of new folders."""
     return f"{_HOST}{socket.gethostname()}"
 
 
 def _aside(base: str, word: str) -> Path:
-    """Its name holds the run's secret word: no record can name a folder of somebody else."""
+    """A run's folder beside its record; the run's secret word in its name keeps a record from naming any other."""
     return Path(base) / f"p4reduce-{re.sub(r'[^0-9a-f]', '', word)}"
 
 
@@ -393,7 +390,7 @@ def _write(folder: Path, record: RunRecord) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Under another name first: nobody sees half a folder."""
+    """Remove a folder; it is renamed first, so that no process sees half of it."""
     aside = path.with_name(f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}")
     with contextlib.suppress(FileNotFoundError):
         path.rename(aside)

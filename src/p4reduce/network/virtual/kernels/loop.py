@@ -243,7 +243,7 @@ def start_all(worlds: Any, time: int, indices: int, count: int) -> int:
 #
 # Threads share the turns of a window, but for the sentinel's. Each has a world of its own, with free cells of the
 # pools, what it writes down for Python, and the heap in use; it takes the partitions of its own first, then those of
-# others that nobody has taken yet. Partitions share nothing while a window is open, so that it does not
+# others that no thread has taken yet. Partitions share nothing while a window is open, so that it does not
 # matter which thread gives one its turn.
 
 

@@ -188,7 +188,7 @@ def process_any(w: Any, node_index: int, port: int, frame_index: int, came_ps: i
 
 @kernel
 def come_again(w: Any, frame_index: int) -> None:
-    """A frame that was resubmitted or recirculated, or the packet of an egress clone (`egress.py`)."""
+    """A frame that was resubmitted or recirculated, or the packet of an egress clone."""
     frame = frame_at(w.frames, frame_index)
     node_index = frame.node
     instance = frame.link & 7
@@ -254,7 +254,7 @@ def _ask(w: Any, node: Any, frame_index: int) -> int:
 
 @kernel
 def pump(w: Any, node_index: int) -> None:
-    """Send a host's next frame, if its link is free and somebody has one."""
+    """Send a host's next frame, if its link is free and one of its endpoints has a frame."""
     node = node_at(w.nodes, node_index)
     link = link_at(w.links, node.link)
     if w.now < link.free_at:

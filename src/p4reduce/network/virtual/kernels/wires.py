@@ -181,7 +181,7 @@ def run_egress(w: Any, node_index: int, phv_index: int, frame_index: int) -> int
 
 @kernel
 def peek_egress(w: Any, node_index: int, phv_index: int, frame_index: int) -> int:
-    """Run egress on a state whose counters and registers nobody reads; the frame's length, -1: dropped."""
+    """Run egress on a state whose counters and registers nothing reads; the frame's length, -1: dropped."""
     node = node_at(w.nodes, node_index)
     address = frame_address(w, frame_index)
     if node.detours == 0:
@@ -203,7 +203,7 @@ _EMPTY: Final = np.int64(0)
 def _note_tail_drop(w: Any, link_index: int, phv_index: int, rid: int, instance: int, depth: int) -> None:
     """Count a copy that found its queue full.
 
-    What it would have been, only egress can say: it runs on a state whose counters and registers nobody reads.
+    Only egress can say what it would have been, so egress runs on a state whose counters and registers nothing reads.
     """
     link = link_at(w.links, link_index)
     node = node_at(w.nodes, link.source)

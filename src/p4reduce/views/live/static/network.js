@@ -96,12 +96,12 @@ export class Network {
     this.explain(mode, most);
   }
 
-  // What a link carries, for whoever points at it.
+  // What a link carries, shown when the mouse points at it.
   say(index) {
     const [link, row, title] = [this.scene.links[index], this.view?.links[index], this.lanes[index].querySelector("title")];
     if (!row || !title) return;
     title.textContent = row.bytes === null
-      ? `${link.from} to ${link.to}: nobody counts it`
+      ? `${link.from} to ${link.to}: not counted`
       : `${link.from} to ${link.to}: ${percent(row.load)} busy, ${bytesText(row.bytes)}, ${count(row.queue)} queued, ${row.lost + row.dropped} lost`;
   }
 

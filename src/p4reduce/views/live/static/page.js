@@ -165,7 +165,7 @@ async function refreshFrames() {
   if (chosen.link === null) return;
   const link = scene.links[chosen.link];
   const still = timeline.following && tick.frames;
-  const real = tick.clock === "real"; // frames are caught when somebody asks for them, not at every moment
+  const real = tick.clock === "real"; // frames are caught when the page asks for them, not at every moment
   const time = !still && tick.film && view ? view.time_ps : null; // what was, while it goes on or afterwards
   const now = JSON.stringify([chosen.link, !real && view?.key, still]);
   if (now === framesOf) return;

@@ -53,7 +53,7 @@ function meter(share, text) {
 }
 
 export function showTotals(place, view) {
-  // Of what nobody counts on some links, the sum is of the others; of what nobody counts at all there is none.
+  // A sum leaves out links that do not count it; if no link counts it, there is no sum.
   const sum = (name) => view.links.reduce((total, row) => (row[name] === null ? total : (total ?? 0) + row[name]), null);
   const facts = {
     "bytes on links": bytesText(sum("bytes") ?? 0),
@@ -69,7 +69,7 @@ export function showTotals(place, view) {
 }
 
 export function showWaits(place, view) {
-  const lines = view.waits.length ? view.waits : ["Nobody waits for anybody."];
+  const lines = view.waits.length ? view.waits : ["No worker waits for another."];
   place.replaceChildren(...lines.map((line) => element("li", { class: /waits for/.test(line) ? "late" : "" }, line)));
 }
 
@@ -120,7 +120,7 @@ export function showLinks(place, view, scene, chosen, onLink) {
 }
 
 export function showNotes(place, scene) {
-  const unknown = scene.notes?.length ? ["'?' stands for what nobody counts."] : [];
+  const unknown = scene.notes?.length ? ["'?' stands for what is not counted."] : [];
   place.replaceChildren(...[...(scene.notes ?? []), ...unknown].map((note) => element("p", { class: "soft" }, note)));
 }
 

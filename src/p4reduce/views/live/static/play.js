@@ -1,4 +1,4 @@
-// A program, its entries and its packets: each edit is compiled and run; files on disk are written when somebody saves.
+// A program, its entries and its packets: each edit is compiled and run; files on disk are written when the user saves.
 import { ask, listen, Refused, tell } from "./api.js";
 import { element } from "./panels.js";
 import { Stepper } from "./steps.js";
@@ -58,7 +58,7 @@ class Editor {
     this.mark();
   }
 
-  // Messages beside their lines, and once more below for whoever does not see them.
+  // Messages beside their lines, and once more in a list below.
   show(messages) {
     this.messages = messages;
     this.mark();

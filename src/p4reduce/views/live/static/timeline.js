@@ -111,7 +111,7 @@ export class Timeline {
   show() {
     const { tick } = this;
     if (!tick) return;
-    const free = tick.clock === "real" && tick.state !== "ended"; // nobody holds it; afterwards it is replayed
+    const free = tick.clock === "real" && tick.state !== "ended"; // it cannot be held; afterwards it is replayed
     for (const part of [this.play, this.step, this.speed.closest("label"), this.stride.closest("label")]) part.hidden = free;
     this.held.hidden = !free;
     this.held.textContent = free ? tick.why_no_controls : "";

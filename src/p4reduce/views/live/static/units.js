@@ -11,4 +11,4 @@ function scaled(value, units, digits) {
 export const timeText = (ps, digits = 3) => scaled(ps, TIMES, digits);
 export const bytesText = (bytes) => scaled(bytes, BYTES, 1);
 export const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)}\u00a0%`;
-export const count = (number) => (number === null ? "?" : number.toLocaleString("en")); // nobody counts it
+export const count = (number) => (number === null ? "?" : number.toLocaleString("en")); // not counted

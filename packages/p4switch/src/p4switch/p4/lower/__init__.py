@@ -1,1 +1,1 @@
-"""From checked trees to BMv2's JSON: everything is put in where it is called, and every value gets its place."""
+"""Lowers checked trees to BMv2's JSON: all calls are inlined, and every value gets a place."""

@@ -13,38 +13,38 @@ FALSE: Final[Json] = {"type": "bool", "value": False}
 
 
 def hexadecimal(number: int, width: int) -> str:
-    """A number with as many digits as bytes of that many bits have."""
+    """Returns a number with as many hexadecimal digits as its bytes need."""
     digits = 2 * max(-(-width // 8), 1)
     return f"-0x{-number:0{digits}x}" if number < 0 else f"0x{number:0{digits}x}"
 
 
 def constant(number: int, width: int) -> Json:
-    """A number."""
+    """Returns a number as JSON."""
     return {"type": "hexstr", "value": hexadecimal(number, width)}
 
 
 def field(header: str, name: str) -> Json:
-    """A field of a header."""
+    """Returns a reference to a field of a header."""
     return {"type": "field", "value": [header, name]}
 
 
 def operation(operator: str, left: Json | None, right: Json | None) -> Json:
-    """An operator with its operands."""
+    """Returns an operator with its operands."""
     return {"type": "expression", "value": {"op": operator, "left": left, "right": right}}
 
 
 def choice(condition: Json, yes: Json, no: Json) -> Json:
-    """``condition ? yes : no``."""
+    """Returns ``condition ? yes : no``."""
     return {"type": "expression", "value": {"op": "?", "left": yes, "right": no, "cond": condition}}
 
 
 def is_constant(json: Json) -> bool:
-    """Whether it is a number or bool."""
+    """Returns whether an expression is a number or a bool."""
     return json["type"] in ("hexstr", "bool")
 
 
 def as_data(json: Json, is_bool: bool) -> Json:
-    """A bool as a number of one bit; numbers stay as they are."""
+    """Returns a bool as a number of one bit; numbers stay as they are."""
     if not is_bool:
         return json
     if json["type"] == "bool":
@@ -56,7 +56,7 @@ def as_data(json: Json, is_bool: bool) -> Json:
 
 
 def as_parameter(json: Json) -> Json:
-    """An argument of a primitive: BMv2 reads expressions there with one layer more, and other names for parameters."""
+    """Returns an argument of a primitive, for which BMv2 needs another layer and other names of parameters."""
     if json["type"] == "expression":
         return {"type": "expression", "value": json}
     if json["type"] == "local":
@@ -67,14 +67,14 @@ def as_parameter(json: Json) -> Json:
 
 
 def wrapped(json: Json, kind: kinds.Bits) -> Json:
-    """A number cut to its type: BMv2 computes with any number of bits."""
+    """Returns a number cut to its type, because BMv2 computes with any number of bits."""
     if kind.signed:
         return operation("two_comp_mod", json, constant(kind.width, 32))
     return operation("&", json, constant((1 << kind.width) - 1, kind.width))
 
 
 def fields_of(json: Any, found: set[tuple[str, str]]) -> None:
-    """Adds every field that an expression reads; ``(header, "*")`` for a header as a whole."""
+    """Adds every field that an expression reads to ``found``; ``(header, "*")`` for a whole header."""
     if isinstance(json, dict):
         kind: Any = json.get("type")
         value: Any = json.get("value")
@@ -92,38 +92,38 @@ def fields_of(json: Any, found: set[tuple[str, str]]) -> None:
             fields_of(inner, found)
 
 
-# Where values are: fields, headers, stacks and unions by BMv2's names, and what is made of them.
+# Places of values: fields, headers, stacks and unions by BMv2's names, and what is made of them.
 
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """Something with a type that can be read, and mostly written.
+    """A typed value that can be read, and mostly written.
 
     Attributes:
-        fixed: whether it is the same place whatever the packet holds, and can stand for a parameter.
+        fixed: whether it is the same place for every packet, so that it can stand for a parameter.
     """
 
     type: kinds.Type
 
     @property
     def fixed(self) -> bool:
-        """See the class."""
+        """See Place."""
         return isinstance(self, FieldPlace | RuntimeData | HeaderPlace | StackPlace)
 
     def json(self) -> Json:
-        """As it stands in expressions; a bool is a field or argument of one bit there."""
+        """Returns the value in an expression; a bool is a field or argument of one bit there."""
         if not isinstance(self, FieldPlace | RuntimeData | ChosenField):
             raise NotImplementedError(type(self).__name__)
         return operation("d2b", None, data_of(self)) if self.type is kinds.BOOL else data_of(self)
 
     def leaves(self) -> Iterator[tuple[str, str]]:
-        """The fields that it is made of, as (header, field)."""
+        """Yields the fields of the place, as (header, field)."""
         return iter(())
 
 
 @dataclass(slots=True, eq=False)
 class Value(Place):
-    """A number or bool that is nowhere: a constant, or what an expression gives; ``constant``: its value, if known."""
+    """A number or bool without a place: a constant, or an expression's result; ``constant``: its value, if known."""
 
     data: Json
     constant: Any = None
@@ -141,7 +141,7 @@ class FieldPlace(Place):
     name: str
 
     def target(self) -> Json:
-        """As what is assigned to."""
+        """Returns the field as the target of an assignment."""
         return field(self.header, self.name)
 
     def leaves(self) -> Iterator[tuple[str, str]]:
@@ -158,7 +158,7 @@ class RuntimeData(Place):
 
 @dataclass(slots=True, eq=False)
 class HeaderPlace(Place):
-    """A header instance; ``layout``: BMv2's names of its fields, by P4's."""
+    """A header instance; ``layout``: BMv2's names of its fields by their P4 names."""
 
     name: str
     layout: dict[str, Any]
@@ -168,7 +168,7 @@ class HeaderPlace(Place):
         return {"type": "header", "value": self.name}
 
     def valid(self) -> Json:
-        """Whether it is valid."""
+        """Returns whether the header is valid."""
         return operation("d2b", None, field(self.name, "$valid$"))
 
     def leaves(self) -> Iterator[tuple[str, str]]:
@@ -178,12 +178,12 @@ class HeaderPlace(Place):
 
 @dataclass(slots=True, eq=False)
 class ChosenHeader(Place):
-    """A header that only the packet names: an element of a stack, or a member of a union that is one.
+    """A header that is chosen at run time: an element of a stack, or a member of a union in a stack.
 
     Attributes:
-        data: the header as BMv2 writes it.
+        data: the header in BMv2's notation.
         like: a header of the same type with its layout.
-        last: the stack whose last element it is, and the union's member if it is one.
+        last: the stack of which it is the last element, and the union's member if it is one.
     """
 
     data: Json
@@ -195,24 +195,24 @@ class ChosenHeader(Place):
         return self.data
 
     def valid(self) -> Json:
-        """Whether it is valid."""
+        """Returns whether the header is valid."""
         return operation("valid", None, self.data)
 
 
 @dataclass(slots=True, eq=False)
 class ChosenField(Place):
-    """A field of such a header."""
+    """A field of a header that is chosen at run time."""
 
     header: ChosenHeader
     name: str
 
     def target(self) -> Json:
-        """As what is assigned to."""
+        """Returns the field as the target of an assignment."""
         number = self.header.like.layout["$order$"].index(self.name)
         return operation("access_field", self.header.data, number)
 
     def key(self) -> Json | None:
-        """As a key of a select: BMv2 knows a field of a stack's last element there, and nowhere else."""
+        """Returns the field as a key of a select, where BMv2 has fields of a stack's last element; else None."""
         if self.header.last is None:
             return None
         stack, member = self.header.last
@@ -223,7 +223,7 @@ class ChosenField(Place):
 
 @dataclass(slots=True, eq=False)
 class UnionPlace(Place):
-    """A header union; ``chosen``: as BMv2 writes it where only the packet names it."""
+    """A header union; ``chosen``: in BMv2's notation if it is chosen at run time."""
 
     name: str
     members: dict[str, Place]
@@ -253,7 +253,7 @@ class StackPlace(Place):
 
     @property
     def of_unions(self) -> bool:
-        """Whether its elements are unions."""
+        """Whether the stack's elements are unions."""
         kind = self.type
         return isinstance(kind, kinds.StackType) and kind.element.kind == "header_union"
 
@@ -270,7 +270,7 @@ class StackPlace(Place):
 
 @dataclass(slots=True, eq=False)
 class StructPlace(Place):
-    """A struct, tuple or list: its members are places of their own. A header's list of values as well."""
+    """A struct, tuple, list, or a header's list of values: its members are places of their own."""
 
     members: dict[str, Place]
 
@@ -300,7 +300,7 @@ class NoHeader(Place):
 
 
 def data_of(place: Place) -> Json:
-    """A scalar as a number."""
+    """Returns a scalar as a number."""
     if isinstance(place, FieldPlace | ChosenField):
         return place.target()
     if isinstance(place, RuntimeData):

@@ -1,4 +1,4 @@
-"""Expressions: from trees to places and BMv2's operators."""
+"""Lowers expressions, from trees to places and BMv2's operators."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from p4switch.p4.types.base import may_be_constant
 
 
 def same_field(one: bmv2.Place | None, other: bmv2.Place) -> bool:
-    """Whether two places are one field."""
+    """Returns whether two places are one field."""
     fields = isinstance(one, bmv2.FieldPlace) and isinstance(other, bmv2.FieldPlace)
     return fields and set(one.leaves()) == set(other.leaves()) if one is not None else False
 
@@ -22,10 +22,10 @@ _PLAIN = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "&": "&", "|": "|", "^": "
 
 
 class Expressions(Part):
-    """Lowers expressions, and assignments of anything to anything of its type."""
+    """Lowers expressions, and assignments between values of the same type."""
 
     def assign(self, target: bmv2.Place, origin: bmv2.Place, at: Any) -> None:
-        """``target = origin``."""
+        """Lowers ``target = origin``."""
         match target:
             case bmv2.SlicePlace():
                 self._assign_slice(target, origin, at)
@@ -54,7 +54,7 @@ class Expressions(Part):
         )
 
     def _assign_slice(self, target: bmv2.SlicePlace, origin: bmv2.Place, at: Any) -> None:
-        """Bits of a number: the others stay."""
+        """Assigns some bits of a number; the others stay."""
         base, low, high = target.base, target.low, target.high
         while isinstance(base, bmv2.SlicePlace):
             low, high, base = low + base.low, high + base.low, base.base
@@ -117,7 +117,7 @@ class Expressions(Part):
             self.assign(place, member, at)
 
     def _kept_apart(self, target: bmv2.Place, origin: bmv2.StructPlace, at: Any) -> dict[str, bmv2.Place]:
-        """The members of a list; copied first where they read what the assignment changes."""
+        """Returns the members of a list; copies those first that read what the assignment changes."""
         written = set(target.leaves())
         headers = {header for header, name in written if name == "*"}
         members: dict[str, bmv2.Place] = {}
@@ -201,7 +201,7 @@ class Expressions(Part):
         raise SourceFault(node.at, f"the operator {node.operator!r} is not taken here")
 
     def negated(self, json: Json) -> Json:
-        """The opposite of a bool."""
+        """Returns the negation of a bool."""
         if json["type"] == "bool":
             return bmv2.FALSE if json["value"] else bmv2.TRUE
         if json["type"] == "expression" and json["value"].get("op") == "==":
@@ -221,14 +221,14 @@ class Expressions(Part):
         return result
 
     def collected(self, make: Any) -> list[Code]:
-        """The steps that a function adds."""
+        """Returns the steps that a function adds."""
         outer, self.ctx.out = self.ctx.out, []
         make()
         made, self.ctx.out = self.ctx.out, outer
         return made
 
     def equal(self, left: bmv2.Place, right: bmv2.Place, node: tree.Expression) -> Json:
-        """Whether two values are the same; of headers, stacks and unions member by member."""
+        """Returns whether two values are equal; headers, stacks and unions are compared member by member."""
         if isinstance(left, bmv2.NoHeader) or isinstance(right, bmv2.NoHeader):
             other = right if isinstance(left, bmv2.NoHeader) else left
             return bmv2.TRUE if isinstance(other, bmv2.NoHeader) else self.negated(self.validity(other, node))
@@ -272,7 +272,7 @@ class Expressions(Part):
         return found if found is not None else bmv2.TRUE
 
     def header_member(self, place: bmv2.Place, name: str) -> bmv2.Place:
-        """A field of a header, of whatever kind."""
+        """Returns a field of a header of any kind."""
         if isinstance(place, bmv2.HeaderPlace):
             return member_of_header(place, name)
         if isinstance(place, bmv2.ChosenHeader):
@@ -280,7 +280,7 @@ class Expressions(Part):
         return expect(place, bmv2.StructPlace).members[name]
 
     def validity(self, place: bmv2.Place, node: tree.Expression) -> Json:
-        """Whether a header or union is valid."""
+        """Returns whether a header or union is valid."""
         if isinstance(place, bmv2.HeaderPlace | bmv2.ChosenHeader):
             return place.valid()
         if isinstance(place, bmv2.UnionPlace):
@@ -292,13 +292,13 @@ class Expressions(Part):
     # --- expressions
 
     def place(self, node: tree.Expression) -> bmv2.Place:
-        """Where an expression's value is, or what it is; steps that it needs go before."""
+        """Returns the place or value of an expression, and adds the steps that it needs."""
         if node in self.ctx.settled:
             return self.ctx.settled[node]
         kind = self.ctx.type_of(node)
         value = node.value
         if value is None:
-            if isinstance(node, tree.Name):  # its place knows what is constant
+            if isinstance(node, tree.Name):  # a name's place knows what is constant
                 return self._name(node)
             if isinstance(node, tree.Member):
                 return self._member(node, kind)
@@ -330,22 +330,22 @@ class Expressions(Part):
         raise SourceFault(node.at, "this is not taken here")
 
     def scalar(self, node: tree.Expression) -> Json:
-        """The value of a number or bool."""
+        """Returns the value of a number or bool."""
         return self._single(node).json()
 
     def data(self, node: tree.Expression) -> Json:
-        """The value of a number; a bool is one of one bit."""
+        """Returns the value of a number; a bool becomes a number of one bit."""
         return bmv2.data_of(self._single(node))
 
     def _single(self, node: tree.Expression) -> bmv2.Place:
-        """The place of something that is one value; generic externs take anything as far as the types go."""
+        """Returns the place of a single value; the types of generic externs allow anything."""
         place = self.place(node)
         if isinstance(kinds.plain(place.type), kinds.CompositeType | kinds.StackType | kinds.TupleType):
             raise SourceFault(node.at, f"a single value must stand here, but this is {place.type}")
         return place
 
     def held(self, place: bmv2.Place, at: Any) -> bmv2.Place:
-        """A scalar that later steps do not change: a copy, unless it is constant."""
+        """Returns a scalar that later steps do not change: a copy, unless it is constant."""
         if (isinstance(place, bmv2.Value) and bmv2.is_constant(place.data)) or isinstance(place, bmv2.RuntimeData):
             return place
         if not is_scalar(place.type):
@@ -355,7 +355,7 @@ class Expressions(Part):
         return copy
 
     def constant_place(self, value: Any, kind: kinds.Type) -> bmv2.Place:
-        """A compile-time value as a place; one of several values as one of places."""
+        """Returns a compile-time value as a place; several values as several places."""
         bare = kinds.plain(kind)
         if isinstance(value, tuple):
             if isinstance(bare, kinds.CompositeType):
@@ -394,7 +394,7 @@ class Expressions(Part):
         raise SourceFault(node.at, f"the member {node.name!r} cannot be used here")
 
     def chosen_member(self, header: bmv2.ChosenHeader, entry: tuple[kinds.Type, Any]) -> bmv2.Place:
-        """A field of a header that only the packet names."""
+        """Returns a field of a header that is chosen at run time."""
         kind, inner = entry
         if isinstance(inner, dict):
             members = {n: self.chosen_member(header, e) for n, e in inner.items() if n != "$order$"}
@@ -410,7 +410,7 @@ class Expressions(Part):
         return self.element(base, bmv2.operation("size_stack", None, base.json()), None)
 
     def element(self, stack: bmv2.StackPlace, index: Json, last: tuple[str, str | None] | None) -> bmv2.Place:
-        """The element of a stack that only the packet names."""
+        """Returns the element of a stack that is chosen at run time."""
         like, kind = stack.elements[0], expect(stack.type, kinds.StackType).element
         if isinstance(like, bmv2.UnionPlace):
             data = bmv2.operation("dereference_union_stack", stack.json(), index)
@@ -435,7 +435,7 @@ class Expressions(Part):
                 raise SourceFault(node.index.at, f"there is no element {position} in a stack of {len(base.elements)}")
             return base.elements[position]
         index = self.place(node.index)
-        # What it is now counts, though steps in between may change it.
+        # The index is evaluated now, though later steps may change it.
         copied = self.held(index, node.index) if self.ctx.holds_index else index
         return self.element(base, bmv2.data_of(copied), None)
 
@@ -445,7 +445,7 @@ class Expressions(Part):
         return bmv2.Value(kinds.bits(high - low + 1), self.slice_of(bmv2.data_of(base), base.type, high, low))
 
     def slice_of(self, data: Json, kind: kinds.Type, high: int, low: int) -> Json:
-        """Bits ``high`` to ``low`` of a number."""
+        """Returns bits ``high`` to ``low`` of a number."""
         shifted = bmv2.operation(">>", data, bmv2.constant(low, 32)) if low else data
         number = bits_of(kind)
         if number is not None and high == number.width - 1 and not number.signed:
@@ -453,7 +453,7 @@ class Expressions(Part):
         return bmv2.operation("&", shifted, bmv2.constant((1 << (high - low + 1)) - 1, high - low + 1))
 
     def target(self, node: tree.Expression) -> bmv2.Place:
-        """What is assigned to; slices stay slices."""
+        """Returns the target of an assignment; slices stay slices."""
         if isinstance(node, tree.Slice):
             return bmv2.SlicePlace(self.ctx.type_of(node), self.target(node.base), node.high.value, node.low.value)
         return self.place(node)
@@ -500,7 +500,7 @@ class Expressions(Part):
         return bmv2.Value(kind, bmv2.wrapped(data, kinds.Bits(number.width, number.signed)))
 
     def _recast(self, place: bmv2.Place, kind: kinds.Type) -> bmv2.Place:
-        """The same value by another name of its type."""
+        """Returns the same value under another name of its type."""
         match place:
             case bmv2.FieldPlace():
                 if storage_width(place.type) == storage_width(kind):
@@ -540,7 +540,7 @@ class Expressions(Part):
         return bmv2.StructPlace(kind, {name: members[name] for name in names})
 
     def zeros(self, kind: kinds.Type) -> bmv2.Place:
-        """The default value of a type: zeros, invalid headers (specification, section 7.3)."""
+        """Returns the default value of a type: zeros, invalid headers (specification, section 7.3)."""
         bare = kinds.plain(kind)
         if isinstance(bare, kinds.CompositeType) and bare.kind == "struct":
             return bmv2.StructPlace(kind, {name: self.zeros(inner) for name, inner in bare.fields.items()})
@@ -556,6 +556,6 @@ class Expressions(Part):
         return bmv2.NoHeader(kind)
 
     def condition(self, node: tree.Expression) -> Json:
-        """A condition."""
+        """Returns a condition."""
         found = self.scalar(node)
         return found if found["type"] != "hexstr" else bmv2.as_data(found, False)

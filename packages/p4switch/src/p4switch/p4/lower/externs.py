@@ -1,4 +1,4 @@
-"""Functions and methods of core.p4 and v1model.p4 as BMv2's primitives."""
+"""Lowers functions and methods of core.p4 and v1model.p4 to BMv2's primitives."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -23,7 +23,7 @@ class Externs(Part):
     """Lowers calls of externs."""
 
     def call_extern(self, node: tree.Call, function: tree.Function) -> bmv2.Place | None:
-        """A function or method of the target."""
+        """Lowers a call of a function or method of the target."""
         if isinstance(node.callee, tree.Member):
             return self._method(node, node.callee, function)
         self.ctx.extern_calls += self.ctx.where != "parser" and function.name != "static_assert"
@@ -55,18 +55,18 @@ class Externs(Part):
     # --- helpers
 
     def argument(self, node: tree.Call, index: int) -> tree.Expression:
-        """An argument that must be there."""
+        """Returns an argument that must be there."""
         found = node.bound[index]
         if found is None:
             raise SourceFault(node.at, "an argument is missing")
         return found
 
     def given(self, node: tree.Call, index: int) -> Json:
-        """An argument of a primitive."""
+        """Returns an argument for a primitive."""
         return bmv2.as_parameter(self.ctx.expressions.data(self.argument(node, index)))
 
     def into(self, node: tree.Call, index: int, operation: str, *rest: Json, at: int = 0) -> None:
-        """Calls a primitive that writes a field, its parameter ``at``: the argument or, for other places, a copy."""
+        """Adds a primitive that writes its parameter ``at``, a field: the argument, or a copy for other places."""
 
         def make(target: Json) -> None:
             self.ctx.do(node, operation, *rest[:at], target, *rest[at:])
@@ -89,7 +89,7 @@ class Externs(Part):
         raise SourceFault(value.at, "a number comes out here", "Give a field or a variable that holds one number.")
 
     def leaf_values(self, place: bmv2.Place, at: Any) -> list[tuple[Json, int, Type]]:
-        """The scalars of a struct, list or header with their widths, first to last."""
+        """Returns the scalars of a struct, list or header with their widths, in order."""
         members: list[bmv2.Place]
         match place:
             case bmv2.StructPlace() | bmv2.UnionPlace():
@@ -104,15 +104,15 @@ class Externs(Part):
         return [leaf for member in members for leaf in self.leaf_values(member, at)]
 
     def copied(self, json: Json, kind: Type, at: Any) -> Json:
-        """A variable of its own with a value."""
+        """Returns a new variable with a copy of a value."""
         held = self.ctx.temporary(kind)
         self.ctx.expressions.assign(held, bmv2.Value(kind, json), at)
         return held.target()
 
     def calculation(self, algorithm: str, data: bmv2.Place, at: Any, payload: bool = False, copy: bool = True) -> str:
-        """A hash over data; its name. With ``copy``, what is in headers or no field is copied into variables first.
+        """Returns the name of a hash over data. With ``copy``, values of headers and of expressions are copied first.
 
-        The target leaves fields of invalid headers out of a hash, so that the others would move up.
+        The target leaves fields of invalid headers out of a hash, so that later fields would move up.
         """
         inputs: list[Json] = []
         for json, width, kind in self.leaf_values(data, at):
@@ -132,7 +132,7 @@ class Externs(Part):
         return name
 
     def algorithm(self, node: tree.Expression) -> str:
-        """The name of a hash algorithm."""
+        """Returns the name of a hash algorithm."""
         found = self.ctx.evaluate(node)
         if not isinstance(found, tree.EnumMember):
             raise SourceFault(node.at, "the algorithm of a hash must be known when the program is compiled")
@@ -169,7 +169,7 @@ class Externs(Part):
         self.into(node, 0, "modify_field_with_hash_based_offset", base, name, most)
 
     def _mark_to_drop(self, node: tree.Call) -> None:
-        """Sets what the target drops by; of a copy, by way of the target's own fields, which alone know their value."""
+        """Drops a packet; sets the fields of a copy by way of the target's own fields, which alone know the values."""
         place = expect(
             self.ctx.expressions.place(self.argument(node, 0)) if node.bound else bmv2.StructPlace(VOID, {}),
             bmv2.StructPlace,
@@ -212,13 +212,13 @@ class Externs(Part):
         self.ctx.do(node, "generate_digest", receiver, bmv2.constant(known["id"], 32))
 
     def list_number(self, node: tree.Call, index: int) -> Json:
-        """The argument that is the number of a field list."""
+        """Returns the argument that is the number of a field list."""
         number = self.ctx.number(self.argument(node, index), "the number of a field list", node.at)
         self.ctx.lists_used.setdefault(number, node)
         return bmv2.constant(self.list_id(number), 32)
 
     def list_id(self, number: int) -> int:
-        """The id of the field list that P4 gives this number."""
+        """Returns the id of the field list with this number in P4."""
         for item in self.ctx.field_lists:
             if item["number"] == number:
                 return int(item["id"])
@@ -227,7 +227,7 @@ class Externs(Part):
         return int(item["id"])
 
     def again(self, node: tree.Call, block: str, operation: str) -> None:
-        """``resubmit`` and ``recirculate``, each in its block."""
+        """Lowers ``resubmit`` and ``recirculate``, each of which is allowed in one block."""
         self._only_in(node, block)
         self.ctx.do(node, operation, self.list_number(node, 0))
 
@@ -237,7 +237,7 @@ class Externs(Part):
             raise SourceFault(node.at, f"{name!r} is for {block} only", f"Call it in the {block} control.")
 
     def clone_kind(self, node: tree.Call) -> str:
-        """The primitive of a clone."""
+        """Returns the primitive of a clone."""
         kind = self.ctx.evaluate(self.argument(node, 0))
         name = kind.name if isinstance(kind, tree.EnumMember) else ""
         if name not in ("I2E", "E2E"):
@@ -262,7 +262,7 @@ class Externs(Part):
         self.ctx.do(node, "log_msg", message, {"type": "parameters_vector", "value": values})
 
     def _old_form(self, node: tree.Call) -> None:
-        """``resubmit(data)`` and its kin: the data was never kept, and is not."""
+        """Lowers ``resubmit(data)`` and similar old forms: the data was never kept, and is not kept here."""
         name = node.target.name
         newer = {"clone3": "clone_preserving_field_list"}.get(name, f"{name}_preserving_field_list")
         hint = f"Use {newer}(…, n), and @field_list(n) on the fields of the metadata that are kept."
@@ -324,7 +324,7 @@ _PLACES: Final = {
 
 _METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], bmv2.Place | None]]] = {
     ("counter", "count"): lambda s, node, one: s.ctx.do(node, "count", _array("counter", one), s.given(node, 0)),
-    ("direct_counter", "count"): lambda s, node, one: None,  # the table counts by itself
+    ("direct_counter", "count"): lambda s, node, one: None,  # the table itself counts
     ("meter", "execute_meter"): lambda s, node, one: s.into(
         node, 1, "execute_meter", _array("meter", one), s.given(node, 0), at=2
     ),
@@ -336,21 +336,21 @@ _METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance]
 }
 
 
-# Calls: which of the many kinds one is.
+# Calls, by the many kinds of callees.
 
 
 class Calls(Part):
     """Lowers calls."""
 
     def call(self, node: tree.Call) -> bmv2.Place:
-        """A call for its value."""
+        """Lowers a call and returns its value."""
         found = self.perform(node)
         if found is None:
             raise SourceFault(node.at, "this call gives no value")
         return found
 
     def perform(self, node: tree.Call) -> bmv2.Place | None:
-        """A call; its value, if it has one."""
+        """Lowers a call; returns its value, or None."""
         target = node.target
         match target:
             case str():
@@ -386,7 +386,7 @@ class Calls(Part):
         return found
 
     def apply_result(self, node: tree.Member) -> bmv2.Place:
-        """``t.apply().hit`` within an expression: a bool that hit and miss set."""
+        """Lowers ``t.apply().hit`` within an expression: a bool that hit and miss set."""
         result = self.ctx.temporary(BOOL)
         apply = self.ctx.tables.apply_table(node.base)
         on_hit = node.name == "hit"

@@ -1,4 +1,4 @@
-"""Calls of functions, actions, parsers and controls: their code is put in (specification, sections 6.7 and 8.20)."""
+"""Inlines calls of functions, actions, parsers and controls (specification, sections 6.7 and 8.20)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,21 +22,21 @@ from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.warnings import nodes
 
-# What code may write: whether an argument can stand for itself or must be copied in (specification, section 6.7).
+# Writes of code: whether an argument can stand for itself or must be copied in (specification, section 6.7).
 
 
 Callable = tree.Action | tree.Function | tree.Program
 
 
 class Writes:
-    """Finds what code writes; ``of`` gives left sides, in terms of the code's own names."""
+    """Finds what code writes; ``of`` returns targets of assignments, in the code's own names."""
 
     def __init__(self) -> None:
         self._known: dict[Any, list[tree.Expression]] = {}
         self._named: dict[Any, set[tree.Parameter]] = {}
 
     def of(self, callee: Callable) -> list[tree.Expression]:
-        """Every left side and every ``out`` argument in a callee and in what it calls."""
+        """Returns the targets and ``out`` arguments in a callee and in all that it calls."""
         found = self._known.get(callee)
         if found is None:
             self._known[callee] = []
@@ -44,7 +44,7 @@ class Writes:
         return found
 
     def names(self, callee: Callable) -> set[tree.Parameter]:
-        """The parameters that a callee names anywhere."""
+        """Returns the parameters that a callee names anywhere."""
         found = self._named.get(callee)
         if found is None:
             found = self._named[callee] = {
@@ -69,7 +69,7 @@ class Writes:
         refs = target.actions if isinstance(target, tree.Table) else []
         for action in [target, *(ref.target for ref in refs)]:
             if isinstance(action, tree.Action):
-                # An action writes what its control can see.
+                # An action may write all that its control can see.
                 own = set(action.parameters)
                 yield from (e for e in self.of(action) if root(e) not in own)
         for ref in refs:
@@ -83,7 +83,7 @@ def _outs(parameters: Sequence[tree.Parameter], values: Sequence[tree.Expression
 
 
 def root(node: tree.Expression) -> Any:
-    """The variable or parameter of which a left side is a part."""
+    """Returns the variable or parameter of which a target is a part."""
     while isinstance(node, tree.Member | tree.Index | tree.Slice):
         node = node.base
     return node.target if isinstance(node, tree.Name) else None
@@ -95,7 +95,7 @@ Leaves = set[tuple[str, str]]
 
 
 class Inlining(Part):
-    """Puts code in."""
+    """Inlines calls."""
 
     def __init__(self, ctx: Lowering) -> None:
         super().__init__(ctx)
@@ -103,7 +103,7 @@ class Inlining(Part):
         self._put = 0
 
     def call_function(self, node: tree.Call, function: tree.Function) -> bmv2.Place | None:
-        """A function of the program; where its result is."""
+        """Inlines a function of the program; returns the place of its result."""
         types = {v: self.ctx.types.substitute(t, self.ctx.environment.types) for v, t in node.type_arguments.items()}
         inner = Environment(self.ctx.program_environment, types)
         callee = Callee(object())
@@ -115,7 +115,7 @@ class Inlining(Part):
         return callee.result
 
     def call_action(self, node: tree.Call, action: ActionInstance) -> None:
-        """An action that is called by name."""
+        """Inlines an action that is called by name."""
         if self.ctx.where == "control" and not self.ctx.within:
             self.ctx.action_uses.setdefault(action.name, ("called", action.declaration, self.ctx.block))
         inner = Environment(action.environment)
@@ -133,7 +133,7 @@ class Inlining(Part):
             self.ctx.out += made
 
     def call_program(self, node: tree.Call, instance: ProgramInstance) -> None:
-        """A parser or control."""
+        """Inlines a parser or control."""
         program = instance.program
         inner = Environment(self.ctx.programs.instance_environment(instance))
         callee = Callee(object())
@@ -172,14 +172,14 @@ class Inlining(Part):
         self.copy_out(callee, node)
 
     def copy_out(self, callee: Callee, at: Any) -> None:
-        """Copies what came out of a callee to where it belongs."""
+        """Copies the results of a callee to their places."""
         for place, copy in callee.copies:
             self.ctx.expressions.assign(place, copy, at)
 
     def _arguments(
         self, parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Expression | None], node: tree.Call
     ) -> list[Any]:
-        """Where each argument is, from the first to the last; None for one that is left out."""
+        """Returns the place of each argument, in order; None for one that is left out."""
         places: list[Any] = []
         later = [value is not None and value.effects for value in arguments]
         for position, (parameter, value) in enumerate(zip(parameters, arguments, strict=True)):
@@ -197,7 +197,7 @@ class Inlining(Part):
         return places
 
     def object(self, node: tree.Expression) -> Instance | Any:
-        """The object that an expression names."""
+        """Returns the object that an expression names."""
         if isinstance(node, tree.Name):
             found = self.ctx.environment.find(node.target)
             if found is not None:
@@ -214,7 +214,7 @@ class Inlining(Part):
         code: Callable,
         closed: bool,
     ) -> None:
-        """Binds parameters: to their arguments where nobody can tell, else to copies."""
+        """Binds parameters: to their arguments if that makes no difference, else to copies."""
         outs: list[Leaves] = []
         for index, (parameter, place) in enumerate(zip(parameters, places, strict=True)):
             if parameter.direction not in ("out", "inout"):
@@ -262,7 +262,7 @@ class Inlining(Part):
             inner.bound[parameter] = copy
 
     def _written(self, code: Callable, inner: Environment) -> Leaves:
-        """The fields that code may write, with parameters bound so far."""
+        """Returns the fields that code may write, with the parameters bound so far."""
         found: Leaves = set()
         for expression in self.writes.of(code):
             declaration = root(expression)
@@ -272,7 +272,7 @@ class Inlining(Part):
         return found
 
     def _reset_outs(self, parameters: Sequence[tree.Parameter], inner: Environment, node: tree.Call) -> None:
-        """Headers that come out are invalid at first (specification, section 6.7)."""
+        """Makes headers of ``out`` parameters invalid first (specification, section 6.7)."""
         for parameter in parameters:
             if parameter.direction == "out":
                 place = inner.bound.get(parameter)
@@ -294,9 +294,9 @@ class Inlining(Part):
                 self.ctx.expressions.assign(place, bmv2.NoHeader(place.type), at)
 
     def fresh(self, item: tree.Variable) -> bmv2.Place:
-        """A place for a local variable; an action has the same one wherever it is put in.
+        """Returns a place for a local variable; an action has the same place in every call.
 
-        Whoever reads a variable that was never set then sees what p4c's program sees: what the action left there.
+        A variable that was never set then reads as in p4c's program: with the value that the action left there.
         """
         kind = self.ctx.types.substitute(item.type, self.ctx.environment.types)
         owner = self.ctx.callees[-1].within if self.ctx.callees else None
@@ -310,7 +310,7 @@ class Inlining(Part):
 
 
 def overlap(one: Leaves, other: Leaves) -> bool:
-    """Whether two sets of fields share some; ``*`` stands for all of a header."""
+    """Returns whether two sets of fields overlap; ``*`` stands for a whole header."""
     if one & other:
         return True
     whole = {header for header, name in one if name == "*"}
@@ -321,7 +321,7 @@ def overlap(one: Leaves, other: Leaves) -> bool:
 
 
 def _narrowed(expression: tree.Expression, place: bmv2.Place) -> bmv2.Place:
-    """The part of a place that a left side names, as far as its members are structs."""
+    """Returns the part of a place that a target names, as far as its members are structs."""
     names: list[str] = []
     node = expression
     while isinstance(node, tree.Member | tree.Index | tree.Slice):
@@ -342,10 +342,10 @@ def _narrowed(expression: tree.Expression, place: bmv2.Place) -> bmv2.Place:
 
 
 class Packets(Part):
-    """Lowers what parsers and deparsers do with packets."""
+    """Lowers the operations of parsers and deparsers on packets."""
 
     def on_packet(self, node: tree.Call, extern: str, method: str) -> bmv2.Place | None:
-        """A method of the packet."""
+        """Lowers a method of the packet."""
         if extern == "packet_out":
             if self.ctx.where != "deparser":
                 raise SourceFault(node.at, "emit(…) is for the deparser")
@@ -382,7 +382,7 @@ class Packets(Part):
 
     def _extract(self, node: tree.Call) -> None:
         if node.bound[0] is None and len(node.bound) == 1:
-            # Over what nobody looks at.
+            # Extracts to an unused header.
             given = node.type_arguments.get(node.target.type_variables[0])
             if given is not None and kinds.is_header(kinds.plain(given)):
                 unused = expect(self.ctx.storage.allocate("unused", given, node.at), bmv2.HeaderPlace)
@@ -441,7 +441,7 @@ class Packets(Part):
         return place
 
     def _look(self, place: bmv2.Place, kind: kinds.Type, offset: int, node: tree.Call) -> int:
-        """Fills a place from the bits at an offset; the offset behind them."""
+        """Fills a place from the bits at an offset; returns the offset behind them."""
         bare = kinds.plain(kind)
         match place:
             case bmv2.HeaderPlace():
@@ -468,7 +468,7 @@ class Packets(Part):
     # --- verify
 
     def verify(self, node: tree.Call) -> None:
-        """``verify(condition, error)``."""
+        """Lowers ``verify(condition, error)``."""
         condition, error = (expect(value, tree.Expression) for value in node.bound)
         self.ctx.do(node, "verify", self.ctx.expressions.scalar(condition), self.ctx.expressions.data(error))
 

@@ -1,4 +1,4 @@
-"""Pipelines: tables and conditionals, each with what follows it."""
+"""Lays out lowered code as pipelines, parsers and actions of the JSON."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ from p4switch.p4.diagnostics import SourceFault, Sources, Unexpected
 from p4switch.p4.lower import bmv2
 from p4switch.p4.lower.bmv2 import Json, operation
 
-# What statements become before they are laid out as a parser, a pipeline or an action.
+# Lowered code: statements before they are laid out as a parser, a pipeline or an action.
 
 
 @dataclass(slots=True, eq=False)
 class Code:
-    """One step."""
+    """One step of lowered code."""
 
     at: int
     end: int
 
     @property
     def parts(self) -> tuple[list["Code"], ...]:
-        """Steps within it."""
+        """Returns the lists of steps within it."""
         return ()
 
 
@@ -60,21 +60,21 @@ class Body(Code):
 
 @dataclass(slots=True, eq=False)
 class Labelled(Body):
-    """Steps that ``Leave`` ends early."""
+    """Steps that ``Leave`` can end early."""
 
     label: object
 
 
 @dataclass(slots=True, eq=False)
 class Loop(Body):
-    """Steps that begin again and again, until ``Leave`` goes behind the loop or beyond."""
+    """Steps that are repeated until ``Leave`` goes behind the loop or beyond."""
 
     label: object
 
 
 @dataclass(slots=True, eq=False)
 class Leave(Code):
-    """Goes behind the steps with this label."""
+    """Continues behind the steps with this label."""
 
     label: object
 
@@ -86,14 +86,14 @@ class Stop(Code):
 
 @dataclass(slots=True, eq=False)
 class Invoke(Body):
-    """An action that is called by name; it stays one, so that people see it."""
+    """An action that is called by name; it stays an action, so that traces show it."""
 
     name: str
 
 
 @dataclass(slots=True, eq=False)
 class Apply(Code):
-    """A table; what follows a hit, a miss, or each action (by its place in the table's list)."""
+    """A table with the steps after a hit, a miss, or each action (by its index in the table's list)."""
 
     table: Any
     hit: list[Code] | None = None
@@ -104,7 +104,7 @@ class Apply(Code):
 
 @dataclass(slots=True, eq=False)
 class Case:
-    """A case of a select: for each key a value and a mask, or one value set; ``None`` for anything."""
+    """A case of a select: for each key a value and a mask, or one value set; ``None`` matches anything."""
 
     keys: list[tuple[int, int]] | None
     value_set: str | None
@@ -113,10 +113,10 @@ class Case:
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """A parser's state: what it does, then where it goes.
+    """A state of a parser: operations, then the next state.
 
     Attributes:
-        keys: what it goes by, with widths; none: always to the only case.
+        keys: the keys of its select, with widths; none: the only case is always taken.
     """
 
     name: str
@@ -129,14 +129,14 @@ class Step:
 
 @dataclass(slots=True, eq=False)
 class Graph(Code):
-    """A parser: ``accept`` goes on behind it, ``reject`` ends all parsing."""
+    """A parser: ``accept`` continues behind it, ``reject`` ends all parsing."""
 
     steps: dict[str, Step]
     prefix: str
     first: str = "start"
 
 
-# ``source_info`` of the JSON: where in the source something is.
+# ``source_info`` of the JSON: places in the source.
 
 
 LONGEST = 200
@@ -150,7 +150,7 @@ class SourceInfo:
         self._lines: dict[int, list[str]] = {}
 
     def of(self, at: int, end: int) -> Json | None:
-        """Of what stands between two positions; None for what is in no file of the author's."""
+        """Returns ``source_info`` for the text between two positions; None outside the author's files."""
         if at >> 44 == 0 or at >> 44 in self.sources.builtin:
             return None
         file, line, column = at >> 44, (at >> 20) & 0xFFFFFF, at & 0xFFFFF
@@ -173,7 +173,7 @@ class SourceInfo:
             item["source_info"] = found
 
     def finish(self, items: list[Json]) -> list[Json]:
-        """Puts positions in place of the nodes that ``source_info`` held so far."""
+        """Replaces the nodes in ``source_info`` by positions."""
         for item in items:
             node = item.get("source_info")
             if node is not None and not isinstance(node, dict):
@@ -181,13 +181,13 @@ class SourceInfo:
         return items
 
     def stem(self, at: int) -> str:
-        """The name of a hidden action: that of the file, and the line."""
+        """Returns the first part of a hidden action's name: the name of the file, and the line."""
         name = self.sources.names[at >> 44].rsplit("/", 1)[-1].split(".")[0]
         clean = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
         return f"{clean}{(at >> 20) & 0xFFFFFF}"
 
 
-# Actions: steps one after the other, with jumps over those that a condition leaves out.
+# Actions: steps in sequence, with jumps over those that a condition leaves out.
 
 
 class ActionLayout:
@@ -200,7 +200,7 @@ class ActionLayout:
         self._ends: list[Json] = []
 
     def run(self, body: Sequence[Code], tail: Sequence[Code], label: object) -> list[Json]:
-        """The primitives of ``body``, whose ``return`` goes to ``tail``."""
+        """Returns the primitives of ``body``, whose ``return`` goes to ``tail``."""
         self._labels[label] = []
         self._list(body)
         self._land(label)
@@ -270,7 +270,7 @@ class ActionLayout:
         return item
 
     def _land(self, label: object) -> None:
-        """Aims the jumps to a label here; a last one that would go to the next primitive is left out."""
+        """Directs the jumps to a label here; removes a last jump that would go to the next primitive."""
         jumps = self._labels.pop(label)
         if jumps and self.primitives and self.primitives[-1] is jumps[-1] and not self._aimed_here():
             self.primitives.pop()
@@ -279,25 +279,25 @@ class ActionLayout:
             self._aim(jump)
 
     def _aimed_here(self) -> bool:
-        """Whether a jump goes behind the last primitive."""
+        """Returns whether a jump goes behind the last primitive."""
         here = len(self.primitives)
         return any(item["op"] in ("_jump", "_jump_if_zero") and item.get("$to") == here for item in self.primitives)
 
     def _aim(self, jump: Json, to: int | None = None) -> None:
-        """Has a jump go to a primitive; else behind the last one so far."""
+        """Directs a jump to a primitive; by default behind the last one so far."""
         jump["$to"] = len(self.primitives) if to is None else to
         jump["parameters"][-1] = bmv2.constant(jump["$to"], 32)
 
 
 def primitive(code: Do, info: SourceInfo) -> Json:
-    """A primitive as the JSON has it."""
+    """Returns a primitive as JSON."""
     item: Json = {"op": code.operation, "parameters": code.parameters}
     info.put(item, code)
     return item
 
 
 def unique(name: str, taken: set[str]) -> str:
-    """A name that is not taken; it is afterwards."""
+    """Returns a name that is not taken yet, and marks it as taken."""
     found, count = name, 0
     while found in taken:
         found, count = f"{name}_{count}", count + 1
@@ -312,7 +312,7 @@ _OPERATIONS = ("extract", "extract_VL", "advance", "verify")
 
 
 class ParserLayout:
-    """Lays out the parser; ``temporary`` gives a field of one bit."""
+    """Lays out the parser; ``temporary`` returns a field of one bit."""
 
     def __init__(self, info: SourceInfo, temporary: Callable[[], bmv2.FieldPlace]) -> None:
         self.info = info
@@ -322,7 +322,7 @@ class ParserLayout:
         self._labels: dict[object, str] = {}
 
     def run(self, codes: Sequence[Code]) -> tuple[str, list[Json]]:
-        """The first state and all states."""
+        """Returns the name of the first state, and all states."""
         graph = codes[-1] if codes else None
         if isinstance(graph, Graph) and len(codes) == 1:
             return self._graph(graph, None), self.states
@@ -377,7 +377,7 @@ class ParserLayout:
     # --- steps
 
     def _list(self, codes: Sequence[Code], state: Json) -> Json | None:
-        """Runs steps from a state on; the state in which they end, None if they never do."""
+        """Lays out steps from a state on; returns the state in which they end, None if they never do."""
         current: Json | None = state
         for code in codes:
             if current is None:
@@ -453,7 +453,7 @@ class ParserLayout:
 
 
 def _leaves(codes: Sequence[Code], label: object) -> bool:
-    """Whether steps go to a label."""
+    """Returns whether steps go to a label."""
     return any(
         (isinstance(code, Leave) and code.label is label) or any(_leaves(part, label) for part in code.parts)
         for code in codes
@@ -465,7 +465,7 @@ def _default(following: str | None) -> Json:
 
 
 def _hexstr(keys: Sequence[tuple[int, int]], widths: Sequence[int], following: str | None) -> Json:
-    """A value and a mask for keys that are joined, each padded to whole bytes."""
+    """Returns a value and a mask for concatenated keys, each padded to whole bytes."""
     value = mask = digits = 0
     exact = True
     for (number, bits), width in zip(keys, widths, strict=True):
@@ -482,10 +482,10 @@ AddAction = Callable[[str, list[Json], list[Code], list[Code], object, object], 
 
 
 class PipelineLayout:
-    """Lays out ingress or egress, from the last step to the first: what follows must be known.
+    """Lays out ingress or egress, from the last step to the first, because each step names the next one.
 
     Attributes:
-        names: taken by tables, actions and nodes of the whole program.
+        names: names taken by tables, actions and nodes of the whole program.
     """
 
     def __init__(self, info: SourceInfo, add_action: AddAction, names: set[str]) -> None:
@@ -498,10 +498,10 @@ class PipelineLayout:
         self._keep: list[object] = []
 
     def run(self, body: Sequence[Code], tables: Sequence[Json]) -> tuple[str | None, list[Json], list[Json]]:
-        """The first node, the tables and the conditionals."""
+        """Returns the first node, the tables and the conditionals."""
         first = self._list(body, None)
         order: dict[str | None, None] = {None: None}
-        # A table that no packet reaches is still there for the control plane, and with it what it leads to.
+        # The control plane still sees a table that no packet reaches, and the nodes that it leads to.
         for begin in (first, *(table["name"] for table in tables if table["name"] in self.nodes)):
             stack = [begin]
             while stack:
@@ -562,7 +562,7 @@ class PipelineLayout:
         return name
 
     def _hidden(self, codes: list[Code], following: str | None) -> str:
-        """Primitives outside of any action, as an action of a table without keys."""
+        """Returns a table without keys whose action holds the primitives outside of any action."""
         first = codes[0]
         name = unique(self.info.stem(first.at), self.names)
         return self._keyless(f"tbl_{name}", name, codes, first, following)
@@ -630,7 +630,7 @@ class PipelineLayout:
 
 
 def _empty(codes: Sequence[Code]) -> bool:
-    """Whether steps do nothing."""
+    """Returns whether steps do nothing."""
     return all(
         isinstance(code, Leave) or (isinstance(code, Labelled | Branch) and all(map(_empty, code.parts)))
         for code in codes

@@ -1,4 +1,4 @@
-"""Instances of parsers and controls: what they declare, their states and apply blocks (specification, section 17)."""
+"""Lowers instances of parsers and controls: declarations, states and apply blocks (specification, section 17)."""
 
 from typing import Any, Final
 
@@ -41,14 +41,14 @@ from p4switch.p4.types import kinds
 from p4switch.p4.types.programs import Checker
 
 MOST_CASES = 4096
-"""Cases that the ranges of one case of a select may become."""
+"""Most cases that the ranges of one case of a select may become."""
 
 
 class Programs(Part):
-    """Makes instances and puts their code in."""
+    """Makes instances and inlines their code."""
 
     def call_program(self, node: tree.Call, instance: ProgramInstance) -> None:
-        """The code of a parser or control is put in."""
+        """Inlines a parser or control."""
         self.ctx.running.append(instance)
         try:
             self.ctx.inlining.call_program(node, instance)
@@ -56,7 +56,7 @@ class Programs(Part):
             self.ctx.running.pop()
 
     def direct_instance(self, node: tree.Call, program: tree.Program) -> ProgramInstance:
-        """``C.apply(…)`` of a type: an instance that has its name."""
+        """Returns the instance for ``C.apply(…)`` on a type, which has the type's name."""
         around = self.ctx.running[-1]
         found = around.directly.get(node)
         if found is None:
@@ -67,7 +67,7 @@ class Programs(Part):
         return found
 
     def instance_environment(self, instance: ProgramInstance) -> Environment:
-        """What an instance declares; made once."""
+        """Returns the declarations of an instance; made once."""
         if instance.environment is not None:
             return instance.environment
         made = instance.environment = Environment(self.ctx.program_environment)
@@ -93,7 +93,7 @@ class Programs(Part):
         return made
 
     def make(self, declaration: tree.Instance, around: ProgramInstance | None) -> Instance:
-        """An instance of an extern, parser or control."""
+        """Makes an instance of an extern, parser or control."""
         kind = declaration.type
         name = full_name(declaration, around)
         arguments = []
@@ -110,7 +110,7 @@ class Programs(Part):
         return found
 
     def constructed(self, value: tree.Expression, around: ProgramInstance | None) -> Any:
-        """An object that is an argument: one that has a name, or one that is made for it."""
+        """Returns an object that is an argument: one with a name, or one that is made for it."""
         if isinstance(value, tree.Name):
             return self.ctx.inlining.object(value)
         if not isinstance(value, tree.Call) or not isinstance(value.type, kinds.DeclaredType):
@@ -124,7 +124,7 @@ class Programs(Part):
         ]
         prefix = f"{around.name}." if around is not None else ""
         if isinstance(declaration, tree.Program):
-            name = prefix + declaration.name  # an annotation of the type names no instance
+            name = prefix + declaration.name  # an annotation of the type does not name an instance
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
         found = Instance(prefix + declaration.shown, value.type, arguments, declaration, value.at)
         self.ctx.instances.append(found)
@@ -151,7 +151,7 @@ class Programs(Part):
     # --- bodies
 
     def program_body(self, program: tree.Program, at: Any) -> None:
-        """The code of a parser or control, with its parameters bound in the present environment."""
+        """Lowers the code of a parser or control, with its parameters bound in the present environment."""
         inner = self.ctx.environment
         around = self.ctx.running[-1]
         for local in program.locals:
@@ -217,7 +217,7 @@ class Programs(Part):
             self.ctx.environment, self.ctx.out = outer_environment, outer_out
 
     def _select_key(self, place: bmv2.Place, node: tree.Expression) -> Json:
-        """A key of a select: a field, or a copy of what it is."""
+        """Returns a key of a select: a field, or a copy of the value."""
         if isinstance(place, bmv2.FieldPlace):
             return place.target()
         last = place.key() if isinstance(place, bmv2.ChosenField) else None
@@ -232,7 +232,7 @@ class Programs(Part):
         return copy.target()
 
     def _cases_of(self, keyset: tree.Expression, state: str, keys: list[tuple[Json, int]]) -> list[Case]:
-        """The cases that one of the program becomes: ranges are several masks."""
+        """Returns the cases for one case of the program: a range becomes several masks."""
         values = keyset.items if isinstance(keyset, tree.ListOf) else [keyset]
         if len(values) == 1 and isinstance(values[0], tree.Default):
             return [Case(None, None, state)]
@@ -257,7 +257,7 @@ class Programs(Part):
         if isinstance(value, tree.Binary) and value.operator == "..":
             low, high = key_value(self.ctx, value.left), key_value(self.ctx, value.right)
             if low < 0:
-                # Signed: the negative part and the other one.
+                # Signed: the negative part, and the other one.
                 negative = ranges_as_masks(low & ones, min(high, -1) & ones, width)
                 return negative + (ranges_as_masks(0, high, width) if high >= 0 else [])
             return ranges_as_masks(low, high, width)
@@ -267,14 +267,14 @@ class Programs(Part):
 
 
 def full_name(declaration: tree.Declaration, around: Instance | None) -> str:
-    """What the control plane calls something; a name that begins with a dot is whole already."""
+    """Returns the name for the control plane; a name that begins with a dot is a full name."""
     name = declaration.shown
     if name.startswith("."):
         return name[1:]
     return f"{around.name}.{name}" if around is not None else name
 
 
-# The controls that verify and update checksums: BMv2 takes a list of them, not code.
+# The controls that verify and update checksums, of which BMv2 takes a list in place of code.
 
 
 WIDEST: Final = 64
@@ -284,7 +284,7 @@ class Checksums(Part):
     """Lowers checksums."""
 
     def checksum(self, node: tree.Call) -> None:
-        """A call of verify_checksum, update_checksum, or those with the payload."""
+        """Lowers verify_checksum, update_checksum, and their forms with the payload."""
         name = node.target.name
         if self.ctx.where != "checksum":
             raise SourceFault(node.at, f"{name!r} is for the checksum controls only", "Move it there.")
@@ -329,12 +329,12 @@ VERSION = [2, 23]
 COMPILER = "https://github.com/p4reduce/p4reduce"
 BLOCKS = ("parser", "verify", "ingress", "egress", "compute", "deparser")
 PARAMETERS = (4, 2, 3, 3, 2, 2)
-"""How many each block has."""
+"""Number of parameters of each block."""
 _WHERE = {"parser": "parser", "verify": "checksum", "compute": "checksum", "deparser": "deparser"}
 
 
 class Emitter:
-    """Lowers a program."""
+    """Lowers a whole program."""
 
     def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: Sources) -> None:
         found = checker.env.globals.find("NoAction")
@@ -355,14 +355,14 @@ class Emitter:
         self.blocks: dict[str, ProgramInstance] = {}
 
     def program(self, declarations: list[tree.Declaration], name: str) -> Json:
-        """The JSON of a program."""
+        """Returns the JSON of a program."""
         main = self._main(declarations)
         for declaration in declarations:
             if isinstance(declaration, tree.Instance) and declaration is not main:
                 self.ctx.environment = self.ctx.program_environment
                 self.ctx.program_environment.bound[declaration] = self.ctx.programs.make(declaration, None)
         self.ctx.environment = self.ctx.program_environment
-        # A program may declare the package itself, as what another preprocessor has written does.
+        # The program may declare the package itself, like the output of another preprocessor.
         given = list(main.bound) if len(main.bound) == len(BLOCKS) else [None] * len(BLOCKS)
         for block, value, count in zip(BLOCKS, given, PARAMETERS, strict=True):
             if value is not None:
@@ -394,7 +394,7 @@ class Emitter:
         return found
 
     def _parameters(self) -> tuple[bmv2.Place, bmv2.Place, bmv2.Place]:
-        """The places of headers, metadata and standard metadata, which all blocks share."""
+        """Returns the places of headers, metadata and standard metadata, which all blocks share."""
         parser = self.blocks["parser"].program
         standard = self.ctx.storage.standard_metadata(parser.parameters[3].type)
         headers = self.ctx.storage.allocate("", parser.parameters[1].type, parser.parameters[1].at)
@@ -406,7 +406,7 @@ class Emitter:
         return headers, metadata, standard
 
     def _run(self, block: str, places: list[Any]) -> list[Code]:
-        """The steps of a block of the package."""
+        """Returns the steps of a block of the package."""
         instance = self.blocks[block]
         self.ctx.where, self.ctx.block = _WHERE.get(block, "control"), block
         self.ctx.path = ""
@@ -465,7 +465,7 @@ class Emitter:
         program = self.blocks["deparser"].program
         return {"name": "deparser", "id": 0, "source_info": program, "order": self.ctx.emitted, "primitives": []}
 
-    # --- what is collected
+    # --- collected objects
 
     def _whole(self, name: str, parser: Json, pipelines: list[Json], deparser: Json) -> Json:
         self._fill_field_lists()
@@ -522,7 +522,7 @@ class Emitter:
             action.pop("source_info")
 
     def _fill_field_lists(self) -> None:
-        """Gathers the fields of the metadata that are annotated with each list's number."""
+        """Fills field lists with the metadata fields that are annotated with the list's number."""
         members = self.blocks["parser"].program.parameters[2].type
         place = self._shared[self.blocks["parser"].program.parameters[2]]
         for item in self.ctx.field_lists:

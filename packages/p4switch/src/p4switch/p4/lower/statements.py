@@ -1,4 +1,4 @@
-"""Statements."""
+"""Lowers statements, and tables with their keys, actions and entries."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def key_name(key: tree.KeyElement) -> str:
-    """What the control plane calls a key: its @name, else the expression as it is written."""
+    """Returns a key's name for the control plane: its @name, else the expression as it is written."""
     for note in key.annotations:
         if note.name == "name" and note.string is not None:
             return note.string
@@ -33,7 +33,7 @@ def key_name(key: tree.KeyElement) -> str:
 
 
 def spelled(node: tree.Expression) -> str | None:
-    """A key's name as it follows from its expression; None if none does."""
+    """Returns the name of a key that follows from its expression; None if there is none."""
     match node:
         case tree.Name():
             return node.name
@@ -66,7 +66,7 @@ def spelled(node: tree.Expression) -> str | None:
 
 
 def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) -> Json:
-    """One key of an entry, as BMv2's JSON has it."""
+    """Returns a key of an entry as JSON."""
     width, match = key["$width"], key["match_type"]
     ones = (1 << width) - 1
     number: int | None = None
@@ -93,7 +93,7 @@ def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) ->
 
 
 def key_value(lowering: "Lowering", node: tree.Expression) -> int:
-    """The number of a key, or of a part of one. Raises SourceFault: it is not known yet."""
+    """Returns the number of a key, or of a part of one. Raises SourceFault if it is not known at compile time."""
     found: Any = lowering.evaluate(node)
     if found is None:
         raise SourceFault(node.at, "this key must be known when the program is compiled")
@@ -103,7 +103,7 @@ def key_value(lowering: "Lowering", node: tree.Expression) -> int:
 
 
 def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
-    """A range as values with masks, the fewest that there are."""
+    """Returns a range as the smallest list of values with masks."""
     found = []
     while low <= high:
         size = (low & -low) or (1 << width)
@@ -118,14 +118,14 @@ class Statements(Part):
     """Lowers statements."""
 
     def body_of(self, callee: tree.Action | tree.Function | tree.Program, at: Any) -> None:
-        """The code of a callee, with its parameters bound."""
+        """Lowers the code of a callee, with its parameters bound."""
         if isinstance(callee, tree.Program):
             self.ctx.programs.program_body(callee, at)
         elif callee.body is not None:
             self.block_of(callee.body)
 
     def block_of(self, block: tree.Block) -> None:
-        """The statements of a block, with names of their own."""
+        """Lowers the statements of a block, which has names of its own."""
         outer = self.ctx.environment
         self.ctx.environment = Environment(outer)
         for item in block.items:
@@ -133,7 +133,7 @@ class Statements(Part):
         self.ctx.environment = outer
 
     def statement(self, item: Any) -> None:
-        """One statement or declaration."""
+        """Lowers a statement or declaration."""
         match item:
             case tree.Assign():
                 self._assignment(item)
@@ -163,7 +163,7 @@ class Statements(Part):
                 raise SourceFault(item.at, "this is not taken among statements")
 
     def variable(self, item: tree.Variable) -> None:
-        """A variable with its initial value; a header begins invalid."""
+        """Lowers a variable with its initial value; a header begins invalid."""
         place = self.ctx.environment.bound.get(item)
         if place is None:
             place = self.ctx.inlining.fresh(item)
@@ -181,7 +181,7 @@ class Statements(Part):
         self.ctx.holds_index = False
         outer = self.ctx.settled
         if item.left.effects:
-            # In 'left op= value' the left side stands on the right, too, and is evaluated once.
+            # In 'left op= value' the left side is also on the right, but is evaluated once.
             node, place = item.left, target
             while isinstance(node, tree.Slice) and isinstance(place, bmv2.SlicePlace):
                 node, place = node.base, place.base
@@ -196,7 +196,7 @@ class Statements(Part):
         self.ctx.out.append(Leave(item.at, item.end, self.ctx.callees[-1].label if self.ctx.callees else None))
 
     def _exit(self, item: tree.Exit) -> None:
-        """What was copied in for callees comes out before (specification, section 12.5)."""
+        """Copies back what was copied in for callees, before the exit (specification, section 12.5)."""
         for callee in reversed(self.ctx.callees):
             self.ctx.inlining.copy_out(callee, item)
         self.ctx.out.append(Stop(item.at, item.end))
@@ -245,7 +245,7 @@ class Statements(Part):
         self._cases(item, subject, 0)
 
     def _cases(self, item: tree.Switch, subject: Any, first: int) -> None:
-        """The cases from one on, as a chain of conditions."""
+        """Lowers the cases from one on, as a chain of conditions."""
         labels: list[tree.Expression] = []
         for position in range(first, len(item.cases)):
             case = item.cases[position]
@@ -292,7 +292,7 @@ class Loops(Part):
     """Lowers loops."""
 
     def loop(self, item: tree.For) -> None:
-        """``for``: in an action, or one by itself."""
+        """Lowers ``for``: within an action, or as an action of its own."""
         outer, self.ctx.environment = self.ctx.environment, Environment(self.ctx.environment)
         for statement in item.initial:
             self.ctx.statements.statement(statement)
@@ -308,7 +308,7 @@ class Loops(Part):
         self.ctx.environment = outer
 
     def _round(self, item: tree.For, labels: dict[str, object]) -> None:
-        """What a loop does each time."""
+        """Lowers one round of a loop."""
         leave = [Leave(item.condition.at, item.condition.end, labels["break"])]
         known = self.ctx.evaluate(item.condition) if not item.condition.effects else None
         if known is None:
@@ -323,9 +323,9 @@ class Loops(Part):
             self.ctx.statements.statement(statement)
 
     def _leave_by_flags(self, loop: Loop) -> None:
-        """A loop of a pipeline becomes an action, which ends behind the loop.
+        """Makes a loop of a pipeline an action, which ends behind the loop.
 
-        What leaves more than the loop (``return``) sets a flag of its own, and the pipeline goes by it.
+        A statement that leaves more than the loop (``return``) sets a flag, which the pipeline tests afterwards.
         """
         flags: dict[object, bmv2.FieldPlace] = {}
         loop.body = self._with_flags(loop.body, {loop.label}, loop.label, flags)
@@ -355,7 +355,7 @@ class Loops(Part):
         return found
 
 
-# Tables: their keys, actions, entries, and what hangs on them.
+# Tables: their keys, actions, entries, and attached objects.
 
 
 DEFAULT_SIZE = 1024
@@ -366,7 +366,7 @@ class Tables(Part):
     """Lowers tables."""
 
     def apply_table(self, call: tree.Expression) -> Apply:
-        """``t.apply()``: the keys are worked out, then it is looked up."""
+        """Lowers ``t.apply()``: computes the keys, then looks them up."""
         node = expect(call, tree.Call)
         table = self._table(node)
         if self.ctx.where != "control" or self.ctx.block not in ("ingress", "egress"):
@@ -428,7 +428,7 @@ class Tables(Part):
         self.ctx.applied_tables.append(table)
 
     def _again(self, table: TableInstance, node: tree.Call) -> None:
-        """A table that is applied in a second place: its keys are worked out there as well."""
+        """Lowers another application of a table: its keys are computed there as well."""
         before = [key["target"] for key in expect(table.json, dict)["key"]]
         keys = [key for key in table.declaration.keys if key.match != "selector"]
         for key, target in zip(keys, before, strict=True):
@@ -484,7 +484,7 @@ class Tables(Part):
     # --- actions
 
     def _actions(self, table: TableInstance) -> list[tuple[tree.ActionRef, Json]]:
-        """The actions of a table, each lowered for itself; the default one is among them."""
+        """Returns the actions of a table with their JSON, including the default action."""
         refs = list(table.declaration.actions)
         names = {ref.name for ref in refs}
         if table.declaration.default is None and "NoAction" not in names and self.ctx.no_action is not None:
@@ -495,7 +495,7 @@ class Tables(Part):
         return [(ref, self.action_json(ref)) for ref in refs]
 
     def action_json(self, ref: tree.ActionRef) -> Json:
-        """An action of a table's list: its parameters with a direction are bound, the others come with entries."""
+        """Returns the JSON of a listed action: parameters with a direction are bound, entries give the others."""
         action = expect(ref.target, tree.Action)
         instance = self.ctx.environment.find(action)
         if not isinstance(instance, ActionInstance):
@@ -535,7 +535,7 @@ class Tables(Part):
     def add_action(
         self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
     ) -> Json:
-        """A further action of the program."""
+        """Adds an action to the program."""
         found: Json = {
             "name": name,
             "id": len(self.ctx.actions),
@@ -603,7 +603,7 @@ class Tables(Part):
             )
         item["entries"] = sorted(entries, key=lambda entry: entry["priority"])
 
-    # --- what hangs on a table
+    # --- objects attached to a table
 
     def _implementation(self, table: TableInstance, item: Json, selectors: list[Json]) -> None:
         found = table.declaration.properties.get("implementation")
@@ -647,7 +647,7 @@ class Tables(Part):
             profile["selector"] = made
 
     def _object_of(self, table: TableInstance, value: tree.Expression, at: Any) -> Instance:
-        """The object that a property names or makes."""
+        """Returns the object that a property names or makes."""
         if isinstance(value, tree.Call):
             key = (id(table), at.name)
             known: Instance | None = self.ctx.environment.bound.get(key)
@@ -687,5 +687,5 @@ def _match_type(keys: list[Json]) -> str:
 
 
 def global_name(action: tree.Action) -> str:
-    """The name of an action at the top level of a program."""
+    """Returns the name of an action at the top level of a program."""
     return action.shown.removeprefix(".")

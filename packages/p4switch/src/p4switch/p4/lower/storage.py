@@ -1,4 +1,4 @@
-"""Places for variables: BMv2's header types, headers, stacks, unions, and the header ``scalars`` for all the rest."""
+"""Places of variables: BMv2's header types, headers, stacks and unions, and the header ``scalars`` for all the rest."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from p4switch.p4.lower.statements import Loops, Statements, Tables
 
 
-# Objects that are there before any packet: instances of externs, parsers and controls, tables and actions.
+# Objects that exist before any packet: instances of externs, parsers and controls, tables and actions.
 
 
 class Environment:
-    """What declarations are bound to where code is put in; ``types``: of type parameters."""
+    """The bindings of declarations at one place of inlined code; ``types``: those of type parameters."""
 
     def __init__(self, parent: "Environment | None" = None, types: dict[kinds.Type, kinds.Type] | None = None) -> None:
         self.parent = parent
@@ -32,7 +32,7 @@ class Environment:
         )
 
     def find(self, declaration: Any) -> Any:
-        """A place or an object; None for what is bound nowhere."""
+        """Returns the place or object bound to a declaration; None if there is none."""
         scope: Environment | None = self
         while scope is not None:
             found = scope.bound.get(declaration)
@@ -44,12 +44,12 @@ class Environment:
 
 @dataclass(eq=False)
 class Instance:
-    """An instance.
+    """An instance of an extern, parser or control.
 
     Attributes:
-        name: as the control plane knows it.
-        arguments: of its constructor.
-        path: for names of variables.
+        name: the name for the control plane.
+        arguments: arguments of the constructor.
+        path: prefix for names of variables.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Instance:
 
 @dataclass(eq=False)
 class ProgramInstance(Instance):
-    """An instance of a parser or control; ``environment``: of what it declares, made once; ``directly``: what
-    is applied in it by its type's name, by the call.
+    """An instance of a parser or control. ``environment``: its declarations, made once; ``directly``: by call, the
+    instances that it applies by the name of their type.
     """
 
     environment: Environment | None = None
@@ -73,7 +73,7 @@ class ProgramInstance(Instance):
 
     @property
     def program(self) -> tree.Program:
-        """What it is an instance of."""
+        """The parser or control that it is an instance of."""
         return expect(self.type.declaration, tree.Program)
 
 
@@ -88,7 +88,7 @@ class ActionInstance:
 
 @dataclass(eq=False)
 class TableInstance:
-    """A table of a control instance; ``json``: once it is applied."""
+    """A table of a control instance; ``json``: set once it is applied."""
 
     name: str
     declaration: tree.Table
@@ -108,12 +108,12 @@ class ValueSetInstance:
 
 @dataclass(eq=False)
 class Callee:
-    """Code that is being put in: where ``return`` goes, what is copied back.
+    """Code that is being inlined: the target of its ``return``, and what is copied back.
 
     Attributes:
-        result: where a function's result goes.
+        result: place of a function's result.
         copies: (outer place, inner place) of each ``out`` argument that was copied.
-        within: of an action: what it is declared in.
+        within: for an action, the instance that declares it.
     """
 
     label: object
@@ -131,7 +131,7 @@ NAMED: Final = 32
 
 
 def storage_width(kind: kinds.Type) -> int:
-    """Bits of the field that holds a scalar."""
+    """Returns the bits of the field that holds a scalar."""
     match kind:
         case kinds.Bits(width) | kinds.Varbits(width):
             return width
@@ -143,7 +143,7 @@ def storage_width(kind: kinds.Type) -> int:
 
 
 def bits_of(kind: kinds.Type) -> kinds.Bits | None:
-    """A type as a number, if it is one."""
+    """Returns a type as a number type; None if it is none."""
     bare = kinds.plain(kind)
     if isinstance(bare, kinds.EnumType):
         bare = bare.base or bare
@@ -151,13 +151,13 @@ def bits_of(kind: kinds.Type) -> kinds.Bits | None:
 
 
 def is_scalar(kind: kinds.Type) -> bool:
-    """Whether one field holds it."""
+    """Returns whether one field can hold the type."""
     bare = kinds.plain(kind)
     return isinstance(bare, kinds.Bits | kinds.EnumType) or bare in (kinds.BOOL, kinds.ERROR)
 
 
 class Storage:
-    """Header types and instances of a program as they are made."""
+    """Makes header types and instances of a program."""
 
     def __init__(self) -> None:
         self.header_types: list[Json] = []
@@ -178,7 +178,7 @@ class Storage:
     # --- scalars
 
     def scalar(self, name: str, kind: kinds.Type) -> bmv2.FieldPlace:
-        """A field for a scalar."""
+        """Makes a field for a scalar."""
         number = bits_of(kind)
         unique = self.unique(name, self._fields)
         self.scalars.append([unique, storage_width(kind), number is not None and number.signed])
@@ -192,7 +192,7 @@ class Storage:
 
     @staticmethod
     def unique(name: str, taken: dict[str, int]) -> str:
-        """A name that is not taken yet; it is afterwards. ``taken``: with the first number that may be free behind."""
+        """Returns a free name and marks it as taken. ``taken``: names, each with the first suffix that may be free."""
         found, count = name, taken.get(name, 0)
         while found in taken:
             found = f"{name}_{count}"
@@ -204,7 +204,7 @@ class Storage:
     # --- anything
 
     def allocate(self, name: str, kind: kinds.Type, at: int) -> bmv2.Place:
-        """A place for a value of any type."""
+        """Makes a place for a value of any type."""
         if len(self.scalars) + len(self.headers) > MOST_PLACES:
             raise SourceFault(at, f"the program has more than {MOST_PLACES:,} variables, counted as fields and headers")
         bare = kinds.plain(kind)
@@ -231,14 +231,14 @@ class Storage:
         return self.scalar(name, kind)
 
     def header(self, name: str, kind: kinds.CompositeType, at: int) -> bmv2.HeaderPlace:
-        """A header instance."""
+        """Makes a header instance."""
         type_name, layout = self.header_type(kind, at)
         unique = self.unique(name, self._taken)
         self.add_header(unique, type_name, False)
         return bmv2.HeaderPlace(kind, unique, layout)
 
     def add_header(self, name: str, type_name: str, metadata: bool) -> int:
-        """An instance; its number."""
+        """Adds an instance; returns its number."""
         self._taken.setdefault(name, 0)
         item = {"name": name, "id": len(self.headers), "header_type": type_name, "metadata": metadata, "pi_omit": True}
         self.headers.append(item)
@@ -246,11 +246,11 @@ class Storage:
 
     @staticmethod
     def in_header(field: Json) -> bool:
-        """Whether a field is one of a header of packets, so that it may be invalid."""
+        """Returns whether a field belongs to a header of packets, which may be invalid."""
         return field["value"][0] not in (SCALARS, STANDARD)
 
     def union(self, name: str, kind: kinds.CompositeType, at: int) -> bmv2.UnionPlace:
-        """A header union and its headers."""
+        """Makes a header union and its headers."""
         unique = self.unique(name, self._taken)
         members: dict[str, bmv2.Place] = {}
         numbers = []
@@ -273,7 +273,7 @@ class Storage:
         return self._types[kind][0]
 
     def stack(self, name: str, kind: kinds.StackType, at: int) -> bmv2.StackPlace:
-        """A stack and its elements."""
+        """Makes a stack and its elements."""
         unique = self.unique(name, self._taken)
         union = kind.element.kind == "header_union"
         elements: list[bmv2.Place] = []
@@ -293,7 +293,7 @@ class Storage:
         return bmv2.StackPlace(kind, unique, elements)
 
     def _varbit(self, name: str, kind: kinds.Varbits) -> bmv2.Place:
-        """A header of its own for a variable of variable length."""
+        """Makes a header of its own for a variable of variable length."""
         type_name = f"varbit_{kind.width}"
         if type_name not in self._type_names:
             self._header_type(type_name, [["field", "*"]], kind.width)
@@ -307,7 +307,7 @@ class Storage:
         return self.unique(kind.declaration.shown, self._type_names)
 
     def header_type(self, kind: kinds.CompositeType, at: int) -> tuple[str, dict[str, Any]]:
-        """The name of a header's type and its layout; see HeaderPlace."""
+        """Returns the name of a header's type and its layout; see HeaderPlace."""
         found = self._types.get(kind)
         if found is None:
             fields: list[list[Any]] = []
@@ -349,7 +349,7 @@ class Storage:
         self.header_types.append(item)
 
     def standard_metadata(self, kind: kinds.CompositeType) -> bmv2.StructPlace:
-        """The fields that the target reads and writes."""
+        """Makes the fields that the target reads and writes."""
         fields: list[list[Any]] = []
         members: dict[str, bmv2.Place] = {}
         for declared in kind.declaration.fields:
@@ -376,7 +376,7 @@ def _leaves(kind: kinds.CompositeType) -> list[kinds.Type]:
 
 
 def member_of_header(place: bmv2.HeaderPlace, name: str) -> bmv2.Place:
-    """A field of a header, a struct within it, by its name in P4."""
+    """Returns a field of a header, or a struct within it, by its name in P4."""
     return _member(place.name, place.layout[name])
 
 
@@ -387,36 +387,36 @@ def _member(header: str, entry: tuple[kinds.Type, Any]) -> bmv2.Place:
     return bmv2.FieldPlace(kind, header, inner)
 
 
-# What every part of the lowering shares.
+# The state that all parts of the lowering share.
 
 
 class Lowering:
     """The state of the lowering, and its parts.
 
     Attributes:
-        out: where steps go now.
-        environment: what names are bound to now.
+        out: the list to which steps are added now.
+        environment: the present bindings of names.
         where: ``parser``, ``control``, ``action``, ``checksum`` or ``deparser``.
         path: the prefix of names of variables.
-        callees: what is being put in, from the outermost.
-        block: ``ingress`` or ``egress``, the parser, and so on: which of the program's blocks it is.
-        settled: places of expressions that have been evaluated, and are not evaluated again.
-        program_environment: what the program declares.
-        holds_index: whether an index is evaluated before what may change it.
-        within: actions that are being put in.
+        callees: code that is being inlined, from the outermost.
+        block: the program's block: ``ingress``, ``egress``, the parser, and so on.
+        settled: places of expressions that have been evaluated, and must not be evaluated again.
+        program_environment: declarations of the program.
+        holds_index: whether an index is evaluated before statements that may change it.
+        within: actions that are being inlined.
         running: parsers and controls whose code is being lowered, from the outermost.
-        open_loops: where ``break`` and ``continue`` go, of every loop that is being lowered.
-        instances: of externs, in the order in which they are made.
-        direct: counters and meters of tables' entries.
-        applied_tables: those that are applied, in the order of the pipeline that is being lowered.
-        actions: of the whole program, by id.
-        profiles: action profiles of this pipeline; ``profile_objects``: of the program, by name.
-        action_uses: how actions are used, by name: by a ``table`` or only ``called``; their declarations, and by which
+        open_loops: for every loop that is being lowered, the targets of ``break`` and ``continue``.
+        instances: instances of externs, in the order in which they are made.
+        direct: direct counters and meters of tables.
+        applied_tables: applied tables, in the order of the pipeline that is being lowered.
+        actions: actions of the whole program, by id.
+        profiles: action profiles of this pipeline; ``profile_objects``: those of the program, by name.
+        action_uses: by name, how an action is used: by a ``table`` or only ``called``; with its declaration and
             block.
-        action_locals: places of the local variables of actions, by where the action is declared.
-        calculations: hashes so far, as the JSON lists them.
-        field_lists: by the number that P4 gives them; ``learn_lists`` of digests.
-        checksum_list, value_sets, emitted: of the JSON.
+        action_locals: places of the local variables of actions, by the instance that declares the action.
+        calculations: hashes so far, as JSON.
+        field_lists: field lists by their number in P4; ``learn_lists``: those of digests.
+        checksum_list, value_sets, emitted: sections of the JSON.
     """
 
     expressions: "Expressions"
@@ -468,24 +468,24 @@ class Lowering:
         self.foldable: dict[tree.Expression, bool] = {}
 
     def type_of(self, node: tree.Expression) -> kinds.Type:
-        """The type of an expression, with type parameters put in."""
+        """Returns the type of an expression, with type parameters replaced."""
         kind = node.type
         if kind is None:
             raise Unexpected
         return self.types.substitute(kind, self.environment.types) if self.environment.types else kind
 
     def do(self, at: tree.Expression | Code | Any, operation: str, *parameters: Json) -> None:
-        """Adds a primitive."""
+        """Adds a primitive to the steps."""
         self.out.append(Do(at.at, at.end, operation, list(parameters)))
 
     def temporary(self, kind: kinds.Type, name: str = "tmp") -> bmv2.FieldPlace:
-        """A new scalar."""
+        """Makes a new scalar."""
         return self.storage.scalar(name, kind)
 
     # --- constants
 
     def known(self, value: Any, kind: kinds.Type) -> bmv2.Value:
-        """A compile-time value as a place."""
+        """Returns a compile-time value as a place."""
         bare = kinds.plain(kind)
         if isinstance(value, bool) and bare is kinds.BOOL:
             return bmv2.Value(kind, bmv2.TRUE if value else bmv2.FALSE, value)
@@ -496,7 +496,7 @@ class Lowering:
         return bmv2.Value(kind, bmv2.constant(int(value), width), value)
 
     def member_number(self, member: tree.EnumMember, kind: kinds.Type) -> int:
-        """The number of an error, or of a member of an enum; the JSON lists those that are used."""
+        """Returns the number of an error or of an enum's member; the JSON lists those that are used."""
         if isinstance(kind, kinds.EnumType) and kind.base is not None and member.initial is not None:
             return int(member.initial.value)
         if isinstance(kind, kinds.EnumType):
@@ -504,7 +504,7 @@ class Lowering:
         return member.number
 
     def evaluate(self, node: tree.Expression | None) -> Any:
-        """The compile-time value of an expression with constructor parameters put in; None if it has none."""
+        """Returns an expression's compile-time value, with constructor parameters replaced; None if it has none."""
         if node is None:
             return None
         if node.value is not None:
@@ -547,14 +547,14 @@ class Lowering:
         return None
 
     def number(self, node: tree.Expression | None, what: str, at: int) -> int:
-        """A compile-time number, or a fault."""
+        """Returns a compile-time number. Raises SourceFault if there is none."""
         value = self.evaluate(node)
         if not isinstance(value, int):
             raise SourceFault(node.at if node is not None else at, f"{what} must be known when the program is compiled")
         return int(value)
 
     def as_bits(self, kind: kinds.Type) -> kinds.Bits:
-        """A type as a number."""
+        """Returns a type as a number type."""
         return expect(bits_of(kind), kinds.Bits)
 
 

@@ -1,1 +1,1 @@
-"""Source text, tokens, macros and syntax trees."""
+"""Source text, tokens, macros and syntax trees of P4."""

@@ -7,7 +7,7 @@ from p4switch.p4.diagnostics import Diagnostics, SourceFault
 from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import END, NAME, NUMBER, SIGN, STRING, Token, literal
 
-# A stream of tokens with what every part of the parser needs: looking ahead, expecting, going back.
+# A stream of tokens for all parts of the parser: looking ahead, expecting, going back.
 
 
 RESERVED: Final = {
@@ -16,10 +16,10 @@ RESERVED: Final = {
     "select", "string", "struct", "switch", "table", "this", "transition", "true", "tuple", "typedef", "varbit",
     "void",
 }  # fmt: skip
-"""Words that name nothing; ``apply``, ``key``, ``state``, ``type`` and their kin do where the grammar lets them."""
+"""Words that cannot be names; ``apply``, ``key``, ``state``, ``type`` and others can, where the grammar allows."""
 
 DEEPEST: Final = 200
-"""Nesting of brackets and blocks that is still read."""
+"""Deepest nesting of brackets and blocks that is parsed."""
 
 _CLOSING: Final = frozenset("([{")
 _CLOSED: Final = frozenset(")]}")
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class ExpressionParser:
-    """Reads tokens one after the other, and parses expressions and types."""
+    """Reads tokens in order, and parses expressions and types."""
 
     def __init__(self, tokens: list[Token], diagnostics: Diagnostics) -> None:
         last = tokens[-1][2] + len(tokens[-1][1]) if tokens else 0
@@ -49,36 +49,36 @@ class ExpressionParser:
 
     @property
     def text(self) -> str:
-        """The next token's text."""
+        """Text of the next token."""
         return self.tokens[self.at][1]
 
     @property
     def kind(self) -> str:
-        """The next token's kind."""
+        """Kind of the next token."""
         return self.tokens[self.at][0]
 
     @property
     def position(self) -> int:
-        """Where the next token begins."""
+        """Position of the next token."""
         return self.tokens[self.at][2]
 
     @property
     def ended(self) -> int:
-        """Where the last token that was read ends."""
+        """End of the last token that was read."""
         token = self.tokens[self.at - 1]
         return token[2] + len(token[1])
 
     def ahead(self, count: int = 1) -> str:
-        """The text of a token further on."""
+        """Returns the text of a token further on."""
         return self.tokens[min(self.at + count, len(self.tokens) - 1)][1]
 
     def is_name(self, count: int = 0) -> bool:
-        """Whether the token there can name something."""
+        """Returns whether the token there can be a name."""
         kind, text, _ = self.tokens[min(self.at + count, len(self.tokens) - 1)]
         return kind == NAME and text not in RESERVED
 
     def accept(self, text: str) -> bool:
-        """Takes the next token if it is this sign or word."""
+        """Takes the next token if it is this sign or word; returns whether it is."""
         token = self.tokens[self.at]
         if token[1] == text and token[0] != STRING:
             self.at += 1
@@ -86,13 +86,13 @@ class ExpressionParser:
         return False
 
     def expect(self, text: str, after: str) -> int:
-        """Takes this sign or word, or fails; its position."""
+        """Takes this sign or word, or fails; returns its position."""
         token = self.tokens[self.at]
         if token[1] == text and token[0] != STRING:
             self.at += 1
             return token[2]
         if text in (";", ")", "]", "}") and self.at:
-            # What is missing is missing where the last token ends, not where the next line begins.
+            # A missing token belongs behind the last token, not at the beginning of the next line.
             previous = self.tokens[self.at - 1]
             raise SourceFault(
                 previous[2] + max(len(previous[1]) - 1, 0),
@@ -102,7 +102,7 @@ class ExpressionParser:
         raise SourceFault(token[2], f"expected {text!r} {after}, found {self.shown()}")
 
     def close_angle(self) -> None:
-        """Takes ``>``, the first half of ``>>`` if need be."""
+        """Takes ``>``, if necessary the first half of ``>>``."""
         _kind, text, position = self.tokens[self.at]
         if text == ">":
             self.at += 1
@@ -112,7 +112,7 @@ class ExpressionParser:
             raise SourceFault(position, f"'>' is missing in this type; found {self.shown()}", "Write bit<8>, T<A, B>.")
 
     def name(self, what: str) -> str:
-        """Takes a name; ``what`` it is of, for messages."""
+        """Takes a name and returns it; ``what`` it names, for messages."""
         kind, text, position = self.tokens[self.at]
         if kind == NAME and text not in RESERVED:
             self.at += 1
@@ -124,12 +124,12 @@ class ExpressionParser:
         raise SourceFault(position, f"expected the name of {what}, found {self.shown()}")
 
     def named(self, what: str) -> tuple[int, int, str]:
-        """Takes the name of something that is declared: where it begins and ends, and itself."""
+        """Takes the name in a declaration; returns its beginning, its end, and the name."""
         at, name = self.tokens[self.at][2], self.name(what)
         return at, at + len(name), name
 
     def separated(self, close: str, what: str, read: Callable[[], T]) -> list[T]:
-        """Items with commas between them, up to and with what closes them; ``what`` they are, for messages."""
+        """Returns items between commas, and takes the closing token; ``what`` the items are, for messages."""
         found: list[T] = []
         while self.text != close:
             found.append(read())
@@ -139,28 +139,28 @@ class ExpressionParser:
         return found
 
     def shown(self) -> str:
-        """The next token for messages."""
+        """Returns the next token for messages."""
         return "the end of the file" if self.kind == END else repr(self.text)
 
     def fail(self, message: str, hint: str = "") -> NoReturn:
-        """An error at the next token."""
+        """Raises an error at the next token."""
         raise SourceFault(self.position, message, hint)
 
     def nest(self) -> None:
-        """One level deeper; ``depth`` is lowered by who called."""
+        """Goes one level deeper; the caller lowers ``depth`` again."""
         self.depth += 1
         if self.depth > DEEPEST:
             self.depth = 0
             self.fail(f"brackets and blocks are nested more than {DEEPEST} deep")
 
     def matching(self, at: int) -> int:
-        """The index of the bracket that closes the one at ``at``; that of the end if there is none."""
+        """Returns the index of the bracket that closes the one at ``at``; that of the end if there is none."""
         if self._closing is None:
             self._closing = self._brackets()
         return self._closing.get(at, len(self.tokens) - 1)
 
     def _brackets(self) -> dict[int, int]:
-        """The index of the closing bracket of each opening one."""
+        """Returns the index of the closing bracket for each opening one."""
         found: dict[int, int] = {}
         opened: list[int] = []
         for at, (kind, text, _) in enumerate(self.tokens):
@@ -172,7 +172,7 @@ class ExpressionParser:
         return found
 
     def skip_statement(self) -> None:
-        """Goes behind the next ``;`` or block, or before the ``}`` of the block around it, after an error."""
+        """After an error, goes behind the next ``;`` or block, or before the ``}`` of the enclosing block."""
         while self.kind != END:
             if self.accept(";"):
                 return
@@ -187,7 +187,7 @@ class ExpressionParser:
                 self.at += 1
 
     def annotations(self) -> list[tree.Annotation]:
-        """``@name(…)`` and the like, as many as there are."""
+        """Parses any number of annotations, ``@name(…)`` and the like."""
         found: list[tree.Annotation] = []
         if self.tokens[self.at][1] != "@":
             return found
@@ -214,7 +214,7 @@ class ExpressionParser:
         return found
 
     def _pragma(self, at: int) -> tree.Annotation:
-        """``@pragma name …`` up to the end of its line."""
+        """Parses ``@pragma name …`` up to the end of its line."""
         line = at >> 20
         begin = self.at
         while self.kind != END and self.position >> 20 == line:
@@ -226,11 +226,11 @@ class ExpressionParser:
     # --- types
 
     def starts_type_word(self) -> bool:
-        """Whether the next token is a word that only types begin with."""
+        """Returns whether the next token is a word that only types begin with."""
         return self.kind == NAME and self.text in TYPE_WORDS
 
     def type_ref(self) -> tree.TypeRef:
-        """A type."""
+        """Parses a type."""
         at, text = self.position, self.text
         found: tree.TypeRef
         if self.kind == NAME and text in ("bit", "int", "varbit"):
@@ -261,7 +261,7 @@ class ExpressionParser:
         return found
 
     def _type_arguments(self) -> list[tree.TypeRef]:
-        """Behind ``<``, up to and with ``>``."""
+        """Parses what follows ``<``, up to and with ``>``."""
         found: list[tree.TypeRef] = []
         if self.text not in (">", ">>"):
             while True:
@@ -276,7 +276,7 @@ class ExpressionParser:
         return found
 
     def type_arguments_of_call(self) -> list[tree.TypeRef] | None:
-        """``<types>`` in front of ``(``, or None, with nothing taken, where ``<`` compares."""
+        """Parses ``<types>`` in front of ``(``; returns None, with nothing taken, if ``<`` compares."""
         begin, kept = self.at, self.tokens[self.at : self.at + 64]
         self.at += 1
         try:
@@ -292,7 +292,7 @@ class ExpressionParser:
     # --- expressions
 
     def expression(self) -> tree.Expression:
-        """An expression."""
+        """Parses an expression."""
         self.nest()
         condition = self._unary()
         kind, text, _ = self.tokens[self.at]
@@ -343,7 +343,7 @@ class ExpressionParser:
         return self._postfix(self._primary())
 
     def _is_cast(self) -> bool:
-        """Whether ``(`` begins a cast: a type stands in the brackets, and an operand behind them."""
+        """Returns whether ``(`` begins a cast: a type is in the brackets, and an operand behind them."""
         first = self.tokens[self.at + 1]
         if first[0] == NAME and first[1] in TYPE_WORDS:
             return True
@@ -472,7 +472,7 @@ class ExpressionParser:
         return tree.Call(callee.at, self.ended, callee, types, arguments)
 
     def arguments(self) -> list[tree.Argument]:
-        """``(…)`` of a call."""
+        """Parses ``(…)`` of a call."""
         self.nest()
         opened = self.expect("(", "before the arguments")
         found: list[tree.Argument] = []

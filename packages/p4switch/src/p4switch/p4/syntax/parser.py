@@ -16,7 +16,7 @@ _WORDS: Final = (
 
 
 def parse(tokens: list[Token], diagnostics: Diagnostics) -> list[tree.Declaration]:
-    """The declarations of a program; what cannot be read is in the diagnostics."""
+    """Returns the declarations of a program; errors are added to the diagnostics."""
     strays = [(text, at) for kind, text, at in tokens if kind == OTHER and not text.isascii()]
     for text, at in strays:
         hint = (
@@ -27,10 +27,10 @@ def parse(tokens: list[Token], diagnostics: Diagnostics) -> list[tree.Declaratio
 
 
 class Parser(StatementParser):
-    """Parses everything."""
+    """Parses a whole program."""
 
     def declarations(self) -> list[tree.Declaration]:
-        """All there are; after an error it goes on with the next one."""
+        """Parses all declarations; after an error it goes on with the next one."""
         found: list[tree.Declaration] = []
         while self.kind != END:
             if self.accept(";"):
@@ -45,7 +45,7 @@ class Parser(StatementParser):
         return found
 
     def _skip(self, begin: int) -> None:
-        """Behind the declaration that failed, or before the next word that begins one."""
+        """Goes behind the declaration that failed, or before the next word that begins one."""
         self.at = max(self.at, begin + 1)
         while self.kind != END:
             if self.text in (";", "}"):

@@ -1,4 +1,4 @@
-"""Directives: ``#include``, ``#define``, ``#if`` and their kin (P4_16 specification, section 6.2)."""
+"""Preprocessor directives: ``#include``, ``#define``, ``#if`` and others (P4_16 specification, section 6.2)."""
 
 import operator as op
 import re
@@ -12,7 +12,7 @@ from p4switch.p4.diagnostics import COLUMN_BITS, NOWHERE, SourceFault, Sources, 
 
 # Tokens of a P4 source file, line by line (P4_16 specification, section 6.3).
 #
-# A token is a tuple (kind, text, position): the plainest thing that Python makes, since a program has ten thousand.
+# A token is a tuple (kind, text, position), the cheapest object in Python, since a program has ten thousand tokens.
 
 
 Token = tuple[str, str, int]
@@ -23,12 +23,12 @@ STRING: Final = "string"
 SIGN: Final = "sign"
 END: Final = "end"
 OTHER: Final = "other"
-"""A character that begins no token: an error, unless a directive leaves it out or an annotation holds it."""
+"""A character that begins no token: an error, unless a directive leaves it out or an annotation contains it."""
 HASH: Final = "hash"
-"""``#`` and ``##``, which only directives and macros hold."""
+"""``#`` and ``##``, which only directives and macros contain."""
 
 _KINDS: Final = ("", NAME, SIGN, "newline", NUMBER, STRING, HASH, "line comment", "comment", "end", OTHER)
-"""What the groups of the expression below are, by their numbers; the frequent ones first."""
+"""Kinds of the groups of the expression below, by their numbers; frequent ones first."""
 _NEWLINE, _LINE_COMMENT, _COMMENT, _END, _OTHER = (
     _KINDS.index(kind) for kind in ("newline", "line comment", "comment", "end", OTHER)
 )
@@ -53,15 +53,15 @@ _MASTER: Final = re.compile(
 
 
 def lines_of(text: str, file: int) -> list[list[Token]]:
-    r"""The tokens of a file by logical lines: comments are gone, lines that end in ``\\`` are joined.
+    r"""Returns the tokens of a file by logical lines, without comments; lines that end in ``\\`` are joined.
 
     Raises:
-        SourceFault: a comment without an end.
+        SourceFault: a comment has no end.
     """
     lines: list[list[Token]] = []
     line: list[Token] = []
     add = line.append
-    # A position is that of the line's beginning plus the column, so a token's is ``base`` plus its offset.
+    # A position is that of the line's beginning plus the column: ``base`` plus the token's offset.
     beginning = position(file, 1, 0)
     base = beginning
     step = 1 << COLUMN_BITS
@@ -106,7 +106,7 @@ _SHORT: Final = 10
 
 
 class Literal(NamedTuple):
-    """What a number says: ``width`` is None where none is in front, ``base`` that of its digits."""
+    """A parsed number: ``width`` is None if none is written, ``base`` is that of the digits."""
 
     value: int
     width: int | None
@@ -115,7 +115,7 @@ class Literal(NamedTuple):
 
 
 def literal(text: str, at: int) -> Literal:
-    """The number that a token is. Raises SourceFault: it is none, or is too long."""
+    """Returns the number of a token. Raises SourceFault if it is not a number, or is too long."""
     if len(text) < _SHORT and text.isascii() and text.isdigit():
         return Literal(int(text), None, False, 10)
     match = _NUMBER.fullmatch(text)
@@ -134,19 +134,19 @@ def literal(text: str, at: int) -> Literal:
 
 
 def value_of(token: Token) -> int:
-    """The value of a number's token, e.g. of an annotation. Raises SourceFault: it is no number."""
+    """Returns the value of a number's token, e.g. of an annotation. Raises SourceFault if it is not a number."""
     _, text, at = token
     return literal(text, at).value
 
 
-# Macros: definition and expansion of tokens (the C preprocessor's rules, as section 6.2 of the specification asks).
+# Macros: definition and expansion of tokens (rules of the C preprocessor, as section 6.2 of the specification says).
 #
-# Tokens of a macro's body take the place of its use, so that errors point to what the author wrote; arguments keep
-# theirs.
+# Tokens of a macro's body get the place of the macro's use, so that errors point to what the author wrote; arguments
+# keep their own places.
 
 
 DEEPEST = 64
-"""Expansions within expansions after which a macro is taken to name itself through others."""
+"""Depth of expansion from which on a macro counts as naming itself through others."""
 MOST_TOKENS = 4_000_000
 
 
@@ -160,12 +160,12 @@ class Macro:
 
     @property
     def plain(self) -> bool:
-        """Whether its body stands as it is: it has no parameters, and pastes nothing."""
+        """Whether the body can be used unchanged: there are no parameters, and it pastes nothing."""
         return self.parameters is None and not any(token[0] == HASH for token in self.body)
 
 
 def define(line: list[Token], ends: int) -> Macro:
-    """The macro of a ``#define`` line, given from its name on; ``ends``: the position after the name."""
+    """Returns the macro of a ``#define`` line, given from its name on; ``ends``: the position after the name."""
     name, rest = line[0], line[1:]
     if name[0] != NAME:
         raise SourceFault(name[2], f"#define needs a name, not {name[1]!r}")
@@ -192,7 +192,7 @@ class Expander:
         self._made = 0
 
     def expand(self, tokens: list[Token]) -> list[Token]:
-        """All tokens with their macros expanded."""
+        """Returns all tokens with their macros expanded."""
         if self.macros.keys().isdisjoint([token[1] for token in tokens]):
             return tokens
         return self._expand(tokens, frozenset(), 0)
@@ -225,7 +225,7 @@ class Expander:
                 raise SourceFault(token[2], f"the macro {macro.name} expands to more than {MOST_TOKENS:,} tokens")
             last = macros.get(made[-1][1]) if made and made[-1][0] == NAME else None
             if last is not None and last.parameters is not None and at < len(work) and work[at][1] == "(":
-                # The expansion ends in the name of a macro whose arguments follow.
+                # The expansion ends with the name of a macro whose arguments follow.
                 work = [made.pop(), *work[at:]]
                 at = 0
             out += made
@@ -335,7 +335,7 @@ _BINARY: Final[Mapping[str, Callable[[int, int], int]]] = {
 
 
 def holds(tokens: list[Token], macros: Mapping[str, Macro], where: int) -> bool:
-    """Whether the condition of a directive holds; names that are no macros count as 0."""
+    """Returns whether the condition of a directive holds; names that are not macros count as 0."""
     known: list[Token] = []
     at = 0
     while at < len(tokens):
@@ -415,17 +415,17 @@ class _Condition:
 DEEPEST_INCLUDE: Final = 100
 MOST_INCLUDES: Final = 10_000
 LIBRARY: Final = Path(__file__).resolve().parent.parent / "library"
-"""Our declarations of core.p4 and v1model.p4."""
+"""This package's declarations of core.p4 and v1model.p4."""
 
 
 class Preprocessor:
-    """Reads a program with all that it includes.
+    """Reads a program with all included files.
 
     Attributes:
-        folders: searched for what is included, after the folder of the file that includes.
-        library_only: whether nothing but core.p4 and v1model.p4 can be included, so that no other file is ever read.
-        macros: defined so far.
-        shown: what files are called in messages and in the JSON.
+        folders: searched for included files, after the folder of the including file.
+        library_only: whether only core.p4 and v1model.p4 can be included, so that no other file is ever read.
+        macros: macros defined so far.
+        shown: names of files in messages and in the JSON.
     """
 
     def __init__(
@@ -450,13 +450,13 @@ class Preprocessor:
         self._read: dict[tuple[Path, str], list[list[Token]]] = {}
 
     def run(self, path: Path, name: str | None = None) -> list[Token]:
-        """All tokens of a program. Raises SourceFault."""
+        """Returns all tokens of a program. Raises SourceFault."""
         self.sources.names[NOWHERE] = name or str(path)
         self._file(path, name or str(path), NOWHERE, 0)
         return self._out
 
     def run_text(self, text: str, name: str) -> list[Token]:
-        """The same of a text that is no file."""
+        """Returns all tokens of a program that is given as text. Raises SourceFault."""
         self.sources.names[NOWHERE] = name
         self._run(self._lines(text, name, Path(name)), Path(name), 0)
         return self._out
@@ -468,7 +468,7 @@ class Preprocessor:
             raise SourceFault(
                 included_from, f"{name} is included more than {DEEPEST_INCLUDE} deep", "Guard it: #ifndef."
             )
-        # Headers with a guard are included time and again.
+        # Headers with a guard are included several times.
         self._included += 1
         if self._included > MOST_INCLUDES:
             raise SourceFault(included_from, f"more than {MOST_INCLUDES:,} files are included", "Guard them: #ifndef.")
@@ -482,7 +482,7 @@ class Preprocessor:
 
     def _run(self, lines: list[list[Token]], path: Path, depth: int) -> None:
         run: list[Token] = []
-        # Of every open #if: whether this branch is taken, whether one was, where it stands.
+        # For every open #if: whether this branch is taken, whether an earlier one was, and its place.
         branches: list[tuple[bool, bool, int]] = []
         for line in lines:
             first = line[0]
@@ -600,7 +600,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _text_of(path: Path, name: str, included_from: int) -> str:
-    """A file as text: with the mark that some editors put in front, and with whichever ends of lines."""
+    """Returns a file as text, without a byte order mark, with any kind of line ends."""
     try:
         data = read_bytes(path)
     except OSError as error:

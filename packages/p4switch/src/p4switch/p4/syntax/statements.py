@@ -1,4 +1,4 @@
-"""Parsers, controls, states, actions and tables (P4_16 specification, sections 13 and 14)."""
+"""The parser of parsers, controls, states, actions and tables (P4_16 specification, sections 13 and 14)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.expressions import ExpressionParser
 from p4switch.p4.syntax.preprocessor import END, NAME, SIGN
 
-# Statements, and declarations that stand among them (P4_16 specification, section 12).
+# Statements, and declarations among statements (P4_16 specification, section 12).
 
 
 _COMPOUND = {f"{op}=": op for op in ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")}
@@ -22,7 +22,7 @@ class StatementParser(ExpressionParser):
     """Parses statements, parsers and controls."""
 
     def block(self) -> tree.Block:
-        """``{ … }``; what is wrong with one statement does not keep the others from being read."""
+        """Parses ``{ … }``; an error in one statement does not stop the others from being parsed."""
         self.nest()
         at = self.expect("{", "to begin a block")
         items: list[Any] = []
@@ -37,7 +37,7 @@ class StatementParser(ExpressionParser):
         return tree.Block(at, self.ended, items)
 
     def _guarded(self, read: Callable[[], None], kept: Sequence[str] = ()) -> bool:
-        """Reads something; after an error goes on behind its statement. Whether there was none.
+        """Calls ``read``; after an error goes on behind its statement. Returns whether there was no error.
 
         Args:
             read: takes tokens.
@@ -55,13 +55,13 @@ class StatementParser(ExpressionParser):
         return True
 
     def starts_top_level(self) -> bool:
-        """Whether the next word only begins declarations of the program: an earlier block is not closed."""
+        """Returns whether the next word only begins top-level declarations: an earlier block is not closed."""
         return self.kind == END or (
             self.kind == NAME and self.text in ("control", "parser", "header", "struct", "typedef", "package")
         )
 
     def statement(self) -> Any:
-        """A statement or a declaration."""
+        """Parses a statement or a declaration."""
         kind, text, at = self.tokens[self.at]
         if kind == SIGN:
             if text == "{":
@@ -113,7 +113,7 @@ class StatementParser(ExpressionParser):
         return found
 
     def _for(self, at: int) -> tree.For | tree.ForIn:
-        """A loop; ``for`` stands here."""
+        """Parses a loop, at ``for``."""
         self.nest()
         self.at += 1
         self.expect("(", "behind 'for'")
@@ -197,7 +197,7 @@ class StatementParser(ExpressionParser):
         return tree.Constant(at, end, name, annotations, ref, value)
 
     def _starts_declaration(self) -> str:
-        """``variable``, ``instance`` or nothing, by what follows the type or name here."""
+        """Returns ``variable``, ``instance`` or nothing, by what follows the type or name here."""
         at = self.at
         if self.starts_type_word() or (self.text == "error" and self.ahead() != "."):
             return "variable"
@@ -207,7 +207,7 @@ class StatementParser(ExpressionParser):
             return ""
         at += 1
         if self.tokens[at][1] == "<":
-            # Type arguments hold names, numbers, commas, brackets and further arguments, up to the one that closes.
+            # Type arguments contain names, numbers, commas, brackets and further arguments, up to the closing one.
             begin, kept = self.at, list(self.tokens[self.at : self.at + 64])
             self.at = at
             types = self._behind_types()
@@ -238,7 +238,7 @@ class StatementParser(ExpressionParser):
         return True
 
     def declaration_or_expression(self, annotations: list[tree.Annotation]) -> Any:
-        """A variable, an instance, an assignment or a call."""
+        """Parses a variable, an instance, an assignment or a call."""
         what = self._starts_declaration()
         if what == "variable":
             return self.variable(annotations)
@@ -249,7 +249,7 @@ class StatementParser(ExpressionParser):
         return self.assignment_or_call(";")
 
     def assignment_or_call(self, ends: str) -> tree.Assign | tree.CallStatement:
-        """``left = right``, ``left += right`` or a call, up to what ends it; a semicolon that does is read, too."""
+        """Parses ``left = right``, ``left += right`` or a call, up to ``ends``; takes the end if it is a semicolon."""
         at = self.position
         if self.kind == NAME and self.text in ("else", "default", "in", "out", "inout", "state", "key"):
             self.fail(f"a statement cannot begin with {self.text!r}")
@@ -283,7 +283,7 @@ class StatementParser(ExpressionParser):
         return tree.Variable(at, end, name, annotations, ref, value)
 
     def declarator(self, ref: tree.TypeRef) -> tree.TypeRef:
-        """The type of a name behind which sizes may stand: ``T name[n]`` is ``T[n] name``."""
+        """Returns the type of a name that sizes may follow: ``T name[n]`` is ``T[n] name``."""
         while self.accept("["):
             size = self.expression()
             self.expect("]", "the size of an array")
@@ -309,7 +309,7 @@ class StatementParser(ExpressionParser):
         return tree.Instance(at, end, name, annotations, ref, arguments, members)
 
     def instance_member(self) -> Any:
-        """A function or an instance within an instance's block."""
+        """Parses a function or an instance within an instance's block."""
         annotations = self.annotations()
         if self._starts_declaration() == "instance":
             return self.instance(annotations)
@@ -354,7 +354,7 @@ class StatementParser(ExpressionParser):
     # --- parsers and controls
 
     def program(self, annotations: list[tree.Annotation]) -> tree.Program:
-        """``parser`` or ``control``: a type with ``;``, else the thing itself."""
+        """Parses ``parser`` or ``control``: a type with ``;``, else with its body."""
         kind = self.text
         self.at += 1
         at, end, name = self.named(f"a {kind}")
@@ -374,7 +374,7 @@ class StatementParser(ExpressionParser):
         return found
 
     def _local(self, program: tree.Program) -> None:
-        """A declaration in a parser or control, a state, or the apply block."""
+        """Parses a declaration in a parser or control, a state, or the apply block."""
         if self.kind == SIGN and self.text == ";":
             self.at += 1
             return
@@ -476,7 +476,7 @@ class StatementParser(ExpressionParser):
         return tree.Transition(at, self.ended, None, keys, cases)
 
     def keyset(self) -> tree.Expression:
-        """A key set: one of several keys in brackets, or one."""
+        """Parses a key set: several keys in brackets, or one."""
         if self.text == "(" and self.kind == SIGN:
             close = self.matching(self.at)
             if self.tokens[min(close + 1, len(self.tokens) - 1)][1] == ":":
@@ -534,7 +534,7 @@ class StatementParser(ExpressionParser):
             try:
                 self._property(table, seen)
             except SourceFault as fault:
-                # The rest of a table says little without what is wrong in it.
+                # The rest of a table says little without its wrong part.
                 self.diagnostics.fault(fault)
                 self.depth = 1
                 self.at = max(self.at, min(self.matching(bracket) + 1, len(self.tokens) - 1))

@@ -1,7 +1,7 @@
 """Syntax trees: expressions, types and statements (P4_16 specification, sections 7 to 12).
 
-Nodes are compared by identity. The checker writes what it finds out into ``type``, ``value`` and ``target``; nothing
-else changes a tree.
+Nodes are compared by identity. The checker stores its results in ``type``, ``value`` and ``target``; nothing else
+changes a tree.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """Anything that stands somewhere: from ``at`` up to ``end``, as source.py counts."""
+    """A node with its place in the source: from position ``at`` up to ``end``."""
 
     at: int
     end: int
@@ -21,7 +21,7 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Annotation(Node):
-    """``@name``, ``@name(…)`` or ``@name[…]``; ``text``: the tokens within the brackets as they were written."""
+    """``@name``, ``@name(…)`` or ``@name[…]``; ``text``: the tokens within the brackets, as they were written."""
 
     name: str
     tokens: list[tuple[str, str, int]]
@@ -29,7 +29,7 @@ class Annotation(Node):
 
     @property
     def string(self) -> str | None:
-        """Its only argument, if that is a string."""
+        """Returns the annotation's only argument, if that is a string."""
         if len(self.tokens) == 1 and self.tokens[0][0] == "string":
             return self.tokens[0][1][1:-1].replace('\\"', '"').replace("\\\\", "\\")
         return None
@@ -53,7 +53,7 @@ class NumericType(TypeRef):
 
 @dataclass(slots=True, eq=False)
 class NamedType(TypeRef):
-    """A name, perhaps with arguments; ``bool``, ``error``, ``string``, ``void``, ``match_kind`` as well."""
+    """A name, possibly with arguments; also ``bool``, ``error``, ``string``, ``void``, ``match_kind``."""
 
     name: str
     arguments: list[TypeRef]
@@ -78,7 +78,7 @@ class TupleTypeRef(TypeRef):
 
 @dataclass(slots=True, eq=False)
 class AnyType(TypeRef):
-    """``_`` as an argument: to be found out."""
+    """``_`` as a type argument: to be inferred."""
 
 
 # --- expressions
@@ -91,7 +91,7 @@ class Expression(Node):
     Attributes:
         type: found by the checker.
         value: its compile-time value, if the checker knows it: int, bool, str or the member of an enum.
-        effects: whether its evaluation calls something that may change the state.
+        effects: whether its evaluation calls something that may change state.
     """
 
     type: "Type | None" = field(default=None, init=False)
@@ -101,7 +101,7 @@ class Expression(Node):
 
 @dataclass(slots=True, eq=False)
 class Number(Expression):
-    """A number; ``width`` is None for one of no width."""
+    """A number; ``width`` is None for a number without a width."""
 
     number: int
     width: int | None
@@ -125,7 +125,7 @@ class Text(Expression):
 
 @dataclass(slots=True, eq=False)
 class Name(Expression):
-    """A name, ``this``, or a type in front of a dot; ``target``: what it names."""
+    """A name, ``this``, or a type in front of a dot; ``target``: its meaning."""
 
     name: str
     rooted: bool = False
@@ -141,7 +141,7 @@ class TypeName(Expression):
 
 @dataclass(slots=True, eq=False)
 class Member(Expression):
-    """``base.name``; ``target``: what it names, unless that is a field."""
+    """``base.name``; ``target``: its meaning, unless that is a field."""
 
     base: Expression
     name: str
@@ -158,7 +158,7 @@ class Index(Expression):
 
 @dataclass(slots=True, eq=False)
 class Slice(Expression):
-    """``base[high:low]``, or ``base[low+:width]``, of which the checker works out ``high``."""
+    """``base[high:low]``, or ``base[low+:width]``, for which the checker computes ``high``."""
 
     base: Expression
     high: Expression
@@ -176,7 +176,7 @@ class Unary(Expression):
 
 @dataclass(slots=True, eq=False)
 class Binary(Expression):
-    """Two operands; also ``&&&`` and ``..`` of key sets."""
+    """An operator with two operands; also ``&&&`` and ``..`` of key sets."""
 
     operator: str
     left: Expression
@@ -194,7 +194,7 @@ class Ternary(Expression):
 
 @dataclass(slots=True, eq=False)
 class Cast(Expression):
-    """``(T) operand``, or a conversion that the checker put in (``ref`` is None)."""
+    """``(T) operand``, or a conversion that the checker inserted (``ref`` is None)."""
 
     ref: TypeRef | None
     operand: Expression
@@ -330,7 +330,7 @@ class Empty(Statement):
 
 @dataclass(slots=True, eq=False)
 class SwitchCase(Node):
-    """Labels with the block that follows, or None where the next case's block does."""
+    """Labels with the block that follows; None if the next case's block applies."""
 
     label: Expression
     body: Block | None
@@ -366,11 +366,11 @@ class SelectCase(Node):
 
 @dataclass(slots=True, eq=False)
 class Declaration(Node):
-    """Something with a name.
+    """A declaration, which has a name.
 
     Attributes:
-        type: what the checker made of it.
-        type_variables: those that a generic one declares.
+        type: set by the checker.
+        type_variables: those that a generic declaration declares.
     """
 
     name: str
@@ -379,12 +379,12 @@ class Declaration(Node):
     type_variables: list[Any] = field(default_factory=list, init=False)
 
     def annotation(self, name: str) -> Annotation | None:
-        """Its annotation of that name."""
+        """Returns the declaration's annotation of that name."""
         return next((a for a in self.annotations if a.name == name), None)
 
     @property
     def shown(self) -> str:
-        """What the control plane calls it: its @name, else its name."""
+        """Returns its name for the control plane: its @name, else its own."""
         note = self.annotation("name")
         return (note.string if note is not None else None) or self.name
 
@@ -458,7 +458,7 @@ class EnumMember(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Enumeration(Declaration):
-    """``enum``, ``error`` or ``match_kind``; ``ref``: of a serializable one."""
+    """``enum``, ``error`` or ``match_kind``; ``ref``: the type of a serializable enum."""
 
     kind: str
     ref: TypeRef | None
@@ -467,7 +467,7 @@ class Enumeration(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Function(Declaration):
-    """A function, a method or (without ``result``) a constructor; ``body`` is None for one of the target."""
+    """A function, a method or (without ``result``) a constructor; ``body`` is None for one of the target's."""
 
     result: TypeRef | None
     types: list[str]
@@ -503,7 +503,7 @@ class KeyElement(Node):
 
 @dataclass(slots=True, eq=False)
 class ActionRef(Node):
-    """An action in a table's list, perhaps with arguments; ``target``, ``bound`` as in a call."""
+    """An action in a table's list, possibly with arguments; ``target``, ``bound`` as in a call."""
 
     name: str
     rooted: bool
@@ -513,20 +513,20 @@ class ActionRef(Node):
     bound: list[Expression | None] = field(default_factory=list, init=False)
 
     def has(self, annotation: str) -> bool:
-        """Whether it is annotated so."""
+        """Returns whether the action has an annotation."""
         return any(a.name == annotation for a in self.annotations)
 
 
 @dataclass(slots=True, eq=False)
 class Entry(Node):
-    """An entry that the program gives a table."""
+    """A constant entry of a table."""
 
     keyset: Expression
     action: ActionRef
     annotations: list[Annotation]
     priority: Expression | None
     rank: int = field(default=0, init=False)
-    """Its place among the entries of the table, from the one that is tried first; found by the checker."""
+    """Place among the table's entries in the order in which they are tried; set by the checker."""
 
 
 @dataclass(slots=True, eq=False)
@@ -571,8 +571,8 @@ class Program(Declaration):
 
     Attributes:
         constructor: parameters of the constructor.
-        locals: declarations within it.
-        body: statements of a control; () of a parser.
+        locals: declarations within the parser or control.
+        body: statements of a control; () for a parser.
     """
 
     kind: str

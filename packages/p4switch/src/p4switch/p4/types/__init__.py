@@ -1,1 +1,1 @@
-"""Types, and what is checked before anything is made of a program."""
+"""Types, and the checks of a program before it is lowered."""

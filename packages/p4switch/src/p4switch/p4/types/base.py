@@ -1,4 +1,4 @@
-"""What every part of the checker shares: names and what they name, the state of a check, types as they are written."""
+"""The common part of the checker: names and their meanings, the state of a check, and types as they are written."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from p4switch.p4.diagnostics import Diagnostics
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 
-# Whether an expression may be known at compile time though the checker does not know it: constructor parameters.
+# Expressions whose value the checker does not know, but that may be known at compile time: constructor parameters.
 
 
 def may_be_constant(node: tree.Expression, known: dict[tree.Expression, bool]) -> bool:
-    """Whether it is made of constants and parameters without direction only; ``known``: of its parts, filled here."""
+    """Returns whether constants and parameters without direction are its only leaves; ``known``: a cache of parts."""
     found = known.get(node)
     if found is None:
         found = known[node] = _may_be(node, known)
@@ -45,18 +45,18 @@ def _may_be(node: tree.Expression, known: dict[tree.Expression, bool]) -> bool:
     return False
 
 
-# Names and what they name (P4_16 specification, section 6.8).
+# Names and their meanings (P4_16 specification, section 6.8).
 
 
 class Scope:
-    """The names of a block, control, parser or program, and the scope around it."""
+    """The names of a block, control, parser or program, with the enclosing scope."""
 
     def __init__(self, parent: "Scope | None" = None) -> None:
         self.parent = parent
         self.names: dict[str, Any] = {}
 
     def find(self, name: str) -> Any:
-        """What a name names here or further out; None if nothing."""
+        """Returns the meaning of a name here or further out; None if it has none."""
         scope: Scope | None = self
         while scope is not None:
             found = scope.names.get(name)
@@ -65,15 +65,8 @@ class Scope:
             scope = scope.parent
         return None
 
-    def outermost(self) -> "Scope":
-        """The scope of the program."""
-        scope = self
-        while scope.parent is not None:
-            scope = scope.parent
-        return scope
-
     def add(self, name: str, what: Any) -> Any:
-        """Adds a name; what it named in this scope before, if that is not an overload of the same function."""
+        """Adds a name; returns its former meaning in this scope, unless both are overloads of one function."""
         before = self.names.get(name)
         if isinstance(before, list) and isinstance(what, tree.Function):
             before.append(what)
@@ -84,7 +77,7 @@ class Scope:
         return None
 
     def near(self, name: str) -> str:
-        """A name like the given one, for a hint; may be empty."""
+        """Returns a name similar to the given one, for a hint; may be empty."""
         known: list[str] = []
         scope: Scope | None = self
         while scope is not None:
@@ -98,7 +91,7 @@ class Scope:
 
 
 def near(name: str, known: Any) -> str:
-    """The same among given names; lists them if none is alike and they are few."""
+    """Returns a similar one of the known names; if there is none and they are few, lists them."""
     names = [str(k) for k in known]
     close = get_close_matches(name, names, 1, 0.6)
     if close:
@@ -116,7 +109,7 @@ _CALLED = {
 
 
 def what_is(target: Any) -> str:
-    """What a name names, in words."""
+    """Returns a description of what a name stands for."""
     if isinstance(target, tree.Program):
         return f"a {target.kind}"
     if isinstance(target, tree.Composite):
@@ -125,15 +118,15 @@ def what_is(target: Any) -> str:
 
 
 class Environment:
-    """Where a check stands, which all parts of the checker share.
+    """The state of a check, which all parts of the checker share.
 
     Attributes:
         types: every type of the program, once.
         globals: the scope of the program.
-        scope: that of what is being checked.
-        context: what statements stand in: ``apply``, ``action``, ``state``, ``function`` or nothing.
-        program: the parser or control around.
-        result: the type that ``return`` gives, in a function.
+        scope: the scope of what is being checked.
+        context: what the statements belong to: ``apply``, ``action``, ``state``, ``function`` or nothing.
+        program: the enclosing parser or control.
+        result: in a function, the type that ``return`` gives.
     """
 
     def __init__(self, diagnostics: Diagnostics) -> None:
@@ -149,12 +142,12 @@ class Environment:
         self.match_kinds: dict[str, tree.EnumMember] = {}
 
     def named(self, ref: tree.Name | tree.NamedType | tree.ActionRef) -> Any:
-        """What a name names where it stands; None if nothing."""
+        """Returns the meaning of a name at its place; None if it has none."""
         return (self.globals if ref.rooted else self.scope).find(ref.name)
 
     @contextmanager
     def inner_scope(self, variables: Sequence[kinds.TypeVariable] = ()) -> Iterator[None]:
-        """A scope within the present one, with type parameters."""
+        """Opens a scope within the present one, with type parameters."""
         outer, self.scope = self.scope, Scope(self.scope)
         if variables:
             self.scope.names |= {variable.name: variable for variable in variables}
@@ -164,7 +157,7 @@ class Environment:
             self.scope = outer
 
     def declare(self, declaration: tree.Declaration) -> None:
-        """Makes a name known in the present scope."""
+        """Adds a declaration's name to the present scope."""
         before = self.scope.add(declaration.name, declaration)
         if before is not None:
             first = before[0] if isinstance(before, list) else before
@@ -179,16 +172,16 @@ class Part:
         self.env = env
 
     def error(self, at: int, message: str, hint: str = "") -> None:
-        """Something is wrong."""
+        """Reports an error."""
         self.env.diagnostics.error(at, message, hint)
 
     def wrong(self, at: int, message: str, hint: str = "") -> kinds.Type:
-        """Something is wrong, so that its type is UNKNOWN."""
+        """Reports an error about an expression or type, and returns UNKNOWN."""
         self.error(at, message, hint)
         return kinds.UNKNOWN
 
 
-# From types as they are written to types.
+# From written types to types.
 
 
 WIDEST = 2048
@@ -198,10 +191,10 @@ LARGEST_STACK = 4096
 
 
 class TypeResolver(Part):
-    """Resolves types.
+    """Resolves written types.
 
-    ``constant`` gives the compile-time number of an expression; None, and an error that begins with its second
-    argument, if it has none.
+    ``constant`` returns the compile-time number of an expression; if there is none, it returns None and reports an
+    error that begins with its second argument.
     """
 
     def __init__(self, env: Environment, constant: Callable[[tree.Expression, str], int | None]) -> None:
@@ -209,7 +202,7 @@ class TypeResolver(Part):
         self._constant = constant
 
     def resolve(self, ref: tree.TypeRef) -> kinds.Type:
-        """The type that is written there; UNKNOWN, and an error, if there is none."""
+        """Returns the written type; UNKNOWN, with an error, if there is none."""
         match ref:
             case tree.NumericType():
                 return self._numeric(ref)
@@ -255,7 +248,7 @@ class TypeResolver(Part):
         return found
 
     def type_of_target(self, target: Any, arguments: tuple[kinds.Type, ...], ref: tree.TypeRef) -> kinds.Type | None:
-        """The type that a declaration declares, with arguments; None if it declares none."""
+        """Returns the type that a declaration declares, with arguments; None if it declares none."""
         match target:
             case kinds.TypeVariable():
                 return target
@@ -270,7 +263,7 @@ class TypeResolver(Part):
         if not wanted and not arguments:
             return kind
         if not arguments:
-            # A generic type without arguments: they follow from what it is used for.
+            # A generic type without arguments: its use determines them.
             return kind
         if len(wanted) != len(arguments):
             return self.wrong(ref.at, f"{target.name!r} takes {len(wanted)} type arguments, not {len(arguments)}")
@@ -290,5 +283,5 @@ class TypeResolver(Part):
 
 
 def describes_instance(kind: kinds.Type) -> bool:
-    """Whether objects of the type are instances, which no variable holds."""
+    """Returns whether objects of the type are instances, which no variable can hold."""
     return isinstance(kind, kinds.DeclaredType) and kind.kind in ("extern", "parser", "control", "package")

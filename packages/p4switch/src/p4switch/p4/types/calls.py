@@ -19,7 +19,7 @@ _ON_HEADERS = ("isValid", "setValid", "setInvalid", *SIZES)
 
 
 class Calls(Part):
-    """Checks calls: of functions, methods, actions, tables, programs and constructors, with their arguments."""
+    """Checks calls with their arguments: of functions, methods, actions, tables, programs and constructors."""
 
     def __init__(self, env: Environment, expressions: Expressions) -> None:
         super().__init__(env)
@@ -28,7 +28,7 @@ class Calls(Part):
         self._resolver = expressions.resolver
 
     def check_call(self, node: tree.Call) -> kinds.Type:
-        """The type of what a call gives."""
+        """Returns the type of a call's value."""
         callee = node.callee
         for argument in node.arguments:
             if argument.value is not None:
@@ -97,7 +97,7 @@ class Calls(Part):
             self.error(node.at, f"static_assert failed{': ' + text if text else ''}")
 
     def _overload(self, overloads: Sequence[tree.Function], arguments: Sequence[tree.Argument]) -> tree.Function | None:
-        """The function that the arguments fit by number and names; of several that with the fewest parameters."""
+        """Returns the function that the arguments fit by number and names; of several, that with fewest parameters."""
         able = [f for f in overloads if fits(f.parameters, arguments)]
         return min(able, key=lambda f: len(f.parameters)) if able else None
 
@@ -126,7 +126,7 @@ class Calls(Part):
         return self.env.types.substitute(result, found)
 
     def _width_of_numbers(self, node: tree.Call, unifier: kinds.Unifier, function: tree.Function) -> None:
-        """A type that only follows from numbers of no width stays ``int``, which no field can hold."""
+        """Reports a type that follows only from numbers without a width; ``hash`` and ``random`` take another width."""
         for variable, kind in unifier.found.items():
             if kind is not kinds.INTEGER:
                 continue
@@ -142,7 +142,7 @@ class Calls(Part):
                     unifier.found[variable] = kinds.UNKNOWN
                     return
 
-    # --- of something
+    # --- on a value
 
     def _call_member(self, node: tree.Call, callee: tree.Member) -> kinds.Type:
         if isinstance(callee.base, tree.Name) and callee.name == "apply":
@@ -257,7 +257,7 @@ class Calls(Part):
     # --- constructors
 
     def construct(self, node: Any, kind: kinds.Type, arguments: Sequence[tree.Argument], at: int) -> kinds.Type:
-        """The type of an object that is made; ``node.bound`` gets the arguments in order."""
+        """Returns the type of a constructed object; ``node.bound`` gets the arguments in order."""
         if not isinstance(kind, kinds.DeclaredType) or kind.kind not in ("extern", "parser", "control", "package"):
             if kind is not kinds.UNKNOWN:
                 self.error(at, f"{kind} is no extern, parser, control or package, so there are no instances of it")
@@ -292,7 +292,7 @@ class Calls(Part):
         return unifier.apply(kind)
 
     def not_constant(self, value: tree.Expression, what: str) -> None:
-        """An error unless a value may be known at compile time."""
+        """Reports an error unless a value may be known at compile time."""
         if value.type is not kinds.UNKNOWN and not may_be_constant(value, {}):
             self.error(value.at, f"an argument of {what} must be known when the program is compiled")
 
@@ -332,7 +332,7 @@ class Calls(Part):
             hint = f"Its parameters must be ({shown})."
         self.error(value.at, f"{given} cannot be the {wanted.name} of this package", hint)
 
-    # --- arguments: which parameter each is for, and whether it fits (section 6.8)
+    # --- arguments: which parameter each belongs to, and whether it fits (section 6.8)
 
     def bind(
         self,
@@ -342,7 +342,7 @@ class Calls(Part):
         arguments: Sequence[tree.Argument],
         types: dict[Any, Any],
     ) -> list[tree.Expression | None]:
-        """The arguments in the order of the parameters, converted; errors if they do not fit."""
+        """Returns the arguments in the order of the parameters, converted; reports errors if they do not fit."""
         bound: list[tree.Expression | None] = [None] * len(parameters)
         given = [False] * len(parameters)
         if len(arguments) > len(parameters):
@@ -408,7 +408,7 @@ class Calls(Part):
 
 
 def _varying(kind: kinds.Type) -> int:
-    """Bits of a type that may be missing: those of its fields of variable length."""
+    """Returns the bits of a type that may be missing: those of its fields of variable length."""
     match kind:
         case kinds.Varbits(width):
             return width
@@ -426,7 +426,7 @@ def _varying(kind: kinds.Type) -> int:
 
 
 def fits(parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Argument]) -> bool:
-    """Whether the arguments fit by their number and names."""
+    """Returns whether the arguments fit by their number and names."""
     if len(arguments) > len(parameters):
         return False
     names = {p.name for p in parameters}
@@ -444,7 +444,7 @@ def fits(parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Argument
 def pairs_of(
     parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Argument]
 ) -> list[tuple[tree.Parameter, tree.Argument]]:
-    """Parameters with the arguments that are for them."""
+    """Yields parameters with their arguments."""
     by_name = {p.name: p for p in parameters}
     found = []
     for index, argument in enumerate(arguments):
@@ -457,12 +457,12 @@ def pairs_of(
 
 
 def listed(parameters: Sequence[tree.Parameter]) -> str:
-    """Parameters in words, for hints."""
+    """Returns parameters as text, for hints."""
     if not parameters:
         return ""
     return "Its parameters: " + ", ".join(f"{p.direction} {p.name}".strip() for p in parameters) + "."
 
 
 def signature(function: tree.Function) -> str:
-    """The parameters of a function in words."""
+    """Returns a function's parameters as text."""
     return listed(function.parameters)

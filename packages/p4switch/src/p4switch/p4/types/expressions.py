@@ -1,4 +1,4 @@
-"""Types of operators (P4_16 specification, sections 8.4 to 8.10), and of all other expressions."""
+"""Types of operators (P4_16 specification, sections 8.4 to 8.10) and of all other expressions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +8,14 @@ from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.base import Environment, Part, TypeResolver, near, what_is
 
-# What may stand where a type is expected (P4_16 specification, sections 8.11 and 8.12).
+# Implicit conversions (P4_16 specification, sections 8.11 and 8.12).
 
 
 class Coercion(Part):
-    """Implicit conversions."""
+    """Makes implicit conversions."""
 
     def coerce(self, node: tree.Expression, target: kinds.Type, what: str) -> tree.Expression:
-        """The expression as one of the type ``target``, or an error that begins with ``what``."""
+        """Returns the expression as one of type ``target``; otherwise reports an error that begins with ``what``."""
         source = node.type or kinds.UNKNOWN
         if (
             source is target
@@ -68,7 +68,7 @@ class Coercion(Part):
         return made
 
     def _coerce_number(self, node: tree.Expression, target: kinds.Type, what: str) -> tree.Expression:
-        """A number of no width becomes one of the type that is expected."""
+        """Gives a number without a width the expected type."""
         base = target
         if isinstance(target, kinds.EnumType) or not isinstance(kinds.plain(base), kinds.Bits):
             if target is kinds.INTEGER:
@@ -84,7 +84,7 @@ class Coercion(Part):
         return node
 
     def check_range(self, node: tree.Expression, value: int, kind: kinds.Bits) -> None:
-        """A warning if a number does not fit into its width."""
+        """Warns if a number does not fit its width."""
         low = -(1 << (kind.width - 1)) if kind.signed else 0
         high = (1 << (kind.width - kind.signed)) - 1
         if not low <= value <= high:
@@ -96,7 +96,7 @@ class Coercion(Part):
             self.env.diagnostics.warning(node.at, message)
 
     def give(self, node: tree.Expression, kind: kinds.Type) -> None:
-        """Gives a type to numbers of no width within an expression."""
+        """Gives a type to numbers without a width within an expression."""
         if node.type is not kinds.INTEGER:
             return
         node.type = kind
@@ -177,7 +177,7 @@ class Coercion(Part):
 
 
 def mend(source: kinds.Type, target: kinds.Type, node: Any) -> str:
-    """How an expression of one type is made to be of another."""
+    """Returns a hint on how to convert an expression of one type to another."""
     shown = "x"
     if isinstance(node, tree.Name):
         shown = node.name
@@ -221,7 +221,7 @@ SHIFT_BITS = 8
 
 
 class Operators(Part):
-    """Checks operators; ``check`` finds the type of an operand."""
+    """Checks operators; ``check`` returns the type of an operand."""
 
     def __init__(self, env: Environment, coercion: Coercion, check: Callable[[tree.Expression], kinds.Type]) -> None:
         super().__init__(env)
@@ -230,7 +230,7 @@ class Operators(Part):
         self._check = check
 
     def check_unary(self, node: tree.Unary) -> kinds.Type:
-        """``!``, ``~``, ``-``, ``+``."""
+        """Checks ``!``, ``~``, ``-``, ``+``."""
         kind = self._check(node.operand)
         node.effects = node.operand.effects
         if kind is kinds.UNKNOWN:
@@ -251,7 +251,7 @@ class Operators(Part):
         return kind
 
     def check_binary(self, node: tree.Binary) -> kinds.Type:
-        """All operators with two operands."""
+        """Checks all operators with two operands."""
         self._check(node.left)
         self._check(node.right)
         node.effects = node.left.effects or node.right.effects
@@ -273,7 +273,7 @@ class Operators(Part):
         return kind
 
     def _fold(self, node: tree.Binary, kind: kinds.Type) -> kinds.Type:
-        """Works out the value of an operator of known operands; its type, UNKNOWN where there is no value."""
+        """Computes the value of an operator with known operands; returns its type, UNKNOWN if there is no value."""
         operator, left, right = node.operator, node.left.value, node.right.value
         if operator in ("&&&", ".."):
             return kind
@@ -337,7 +337,7 @@ class Operators(Part):
             self.error(node.at, f"the target divides by constants that are powers of two only: {node.operator!r}", hint)
 
     def _same(self, node: tree.Binary, left: kinds.Type, right: kinds.Type) -> kinds.Type:
-        """The one type of both operands."""
+        """Returns the common type of both operands."""
         if left is right:
             return left
         if left is kinds.INTEGER and isinstance(right, kinds.Bits):
@@ -433,7 +433,7 @@ _STACK_MEMBERS = ("next", "last", "lastIndex", "size")
 
 
 class Expressions(Part):
-    """Finds the type, and where it is known the value, of every expression; ``check_call`` does so for a call."""
+    """Finds the type, and if possible the value, of every expression; ``check_call`` does so for calls."""
 
     def __init__(self, env: Environment, check_call: Callable[[tree.Call], kinds.Type]) -> None:
         super().__init__(env)
@@ -450,19 +450,19 @@ class Expressions(Part):
         }  # fmt: skip
 
     def check(self, node: tree.Expression) -> kinds.Type:
-        """The type of an expression, which is written into it; UNKNOWN after an error."""
+        """Returns the type of an expression, and stores it in the node; UNKNOWN after an error."""
         method = self._methods.get(type(node))
         kind = kinds.UNKNOWN if method is None else method(node)
         node.type = kind
         return kind
 
     def checked(self, node: tree.Expression, expected: kinds.Type, what: str) -> tree.Expression:
-        """The expression, converted to what is expected of it; an error begins with ``what``."""
+        """Returns the expression, converted to the expected type; an error begins with ``what``."""
         self.check(node)
         return self.coercion.coerce(node, expected, what)
 
     def constant(self, expression: tree.Expression, what: str) -> int | None:
-        """The compile-time number of an expression; None, and an error that begins with ``what``, if it has none."""
+        """Returns an expression's compile-time number; reports an error that begins with ``what`` if there is none."""
         self.check(expression)
         if isinstance(expression.value, int) and not isinstance(expression.value, bool):
             return expression.value
@@ -511,7 +511,7 @@ class Expressions(Part):
         return self.wrong(node.at, f"{node.name!r} is {what_is(target)}, not a value")
 
     def target_of(self, node: tree.Name) -> Any:
-        """What a name names; None, and an error, if nothing."""
+        """Returns the meaning of a name; None, with an error, if it has none."""
         if node.target is not None:
             return node.target
         target = self.env.named(node)
@@ -525,7 +525,7 @@ class Expressions(Part):
         return target
 
     def type_named(self, node: tree.Expression) -> kinds.Type | None:
-        """The type that an expression names, as in ``Enum.member``; None if it names none."""
+        """Returns the type that an expression names, as in ``Enum.member``; None if it names none."""
         if isinstance(node, tree.TypeName):
             return self.resolver.resolve(node.ref)
         if not isinstance(node, tree.Name):
@@ -666,7 +666,7 @@ class Expressions(Part):
             node.value = (node.base.value >> low) & ((1 << (high - low + 1)) - 1)
         return kinds.bits(high - low + 1)
 
-    # --- what is made of parts
+    # --- values made of parts
 
     def _ternary(self, node: tree.Ternary) -> kinds.Type:
         node.condition = self.checked(node.condition, kinds.BOOL, "the condition of '?' is")
@@ -717,10 +717,10 @@ class Expressions(Part):
     def _type_name(self, node: tree.TypeName) -> kinds.Type:
         return self.wrong(node.at, "a type stands where a value is expected")
 
-    # --- what may be assigned to (P4_16 specification, section 6.6)
+    # --- targets of assignments (P4_16 specification, section 6.6)
 
     def check_place(self, node: tree.Expression, what: str) -> kinds.Type:
-        """The type of what is assigned to; UNKNOWN, and an error that begins with ``what``, if nothing can be."""
+        """Returns the type of a target; UNKNOWN, with an error that begins with ``what``, if it is none."""
         kind = self.check(node)
         if kind is kinds.UNKNOWN:
             return kinds.UNKNOWN
@@ -730,7 +730,7 @@ class Expressions(Part):
         return self.wrong(node.at, f"{what} cannot be assigned to: {problem[0]}", problem[1])
 
     def _problem(self, node: tree.Expression) -> tuple[str, str] | None:
-        """Why not, and what to do; None if it can be assigned to."""
+        """Returns why an expression cannot be assigned to, and what to do; None if it can."""
         match node:
             case tree.Slice():
                 return self._problem(node.base)

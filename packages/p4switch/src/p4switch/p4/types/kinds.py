@@ -1,4 +1,4 @@
-"""The types of P4_16 (specification, section 7). Equal types are one object, so ``is`` compares them."""
+"""The types of P4_16 (specification, section 7). Equal types are one object, so they are compared by ``is``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Type:
 
 @dataclass(frozen=True, eq=False)
 class Named(Type):
-    """A type with a name, and perhaps with arguments."""
+    """A type with a name, possibly with arguments."""
 
     name: str
 
@@ -31,7 +31,7 @@ class Named(Type):
 
 @dataclass(frozen=True, eq=False)
 class Basic(Named):
-    """A type without parts: bool, string, void, error, match_kind, and the integers of no width (``int``)."""
+    """A type without parts: bool, string, void, error, match_kind, and the integers without a width (``int``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Bits(Type):
         return f"{'int' if self.signed else 'bit'}<{self.width}>"
 
     def wrap(self, number: int) -> int:
-        """A number cut to the width."""
+        """Returns a number cut to the width."""
         number &= (1 << self.width) - 1
         return number - (1 << self.width) if self.signed and self.width and number >> (self.width - 1) else number
 
@@ -62,7 +62,7 @@ class Varbits(Type):
 
 @dataclass(frozen=True, eq=False)
 class EnumType(Named):
-    """An enum; ``base`` is its representation if it has one."""
+    """An enum; ``base`` is its representation, if it has one."""
 
     declaration: Any
     base: Bits | None
@@ -79,7 +79,7 @@ class NewType(Named):
 
 @dataclass(frozen=True, eq=False)
 class CompositeType(Named):
-    """A header, struct or header_union (``kind``); ``arguments``: of a generic one."""
+    """A header, struct or header_union (``kind``); ``arguments``: those of a generic type."""
 
     kind: str
     declaration: Any
@@ -100,7 +100,7 @@ class StackType(Type):
 
 @dataclass(frozen=True, eq=False)
 class TupleType(Type):
-    """``tuple<…>``, also what a list of expressions is."""
+    """``tuple<…>``, also the type of a list of expressions."""
 
     elements: tuple[Type, ...]
 
@@ -110,7 +110,7 @@ class TupleType(Type):
 
 @dataclass(frozen=True, eq=False)
 class RecordType(Type):
-    """What ``{a = 1}`` is until it is known what it is for."""
+    """The type of ``{a = 1}`` until the expected type is known."""
 
     fields: Mapping[str, Type]
 
@@ -144,7 +144,7 @@ class DeclaredType(Named):
 
 @dataclass(frozen=True, eq=False)
 class ApplyResult(Type):
-    """What ``table.apply()`` gives: ``hit``, ``miss`` and ``action_run``."""
+    """The type of ``table.apply()``, with ``hit``, ``miss`` and ``action_run``."""
 
     table: Any
 
@@ -154,7 +154,7 @@ class ApplyResult(Type):
 
 @dataclass(frozen=True, eq=False)
 class ActionRun(Type):
-    """``table.apply().action_run``."""
+    """The type of ``table.apply().action_run``."""
 
     table: Any
 
@@ -169,7 +169,7 @@ ERROR: Final = Basic("error")
 MATCH_KIND: Final = Basic("match_kind")
 INTEGER: Final = Basic("int")
 UNKNOWN: Final = Basic("?")
-"""The type of what is wrong; nothing further is said about it."""
+"""The type of wrong expressions, about which nothing further is reported."""
 ANYTHING: Final = Basic("_")
 """The type of ``default``, ``_`` and ``...``."""
 NO_HEADER: Final = Basic("{#}")
@@ -183,7 +183,7 @@ _varbits: dict[int, Varbits] = {}
 
 
 def bits(width: int, signed: bool = False) -> Bits:
-    """``bit<width>`` or ``int<width>``."""
+    """Returns ``bit<width>`` or ``int<width>``."""
     found = _bits.get((width, signed))
     if found is None:
         found = _bits[width, signed] = Bits(width, signed)
@@ -191,12 +191,12 @@ def bits(width: int, signed: bool = False) -> Bits:
 
 
 def varbits(width: int) -> Varbits:
-    """``varbit<width>``."""
+    """Returns ``varbit<width>``."""
     return _varbits.setdefault(width, Varbits(width))
 
 
 def variables(names: Iterable[str]) -> list[TypeVariable]:
-    """Type parameters."""
+    """Returns type parameters with these names."""
     return [TypeVariable(name) for name in names]
 
 
@@ -205,29 +205,29 @@ T = TypeVar("T", bound=Type)
 
 @dataclass
 class TypeTable:
-    """The types of one program that are made of others."""
+    """The composed types of one program."""
 
     _made: dict[tuple[Any, ...], Type] = field(default_factory=dict)
 
     def tuple_of(self, elements: tuple[Type, ...]) -> TupleType:
-        """``tuple<elements>``."""
+        """Returns ``tuple<elements>``."""
         return self._find(("tuple", elements), lambda: TupleType(elements))
 
     def stack(self, element: CompositeType, size: int) -> StackType:
-        """``element[size]``."""
+        """Returns ``element[size]``."""
         return self._find(("stack", element, size), lambda: StackType(element, size))
 
     def set(self, element: Type) -> SetType:
-        """A set of keys of that type."""
+        """Returns the type of sets of keys of a type."""
         return self._find(("set", element), lambda: SetType(element))
 
     def declared(self, kind: str, declaration: Any, arguments: tuple[Type, ...] = ()) -> DeclaredType:
-        """The type of a declaration with its arguments."""
+        """Returns the type of a declaration with its arguments."""
         key = ("declared", declaration, arguments)
         return self._find(key, lambda: DeclaredType(declaration.name, kind, declaration, arguments))
 
     def composite(self, declaration: Any, arguments: tuple[Type, ...], fields: Mapping[str, Type]) -> CompositeType:
-        """A header, struct or union with its arguments."""
+        """Returns a header, struct or union with its arguments."""
         key = ("composite", declaration, arguments)
         kind = declaration.kind
         return self._find(key, lambda: CompositeType(declaration.name, kind, declaration, fields, arguments))
@@ -239,7 +239,7 @@ class TypeTable:
         return cast(T, found)
 
     def substitute(self, kind: Type, by: Substitution) -> Type:
-        """A type with its variables replaced."""
+        """Returns a type with its variables replaced."""
         if not by:
             return kind
         match kind:
@@ -265,14 +265,14 @@ class TypeTable:
 
 
 def plain(kind: Type) -> Type:
-    """A type without the names that ``type`` gave it, and of an enum with a representation that."""
+    """Returns a type without the names that ``type`` gave it; for an enum with a representation, that."""
     while isinstance(kind, NewType):
         kind = kind.base
     return kind
 
 
 def width_of(kind: Type) -> int | None:
-    """Bits of a type, the greatest number for a varbit; None for what has none."""
+    """Returns the bits of a type, for a varbit the greatest number; None if it has no width."""
     match kind:
         case Bits(width) | Varbits(width):
             return width
@@ -298,17 +298,17 @@ def _total(kinds: list[Type]) -> int | None:
 
 
 def is_header(kind: Type) -> bool:
-    """Whether it is a header."""
+    """Returns whether a type is a header."""
     return isinstance(kind, CompositeType) and kind.kind == "header"
 
 
 def is_union(kind: Type) -> bool:
-    """Whether it is a header union."""
+    """Returns whether a type is a header union."""
     return isinstance(kind, CompositeType) and kind.kind == "header_union"
 
 
 def is_struct(kind: Type) -> bool:
-    """Whether it is a struct."""
+    """Returns whether a type is a struct."""
     return isinstance(kind, CompositeType) and kind.kind == "struct"
 
 
@@ -316,7 +316,7 @@ def is_struct(kind: Type) -> bool:
 
 
 def why_no_cast(source: Type, target: Type) -> str | None:
-    """How else to cast, or None if it may be done so."""
+    """Returns a hint if a type cannot be cast to another; None if it can."""
     if source is target:
         return None
     if isinstance(source, NewType) or isinstance(target, NewType):
@@ -347,14 +347,14 @@ def why_no_cast(source: Type, target: Type) -> str | None:
     return ""
 
 
-# Compile-time values: what operators make of known operands (P4_16 specification, sections 8 and 18.1).
+# Compile-time values: results of operators with known operands (P4_16 specification, sections 8 and 18.1).
 #
-# A value is an int (cut to the width of its type), a bool, a string, a member of an enum or of ``error``, or for a
-# struct or list a tuple of values.
+# A value is an int (cut to the width of its type), a bool, a string, a member of an enum or of ``error``, or, for a
+# struct or list, a tuple of values.
 
 
 MOST_BITS = 1 << 20
-"""Of a number without a width, so that a few lines do not ask for more memory than there is."""
+"""Most bits of a number without a width, so that a few lines cannot exhaust the memory."""
 
 
 _TRUTHS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -367,7 +367,7 @@ _SIMPLE: Final[Mapping[str, Callable[[int, int], int]]] = {
 
 
 def unary(operator: str, operand: Any, kind: Type) -> Any:
-    """The value of ``operator operand``, of type ``kind``."""
+    """Returns the value of ``operator operand``, of type ``kind``."""
     if operator == "!":
         return not operand
     number = {"-": -operand, "~": ~operand, "+": operand}[operator]
@@ -375,7 +375,7 @@ def unary(operator: str, operand: Any, kind: Type) -> Any:
 
 
 def binary(operator: str, left: Any, right: Any, left_type: Type, kind: Type) -> Any:
-    """The value of ``left operator right`` of type ``kind``; None where there is none (a division by zero)."""
+    """Returns the value of ``left operator right``, of type ``kind``; None if there is none (a division by zero)."""
     if operator in _TRUTHS:
         return _TRUTHS[operator](left, right)
     number = _arithmetic(operator, left, right, left_type, kind)
@@ -408,20 +408,20 @@ def _arithmetic(operator: str, left: int, right: int, left_type: Type, kind: Typ
 
 
 def too_large(operator: str, left: int, right: int) -> bool:
-    """Whether a product or a shift to the left has more bits than a number may have."""
+    """Returns whether a product or a left shift has more bits than a number may have."""
     more = {"*": right.bit_length(), "<<": right}.get(operator)
     return more is not None and bool(left) and left.bit_length() + more > MOST_BITS
 
 
 def saturate(number: int, kind: Bits) -> int:
-    """A number held within the ends of its type."""
+    """Returns a number limited to the range of its type."""
     if kind.signed:
         return max(-(1 << (kind.width - 1)), min(number, (1 << (kind.width - 1)) - 1))
     return max(0, min(number, (1 << kind.width) - 1))
 
 
 def convert(value: Any, source: Type, target: Type) -> Any:
-    """A value cast from one type to another; None if that cannot be told here."""
+    """Returns a value cast from one type to another; None if that is not known here."""
     if isinstance(target, Bits):
         if isinstance(value, bool):
             return int(value)
@@ -433,14 +433,14 @@ def convert(value: Any, source: Type, target: Type) -> Any:
     return value
 
 
-# Type arguments that follow from arguments (P4_16 specification, section 6.7 and appendix on type inference).
+# Type inference from arguments (P4_16 specification, section 6.7 and appendix on type inference).
 
 
 class Unifier:
-    """Finds what type variables stand for.
+    """Finds the types for type variables.
 
     Attributes:
-        found: what is known so far.
+        found: the types found so far.
     """
 
     def __init__(self, types: TypeTable, variables: Sequence[TypeVariable]) -> None:
@@ -449,13 +449,13 @@ class Unifier:
         self.found: dict[Type, Type] = {}
 
     def unify(self, wanted: Type, given: Type) -> bool:
-        """Makes ``wanted`` be ``given``; whether that can be."""
+        """Makes ``wanted`` equal to ``given``; returns whether that is possible."""
         if wanted is given or UNKNOWN in (wanted, given):
             return True
         if isinstance(wanted, TypeVariable) and wanted in self.variables:
             return self._bind(wanted, given)
         if given is INTEGER:
-            return True  # a number fits or not when it is converted
+            return True  # whether a number fits is checked when it is converted
         match wanted, given:
             case TupleType(), TupleType():
                 return self._all(wanted.elements, given.elements)
@@ -494,7 +494,7 @@ class Unifier:
         return len(wanted) == len(given) and all(self.unify(w, g) for w, g in zip(wanted, given, strict=True))
 
     def _program(self, wanted: DeclaredType, given: DeclaredType) -> bool:
-        """A parser or control for a type of one: parameter by parameter."""
+        """Unifies a parser or control with its type, parameter by parameter."""
         if wanted.kind != given.kind or not isinstance(given.declaration, Program):
             return False
         of_type, of_program = wanted.declaration.parameters, given.declaration.parameters
@@ -508,5 +508,5 @@ class Unifier:
         return True
 
     def apply(self, kind: Type) -> Type:
-        """A type with what was found put in."""
+        """Returns a type with the found types in place of variables."""
         return self.types.substitute(kind, self.found)

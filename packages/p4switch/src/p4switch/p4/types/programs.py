@@ -17,11 +17,11 @@ from p4switch.p4.types.calls import Calls
 from p4switch.p4.types.expressions import Expressions
 from p4switch.p4.types.statements import Selects, Statements, Tables
 
-# Whether a parser comes to an end, and a statement without a ``return``.
+# Whether a parser can end, and whether a statement can end without ``return``.
 
 
 def comes_to_an_end(states: dict[str, tree.State]) -> bool:
-    """Whether some way from ``start`` comes to an end."""
+    """Returns whether some path from ``start`` ends."""
     seen: set[str] = set()
     stack = ["start"]
     while stack:
@@ -37,7 +37,7 @@ def comes_to_an_end(states: dict[str, tree.State]) -> bool:
 
 
 def always_returns(node: Any) -> bool:
-    """Whether a statement never ends without ``return`` or ``exit``."""
+    """Returns whether a statement never ends without ``return`` or ``exit``."""
     match node:
         case tree.Return() | tree.Exit():
             return True
@@ -56,7 +56,7 @@ def always_returns(node: Any) -> bool:
 
 
 class Checker(Part):
-    """Checks whole programs."""
+    """Checks a whole program."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         super().__init__(Environment(diagnostics))
@@ -67,10 +67,10 @@ class Checker(Part):
         self._selects = Selects(self.env, self._expressions, self._tables)
         self._resolve = self._expressions.resolver.resolve
         self.check = self._expressions.check
-        """Finds the type of an expression, which is written into it; UNKNOWN after an error."""
+        """Returns the type of an expression, and stores it in the node; UNKNOWN after an error."""
 
     def check_declaration(self, item: tree.Declaration) -> None:
-        """One declaration at the top level."""
+        """Checks a declaration at the top level."""
         match item:
             case tree.Enumeration(kind="error"):
                 self._members(item, self.env.errors, kinds.ERROR)
@@ -238,7 +238,7 @@ class Checker(Part):
             self.parameters(item.parameters)
 
     def parameters(self, parameters: list[tree.Parameter]) -> None:
-        """Types of parameters; two have different names."""
+        """Resolves the types of parameters; reports equal names."""
         seen: set[str] = set()
         for parameter in parameters:
             parameter.type = self._resolve(parameter.ref)

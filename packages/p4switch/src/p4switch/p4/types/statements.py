@@ -27,13 +27,13 @@ class Statements(Part):
         self._construct = calls.construct
 
     def check_block(self, block: tree.Block) -> None:
-        """A block with a scope of its own."""
+        """Checks a block, which has its own scope."""
         with self.env.inner_scope():
             for item in block.items:
                 self.check_item(item)
 
     def check_item(self, item: Any) -> None:
-        """A statement or a declaration among statements."""
+        """Checks a statement, or a declaration among statements."""
         match item:
             case tree.Assign():
                 self._assign(item)
@@ -179,7 +179,7 @@ class Statements(Part):
     # --- declarations among statements
 
     def check_local(self, declaration: tree.Declaration) -> None:
-        """A variable, a constant or an instance."""
+        """Checks a variable, a constant or an instance."""
         match declaration:
             case tree.Variable():
                 self._variable(declaration)
@@ -212,7 +212,7 @@ class Statements(Part):
                 declaration.initial = self._coerce(declaration.initial, kind, f"{declaration.name} is")
 
     def check_constant(self, declaration: tree.Constant) -> None:
-        """A constant: its type and its value."""
+        """Checks a constant: its type and its value."""
         kind = declaration.type = self._resolve(declaration.ref)
         declaration.initial = self._expressions.checked(declaration.initial, kind, f"{declaration.name} is")
         if declaration.initial.value is not None or declaration.initial.type is kinds.UNKNOWN:
@@ -222,7 +222,7 @@ class Statements(Part):
             self.error(declaration.initial.at, message, "Leave out 'const'.")
 
     def check_instance(self, declaration: tree.Instance) -> None:
-        """An instance of an extern, parser, control or package."""
+        """Checks an instance of an extern, parser, control or package."""
         kind = self._resolve(declaration.ref)
         for argument in declaration.arguments:
             if argument.value is not None:
@@ -238,7 +238,7 @@ class Statements(Part):
 
 
 def _shown(node: Any) -> str:
-    """A left side in words."""
+    """Returns the target of an assignment as text."""
     match node:
         case tree.Name():
             return str(node.name)
@@ -249,7 +249,7 @@ def _shown(node: Any) -> str:
     return "the left side"
 
 
-# Actions, tables and their entries, and what a parser's ``select`` goes by (sections 13.6, 14.1 and 14.2).
+# Actions, tables and their entries, and keys of a parser's ``select`` (sections 13.6, 14.1 and 14.2).
 
 
 PROPERTIES: Final = (
@@ -271,7 +271,7 @@ class Tables(Part):
         self._resolve = expressions.resolver.resolve
 
     def check_action(self, action: tree.Action) -> None:
-        """An action; the parameters with a direction come first."""
+        """Checks an action; its parameters with a direction come first."""
         outer, self.env.context = self.env.context, "action"
         with self.env.inner_scope():
             free = ""
@@ -299,7 +299,7 @@ class Tables(Part):
         self.env.context = outer
 
     def check_table(self, table: tree.Table) -> None:
-        """A table with its keys, actions and entries."""
+        """Checks a table with its keys, actions and entries."""
         table.type = self.env.types.declared("table", table)
         for key in table.keys:
             self._key(key, table)
@@ -356,7 +356,7 @@ class Tables(Part):
             self.error(key.at, f"{kind} cannot be matched by {key.match!r}", "Use 'exact' or 'ternary'.")
 
     def _action_ref(self, ref: tree.ActionRef, table: tree.Table, listed: dict[str, tree.ActionRef] | None) -> None:
-        """An action of the list (``listed`` is None), or the default action or that of an entry."""
+        """Checks an action of the list (``listed`` is None), or the action of the default or of an entry."""
         target = self.env.named(ref)
         if not isinstance(target, tree.Action):
             if target is None:
@@ -387,7 +387,7 @@ class Tables(Part):
         others = target.parameters[bound_before:]
         arguments = ref.arguments
         if bound_before and len(arguments) == len(target.parameters):
-            arguments = arguments[bound_before:]  # those with a direction are repeated
+            arguments = arguments[bound_before:]  # arguments for parameters with a direction are repeated
         values = self._calls.bind(ref.at, what, others, arguments, {})
         for value in values:
             if value is not None and value.value is None and value.type is not kinds.UNKNOWN:
@@ -456,7 +456,7 @@ class Tables(Part):
             self.error(entry.action.at, f"{listed.name!r} is @defaultonly, so no entry can have it")
 
     def _rank_entries(self, table: tree.Table) -> None:
-        """Which entry is tried before which (specification, section 14.2.1.4)."""
+        """Ranks the entries by the order in which they are tried (specification, section 14.2.1.4)."""
         entries = table.entries or []
         for rank, entry in enumerate(entries, 1):
             entry.rank = rank
@@ -525,7 +525,7 @@ class Tables(Part):
         return checked
 
     def check_keyset(self, value: tree.Expression, kind: kinds.Type) -> tree.Expression:
-        """One key of an entry or a select: a value, a mask, a range or anything."""
+        """Checks a key of an entry or a select: a value, a mask, a range or anything."""
         if isinstance(value, tree.Default):
             value.type = kind
             return value
@@ -562,7 +562,7 @@ class Tables(Part):
             self._calls.not_constant(value, "a key")
 
 
-# Checks of transitions: what a parser's ``select`` goes by (P4_16 specification, section 13.6).
+# Checks of transitions with the keys of ``select`` (P4_16 specification, section 13.6).
 
 
 class Selects(Part):
@@ -575,7 +575,7 @@ class Selects(Part):
         self._check_keyset = tables.check_keyset
 
     def check_transition(self, item: tree.Transition, names: dict[str, tree.State]) -> None:
-        """``transition s;``, ``transition select(…) { … }``; ``names``: the parser's states."""
+        """Checks ``transition s;`` or ``transition select(…) { … }``; ``names``: the parser's states."""
         if item.target is not None:
             self._state_name(item.target, item.at, names)
             return
@@ -594,7 +594,7 @@ class Selects(Part):
             case.keyset = tree.ListOf(keyset.at, keyset.end, checked)
 
     def _any_key(self, key: Any, key_kinds: list[kinds.Type]) -> bool:
-        """``default`` or a value set, which stand for all keys at once."""
+        """Returns whether a key is ``default`` or a value set, which stand for all keys at once."""
         if isinstance(key, tree.Default):
             return True
         self._expressions.check(key)

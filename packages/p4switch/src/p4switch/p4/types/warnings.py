@@ -1,6 +1,6 @@
-"""Warnings where a program is legal but hardly meant so: what students most often overlook.
+"""Warnings about legal programs that are probably wrong: what students most often overlook.
 
-Each looks at trees only, after the types are known, and says nothing where it cannot be sure.
+Each warning looks at typed trees only, and is not given where the mistake is not certain.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 
 FOUND_OUT = ("type", "type_variables", "value", "target", "bound", "type_arguments")
-"""Attributes of nodes that the checker wrote; trees are followed without them."""
+"""Attributes of nodes that the checker sets; trees are walked without them."""
 NO_PARTS = frozenset({*FOUND_OUT, "at", "end", "ref", "annotations", "name", "tokens"})
 _PARTS: dict[type, list[str]] = {}
 _LEAVES = (str, int, bool, type(None))
@@ -22,7 +22,7 @@ Calls = dict[tree.Program, list[tree.Call]]
 
 
 def warn(declarations: list[tree.Declaration], diagnostics: Diagnostics, builtin: Any) -> None:
-    """All warnings; ``builtin`` says whether a position lies in the package's own files."""
+    """Adds all warnings but those of ``warn_of_invalid``; ``builtin``: whether a position is in the package's files."""
     programs = [d for d in declarations if isinstance(d, tree.Program) and d.body is not None and not builtin(d.at)]
     blocks = _blocks(declarations)
     calls = {p: [node for node in nodes(p) if isinstance(node, tree.Call)] for p in programs}
@@ -34,12 +34,12 @@ def warn(declarations: list[tree.Declaration], diagnostics: Diagnostics, builtin
 
 
 def package_blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
-    """The six parsers and controls of the package, in its order; none if they are not made right in it."""
+    """Returns the package's six parsers and controls in order; none if they are not made in its arguments."""
     return _blocks(declarations)
 
 
 def nodes(root: Any) -> Iterator[tree.Node]:
-    """Every node of a tree, from the top down."""
+    """Yields every node of a tree, from the top down."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -59,7 +59,7 @@ def nodes(root: Any) -> Iterator[tree.Node]:
 
 
 def _blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
-    """The six parsers and controls of the package, if they are made right in it."""
+    """Returns the package's six parsers and controls; none if they are not made in its arguments."""
     main = next((d for d in declarations if isinstance(d, tree.Instance) and d.name == "main"), None)
     if main is None or len(main.bound) != 6:
         return []
@@ -82,7 +82,7 @@ def _tables_never_applied(programs: Calls, diagnostics: Diagnostics) -> None:
 
 
 def _registers(programs: Calls, diagnostics: Diagnostics) -> None:
-    """Registers that are read, but that no packet ever writes."""
+    """Warns of registers that are read, but that no packet ever writes."""
     for program, calls in programs.items():
         used: dict[Any, set[str]] = {}
         for node in calls:
@@ -98,7 +98,7 @@ def _registers(programs: Calls, diagnostics: Diagnostics) -> None:
 def _egress_spec(
     blocks: list[tree.Program], declarations: list[tree.Declaration], diagnostics: Diagnostics, builtin: Any
 ) -> None:
-    """Nothing ever says where packets go: they all leave by port 0."""
+    """Warns if no statement says where packets go: all leave by port 0."""
     for node in nodes(
         [d for d in declarations if isinstance(d, tree.Program | tree.Action | tree.Function) and not builtin(d.at)]
     ):
@@ -123,7 +123,7 @@ def _names_field(node: tree.Expression | None, names: tuple[str, ...]) -> bool:
 
 
 def _never_emitted(blocks: list[tree.Program], diagnostics: Diagnostics) -> None:
-    """Headers that the parser extracts or a control makes valid, and that the deparser leaves out."""
+    """Warns of headers that are extracted or made valid, and that the deparser leaves out."""
     kind = kinds.plain(blocks[0].parameters[1].type) if len(blocks[0].parameters) > 1 else None
     if not isinstance(kind, kinds.CompositeType):
         return
@@ -133,7 +133,7 @@ def _never_emitted(blocks: list[tree.Program], diagnostics: Diagnostics) -> None
             value = node.bound[0] if node.bound else None
             member = first_member(value)
             if member is None:
-                return  # all of the headers, or something that is not to be told here
+                return  # all headers, or an expression that is not analysed
             emitted.add(member)
         elif isinstance(node, tree.Call) and isinstance(node.target, tree.Program):
             return
@@ -154,7 +154,7 @@ def _never_emitted(blocks: list[tree.Program], diagnostics: Diagnostics) -> None
 
 
 def _is_left_out(kind: Any) -> bool:
-    """Structs, whose headers are emitted one by one, and headers that only the controller sends."""
+    """Returns whether a type may be left out: structs, and headers that only the controller sends."""
     bare = kinds.plain(kind)
     if not isinstance(bare, kinds.CompositeType):
         return False
@@ -162,7 +162,7 @@ def _is_left_out(kind: Any) -> bool:
 
 
 def first_member(node: tree.Expression | None) -> str | None:
-    """``ethernet`` of ``hdr.ethernet``, ``hdr.ethernet.next``, ``hdr.ethernet[1]``; None for anything else."""
+    """Returns ``ethernet`` for ``hdr.ethernet``, ``hdr.ethernet.next``, ``hdr.ethernet[1]``; None for anything else."""
     while isinstance(node, tree.Member | tree.Index):
         if isinstance(node, tree.Member) and isinstance(node.base, tree.Name):
             return node.name
@@ -170,18 +170,18 @@ def first_member(node: tree.Expression | None) -> str | None:
     return None
 
 
-# Warnings for headers that are read where they may be invalid (specification, section 8.17).
+# Warnings about headers that are read although they may be invalid (specification, section 8.17).
 #
-# Headers are followed through the parser's states, and in controls through ``if``, ``isValid()`` and ``setValid()``.
-# A header is known to be valid where it is so on every way; said is only what is invalid on some way from the parser
-# on.
+# Headers are followed through the parser's states, and in controls through ``if``, ``isValid()`` and ``setValid()``. A
+# header is known to be valid if it is valid on every path. A warning is given only for headers that the parser leaves
+# invalid on some path.
 
 
 Valid = frozenset[str]
 
 
 class Validity:
-    """Follows the validity of the headers of a program whose blocks name them by their own parameters."""
+    """Follows the validity of headers in a program whose blocks name them by their own parameters."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
@@ -189,7 +189,7 @@ class Validity:
         self.said: set[str] = set()
 
     def after_parser(self, parser: tree.Program) -> Valid | None:
-        """Headers that are valid on every way to ``accept``; None where that is not followed."""
+        """Returns the headers that are valid on every path to ``accept``; None if the parser cannot be followed."""
         self.headers = parser.parameters[1]
         states = {state.name: state for state in parser.states}
         known: dict[str, Valid] = {"start": frozenset()}
@@ -231,19 +231,19 @@ class Validity:
         return valid
 
     def control(self, program: tree.Program, valid: Valid) -> None:
-        """Reads in a control's apply block, beginning with what is valid before it."""
+        """Checks the reads in a control's apply block; ``valid``: headers that are valid before it."""
         self.headers = program.parameters[0] if program.parameters else None
         if program.body is not None:
             self._statement(program.body, valid)
 
     def _header(self, node: tree.Expression | None) -> str | None:
-        """``ethernet`` of ``hdr.ethernet``."""
+        """Returns ``ethernet`` for ``hdr.ethernet``."""
         if isinstance(node, tree.Member) and isinstance(node.base, tree.Name) and node.base.target is self.headers:
             kind = kinds.plain(node.type) if node.type is not None else None
             return node.name if kind is not None and kinds.is_header(kind) else None
         return None
 
-    # --- statements: what is valid behind them, None where nothing comes behind
+    # --- statements: each method returns the headers that are valid behind it, None if nothing comes behind
 
     def _statement(self, item: Any, valid: Valid | None) -> Valid | None:
         if valid is None:
@@ -279,7 +279,7 @@ class Validity:
         return valid
 
     def _unknown(self, node: Any, valid: Valid) -> Valid:
-        """What may have become valid or not in code that is not followed is taken to be valid."""
+        """Adds the headers that code may make valid that is not followed."""
         changed = set()
         for inner in nodes(node):
             if isinstance(inner, tree.Member) and self._header(inner) is not None:
@@ -308,13 +308,13 @@ class Validity:
                     valid = self._unknown(ref.target.body, valid)
             return valid
         if any(isinstance(v, tree.Name) and v.target is self.headers for v in call.bound if v is not None):
-            # A control that gets all headers: it may make any of them valid.
+            # A control that gets all headers may make any of them valid.
             kind = kinds.plain(self.headers.type)
             return frozenset(getattr(kind, "fields", {}))
         return valid
 
     def _told(self, condition: tree.Expression, truth: bool) -> Valid:
-        """What is valid where a condition holds, or does not."""
+        """Returns the headers that are valid if a condition holds, or does not hold."""
         match condition:
             case tree.Unary(operator="!", operand=operand):
                 return self._told(operand, not truth)
@@ -334,7 +334,7 @@ class Validity:
             self._reads(node.right, valid | self._told(node.left, node.operator == "&&"))
             return
         if isinstance(node, tree.Call) and isinstance(node.target, str):
-            return  # isValid, setValid and their kin
+            return  # isValid, setValid and the like
         if isinstance(node, tree.Call) and isinstance(node.target, tree.Table):
             self._keys(node.target, valid)
         if isinstance(node, tree.Member):
@@ -357,7 +357,7 @@ class Validity:
                     self._reads(value.base, valid)
 
     def _keys(self, table: tree.Table, valid: Valid) -> None:
-        """Warns of keys that must match, unless the table looks up, too, whether their header is valid."""
+        """Warns of keys that must match, unless the table also matches the validity of their header."""
         for key in table.keys:
             valid |= self._told(key.expression, True)
         for key in table.keys:

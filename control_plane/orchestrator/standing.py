@@ -1,0 +1,195 @@
+"""Services where tasks take turns: their paths are within pods, or over circuits that stay in all configurations.
+
+Ports of every switch that ``Options.service_ports`` keeps for that are in no schedule. Which of them are in use follows
+from the plans of the services that run, so an orchestrator that comes back finds it in the database.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from p4reduce.base.errors import PlanError
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, circuits_of
+from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
+from p4reduce.control_plane.orchestrator.options import ENDED, Phase, StoreError
+from p4reduce.control_plane.placement import Cluster, Placement, Racks
+from p4reduce.control_plane.placement.services import check_objective, paths_within
+from p4reduce.control_plane.scheduling.task import Task
+from p4reduce.control_plane.scheduling.view import NetworkState
+from p4reduce.topologies import Link, Topology
+from p4reduce.topologies.model import Hop
+from p4reduce.topologies.optical import View, uplinks, view
+
+_LIVE: Final = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
+
+
+class Standing:
+    """Gives tasks that infer their paths.
+
+    Parameters
+    ----------
+    installer : Installer
+        Writes to switches.
+    ports : int
+        Of every switch, to cross-connects.
+
+    Raises
+    ------
+    PlanError
+        None is left for turns.
+    StoreError
+        The database is that of another number of ports for services.
+    """
+
+    def __init__(self, installer: Installer, ports: int) -> None:
+        self._installer, self._store = installer, installer.store
+        self._topology = installer.controller.topology
+        self._lanes = installer.controller.program.lanes
+        count = installer.options.service_ports
+        if not 0 <= count < ports:
+            raise PlanError(f"service_ports: {count} of {ports}: tasks take turns on the others; keep 0..{ports - 1}")
+        if (known := self._store.fact("service ports") or str(count)) != str(count):
+            raise StoreError(f"{self._store.path}: its schedules leave {known} ports for services; keep as many")
+        self._store.set_fact("service ports", str(count))
+        self._kept = {name: own[len(own) - count :] for name, own in uplinks(self._topology).items()}
+        """fibres of every switch that are kept for services"""
+        self._home = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
+        self._racks = Racks(self._topology)
+
+    @property
+    def for_turns(self) -> Topology:
+        """The network without the ports that are kept: what schedules may use."""
+        kept = {link for own in self._kept.values() for link in own}
+        ends = {(link.a, link.port_a) for link in kept}
+        links = tuple(
+            link
+            for link in self._topology.links
+            if (link.a, link.port_a) not in ends and (link.b, link.port_b) not in ends
+        )
+        return View(self._topology.name, self._topology.nodes, links) if kept else self._topology
+
+    def _rows(self) -> list[Any]:
+        """Plans of the services that run."""
+        tasks = {row.name for row in self._store.tasks() if row.task.serving is not None and row.state not in ENDED}
+        return [row for row in self._store.plans(_LIVE) if row.task in tasks]
+
+    def _circuits(self) -> tuple[Link, ...]:
+        """Those that they use."""
+        return tuple(dict.fromkeys(one for row in self._rows() for one in circuits_of(self._installer.plan_of(row))))
+
+    # --- who may, and where
+
+    def fault(self, task: Task) -> str:
+        """Why a task can never be served here; empty where it may."""
+        pods = {self._home[host] for host in (*task.workers, *([task.server] if task.server else []))}
+        if len(pods) > 1 and not any(self._kept.values()):
+            return (
+                f"service_ports: {' and '.join(sorted(pods)[:2])} are joined in turns only; keep ports for services "
+                "(--service-ports 1), or name hosts of one pod"
+            )
+        empty = Cluster(self._racks, NetworkState(self._topology), slots={}, free={})
+        try:
+            self._choose(task, (), {}, set())
+        except PlanError as error:
+            return str(error)
+        return check_objective(task, empty, self._lanes)
+
+    def serve(self, task: Task, computing: ComputingManager) -> Placement:
+        """A host for the server: with the fewest new circuits, then links; `PlanError` where there is none."""
+        down = {node for node, _ in self._installer.executor.links_down()}
+        server, why = self._choose(task, self._circuits(), computing.serving, down)
+        return Placement(task.workers, server, why)
+
+    def _choose(
+        self, task: Task, circuits: Sequence[Link], serving: Mapping[str, int], down: Collection[str]
+    ) -> tuple[str, dict[str, Any]]:
+        hosts = [task.server] if task.server else [host for host in self._home if host not in {*task.workers, *down}]
+        ways: dict[str, tuple[int, int] | None] = {}
+        best: tuple[tuple[int, int, int, int], str] | None = None
+        for place, host in enumerate(hosts):
+            pod = self._home[host]
+            if pod not in ways:
+                ways[pod] = self._cost(task, pod, circuits)
+            if (cost := ways[pod]) is not None:
+                found = (*cost, serving.get(host, 0), place), host
+                best = found if best is None else min(best, found)
+        if best is None:
+            raise PlanError(
+                f"task {task.name}: service_ports: no ports that are kept for services are left to join its pods"
+            )
+        return best[1], {"server": best[1], "candidates": len(hosts), "new_circuits": best[0][0]}
+
+    def _cost(self, task: Task, pod: str, circuits: Sequence[Link]) -> tuple[int, int] | None:
+        """(New circuits, links between pods on all ways) of a server in a pod; None: clients would not be reached."""
+        new = self._join(pod, [self._home[client] for client in task.workers], circuits)
+        if new is None:
+            return None
+        away = _away(pod, (*circuits, *new))
+        return len(new), sum(away[self._home[client]] for client in task.workers)
+
+    def _join(self, pod: str, ends: Iterable[str], circuits: Sequence[Link]) -> list[Link] | None:
+        """Circuits to add until all these pods are reached from one: each as near to it as ports allow."""
+        free = {name: list(own) for name, own in self._kept.items()}
+        for link in circuits:
+            for name, port in ((link.a, link.port_a), (link.b, link.port_b)):
+                free[name] = [fibre for fibre in free[name] if fibre.port_a != port]
+        new: list[Link] = []
+        for end in dict.fromkeys(ends):
+            near = _away(pod, (*circuits, *new))
+            if end in near:
+                continue
+            far = _away(end, (*circuits, *new))
+            pairs = [
+                (near[a] + far[b], a, b, one, other)
+                for a in near
+                for b in far
+                for one in free[a]
+                for other in free[b]
+                if one.b == other.b
+            ]
+            if not pairs:
+                return None
+            _, a, b, one, other = min(pairs, key=lambda pair: pair[:3])
+            rate, delay_ps = min(one.rate_bps, other.rate_bps), one.delay_ps + other.delay_ps
+            new.append(Link(a, one.port_a, b, other.port_a, rate, delay_ps))
+            free[a].remove(one)
+            free[b].remove(other)
+        return new
+
+    # --- what it gets
+
+    def propose(self, task: Task) -> list[Proposal]:
+        """Plans for its clients; `PlanError`: there are none now, and nothing is taken."""
+        circuits = self._circuits()
+        new = self._join(self._home[task.server], [self._home[client] for client in task.workers], circuits)
+        if new is None:
+            raise PlanError(f"task {task.name}: service_ports: no ports that are kept for services are left")
+        lit = view(self._topology, (*circuits, *new))
+        state = NetworkState(lit, down=self._down((*circuits, *new)))
+        for row in self._rows():
+            state.reserve(row.demand_bps)
+        return self._installer.propose_for(paths_within(task, state, self._lanes), view=lit)
+
+    def _down(self, circuits: Iterable[Link]) -> set[Hop]:
+        """A fibre that is cut takes both directions of its circuit."""
+        down = set(self._installer.executor.links_down())
+        for link in circuits:
+            ends = {(link.a, link.port_a), (link.b, link.port_b)}
+            if ends & down:
+                down |= ends
+        return down
+
+
+def _away(start: str, circuits: Iterable[Link]) -> dict[str, int]:
+    """How many circuits away every pod is that is reached from one."""
+    beside: dict[str, list[str]] = {}
+    for link in circuits:
+        beside.setdefault(link.a, []).append(link.b)
+        beside.setdefault(link.b, []).append(link.a)
+    found, left = {start: 0}, [start]
+    while left:
+        at = left.pop(0)
+        for other in beside.get(at, ()):
+            if other not in found:
+                found[other] = found[at] + 1
+                left.append(other)
+    return found

@@ -1,0 +1,17 @@
+"""What ends with a ``with`` block."""
+
+from typing import Self
+
+
+class Closable:
+    """A context manager that closes itself: ``with Thing() as thing`` calls ``thing.close()`` at the end."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,118 @@
+"""Between tensors and what crosses the switches: float32 arrays, or 32-bit words that are added as they are."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+FLOATS: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
+"""Added as float32 (bf16 and fp16 are widened, and rounded once at the end)."""
+WORDS: Final = frozenset({torch.int32})
+"""Added as they are."""
+CARRIED: Final = FLOATS | WORDS
+
+
+def why_not(tensors: Sequence[torch.Tensor]) -> str:
+    """Why the switches do not take them; "" for dense ones of one of the types, on the CPU, that are not empty."""
+    if not tensors:
+        return "there is no tensor"
+    found = (
+        ("a tensor is not on the CPU", lambda one: one.device.type != "cpu"),
+        ("a tensor is sparse", lambda one: one.layout is not torch.strided),
+        ("switches do not add or carry this type", lambda one: one.dtype not in CARRIED),
+        ("types differ", lambda one: one.dtype != tensors[0].dtype),
+        ("a tensor is empty", lambda one: one.numel() == 0),
+    )
+    return next((why for why, holds in found if any(map(holds, tensors))), "")
+
+
+def is_carried(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the switches take them (`why_not`)."""
+    return not why_not(tensors)
+
+
+MOST_SPARSE: Final = 1 << 26
+"""elements of a sparse tensor's shape up to which switches add it: each rank holds it densely meanwhile"""
+
+
+def is_sparse_sum(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the switches add up one sparse tensor of floats, of coordinates (COO), such as an embedding's gradient.
+
+    Only its shape and type decide, since all ranks have to decide alike and the number of coordinates differs.
+    """
+    return (
+        len(tensors) == 1
+        and tensors[0].layout is torch.sparse_coo
+        and tensors[0].device.type == "cpu"
+        and tensors[0].dtype in FLOATS
+        and 0 < tensors[0].numel() <= MOST_SPARSE
+    )
+
+
+def array_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """Its numbers as a flat array for a sum: its own memory if that is possible, else a copy."""
+    flat = tensor.detach()
+    if not flat.is_contiguous():
+        flat = flat.contiguous()
+    flat = flat.reshape(-1)
+    if flat.dtype in (torch.bfloat16, torch.float16):
+        flat = flat.float()
+    found: NDArray[Any] = flat.numpy()
+    return found
+
+
+def bytes_of(tensor: torch.Tensor) -> NDArray[np.uint8]:
+    """A copy of its bytes, flat: what is gathered and broadcast."""
+    found: NDArray[np.uint8] = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().copy()
+    return found
+
+
+def put(tensor: torch.Tensor, array: NDArray[Any]) -> None:
+    """Write a sum into a tensor (nothing to do where the sum is in its memory already)."""
+    if tensor.data_ptr() == array.ctypes.data:
+        return
+    with torch.no_grad():
+        tensor.copy_(torch.from_numpy(array).reshape(tensor.shape))
+
+
+def put_bytes(tensor: torch.Tensor, octets: NDArray[np.uint8]) -> None:
+    """Write bytes into a tensor."""
+    with torch.no_grad():
+        tensor.copy_(torch.from_numpy(octets).view(tensor.dtype).reshape(tensor.shape))
+
+
+def joined(tensors: Sequence[torch.Tensor]) -> NDArray[Any]:
+    """The numbers of several tensors, one after the other; a copy."""
+    return np.concatenate([array_of(tensor) for tensor in tensors])
+
+
+def parts(array: NDArray[Any], tensors: Sequence[torch.Tensor]) -> None:
+    """Write what ``joined`` put together back, each part to its tensor."""
+    at = 0
+    for tensor in tensors:
+        put(tensor, array[at : at + tensor.numel()])
+        at += tensor.numel()
+
+
+BLOCK: Final = 256
+"""numbers that are taken to share an exponent: the lanes of a frame, unless a run has others"""
+UNEVEN: Final = 2.0**-20
+"""of the largest number of a block: a smaller one has less than ten of its bits left there"""
+
+
+def is_uneven(array: NDArray[Any]) -> bool:
+    """Whether most numbers of a block are so small beside its largest that a shared exponent takes most of their bits.
+
+    Such as gradients beside padding that is not zero. False where something is not finite, as the sum shows that.
+    """
+    if array.dtype != np.float32 or array.size == 0:
+        return False
+    sizes = np.abs(array)
+    largest = sizes.max()
+    if not np.isfinite(largest) or not ((sizes > 0) & (sizes < UNEVEN * largest)).any():
+        return False
+    blocks = np.pad(sizes, (0, -sizes.size % BLOCK)).reshape(-1, BLOCK)
+    small = (blocks > 0) & (blocks < UNEVEN * blocks.max(axis=1, keepdims=True))
+    return bool((2 * small.sum(axis=1) > (blocks > 0).sum(axis=1)).any())

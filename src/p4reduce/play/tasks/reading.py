@@ -1,0 +1,150 @@
+"""Data that hosts read from other hosts before they train: flows on the links like any other.
+
+Each is a job of one worker, the reader, and one server, the home of the data, of the baseline without aggregation:
+PULL after PULL of a piece, with windows, time-outs and resends. Switches forward its frames along their base routes,
+over circuits along those of a plan, and count them as frames of INC.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field
+from itertools import cycle
+from types import MappingProxyType
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+
+from p4reduce.control_plane.orchestrator.executor import LAST_JOB, Read
+from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
+from p4reduce.control_plane.resources import Resources
+from p4reduce.group.backend import FloatArray
+from p4reduce.group.errors import ClusterError
+from p4reduce.network.flow_jobs import Carrier
+from p4reduce.network.jobs.network import Job
+from p4reduce.workers.operation import Post
+from p4reduce.workers.records import Collective, State
+
+Key = tuple[int, int]
+PIECE: Final = 1 << 18
+"""elements of one PULL: what a reader keeps in memory of its shard"""
+MOST_READS: Final = 4096
+"""of a task, at one time"""
+
+
+def check_reads(reads: Sized) -> None:
+    """`ClusterError` for more than `MOST_READS`."""
+    if len(reads) > MOST_READS:
+        raise ClusterError(f"{len(reads)} reads of data are more than {MOST_READS}; make shards larger")
+
+
+def read_keys() -> Iterator[Key]:
+    """(job, epoch) of reads: jobs that no orchestrator gives to a task, each again in its next epoch."""
+    numbers = range(LAST_JOB + 1, 1 << 16)
+    return ((job, epoch) for epoch in cycle(range(1 << 16)) for job in numbers)
+
+
+def piece_of(home: str, number: int, elements: int) -> FloatArray:
+    """What the home of a shard sends as its ``number``-th piece: normal numbers of these arguments; float32."""
+    key = np.random.Philox(key=[crc32(home.encode()), number])
+    return np.random.Generator(key).standard_normal(elements, np.float32)
+
+
+@dataclass
+class _Reading:
+    read: Read
+    job: Job
+    left: int
+    """elements that are not asked for yet"""
+    pieces: int = 0
+    given: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+    got: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+
+
+class Reading:
+    """What the hosts of a task read at one time, all of them at once; :meth:`step` whenever something may be done.
+
+    Parameters
+    ----------
+    network : Carrier
+        Where.
+    reads : iterable of (str, str, int)
+        Home, reader, bytes.
+    keys : iterator
+        Gives them numbers (:func:`read_keys`).
+    lanes : int
+        Of frames.
+    plans : mapping of Plan
+        By home and reader: installed ones, for where base routes do not lead.
+    """
+
+    def __init__(
+        self,
+        network: Carrier,
+        reads: Iterable[Read],
+        *,
+        keys: Iterator[Key],
+        lanes: int,
+        plans: Mapping[tuple[str, str], Plan] = MappingProxyType({}),
+    ) -> None:
+        self._network = network
+        self.error: str | None = None
+        self._left: list[_Reading] = []
+        topology = network.topology
+        try:
+            for read in reads:
+                home, reader, size = read
+                plan = plans.get((home, reader))
+                if plan is None:
+                    job, epoch = next(keys)
+                    request = PlanRequest("ps", job=job, epoch=epoch, workers=(reader,), server=home, lanes=lanes)
+                    plan = make_plan(topology, request, Resources())
+                made = network.add(plan)
+                self._left.append(_Reading(read, made, -(-size // 4)))
+        except BaseException:
+            self.close()
+            raise
+        for one in self._left:
+            self._post(one)
+
+    def active(self) -> list[int]:
+        """Endpoints that are at work."""
+        records = self._network.endpoints.records
+        indices = [index for one in self._left for index in one.job.endpoints]
+        return [index for index in indices if records["status"][index] == State.ACTIVE]
+
+    def step(self) -> bool:
+        """Go on where a piece has come; whether everything is there, or something never will be (``error``)."""
+        for one in list(self._left):
+            records = self._network.endpoints.records[one.job.endpoints]
+            home, reader, _ = one.read
+            if (records["failed_seq"] >= 0).any():
+                self.error = f"{reader} cannot read its data at {home}: no answer comes"
+                return True
+            if (records["status"] == State.ACTIVE).any():
+                continue
+            if not np.array_equal(one.given.view(np.uint32), one.got.view(np.uint32)):
+                self.error = f"{reader} has read other data than {home} has sent"
+                return True
+            if one.left:
+                self._post(one)
+            else:
+                self._network.retire(one.job)
+                self._left.remove(one)
+        return not self._left
+
+    def close(self) -> None:
+        """Give up what is left."""
+        for one in self._left:
+            self._network.give_up(one.job)
+            self._network.retire(one.job)
+        self._left = []
+
+    def _post(self, one: _Reading) -> None:
+        elements = min(PIECE, one.left)
+        one.given, one.got = piece_of(one.read[0], one.pieces, elements), np.zeros(elements, np.float32)
+        one.left -= elements
+        (worker,) = one.job.members.values()
+        if one.job.server is not None:
+            self._network.post(one.job.server, Post(Collective.PULL, one.given, None, one.pieces))
+        self._network.post(worker, Post(Collective.PULL, None, one.got, one.pieces))
+        one.pieces += 1
