@@ -206,14 +206,6 @@ class Target:
     device_id: int = 1
     tls: ControllerTls | None = None
 
-    def __post_init__(self) -> None:
-        host = self.address.rpartition(":")[0]
-        if self.tls is None and not _is_loopback(host):
-            raise ControllerError(
-                f"switch {self.name}: {self.address} is beyond this machine, and without TLS anyone on the way could "
-                "program the switch; give Target(..., tls=ControllerTls.from_files(...))"
-            )
-
 
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
@@ -272,6 +264,11 @@ class Channels:
 def _open_channel(target: Target) -> grpc.aio.Channel:
     tls = target.tls
     if tls is None:
+        if not _is_loopback(target.address.rpartition(":")[0]):
+            raise ControllerError(
+                f"switch {target.name}: {target.address} is beyond this machine, and without TLS anyone on the way "
+                "could program the switch; give Target(..., tls=ControllerTls.from_files(...))"
+            )
         return grpc.aio.insecure_channel(target.address, options=_CHANNEL)
     credentials = grpc.ssl_channel_credentials(tls.authorities, tls.key, tls.certificate)
     name = [] if tls.server_name is None else [("grpc.ssl_target_name_override", tls.server_name)]

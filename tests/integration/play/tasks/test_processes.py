@@ -155,7 +155,7 @@ def test_hosts_that_take_time_to_add_up_and_traffic_of_others_are_given_by_flags
         (("orchestrate", "--cut", "a,b@5"), "--cut: "),
         (("orchestrate", "--kill", "h1"), "--kill: 'h1': expected a host and a time"),
         (("orchestrate", "--kill", "task1/@5ms"), "--kill: 'task1/@5ms': expected a host and a time"),
-        (("orchestrate", "-t", "leaf-spine-8", "--kill", "leaf1@5ms"), "--kill: 'leaf1' is no host"),
+        (("orchestrate", "-t", "leaf-spine-8", "--kill", "leaf1@5ms"), "--kill: 'leaf1' is not a host"),
         (("orchestrate", "--measure", "0ps"), "--measure: 0ps is too short"),
         (("orchestrate", "--hosts", "none.yaml"), "--hosts: none.yaml: No such file or directory; give a YAML file"),
         (("orchestrate", "--hosts", "h9.yaml", "-t", "network.yaml"), "--hosts: h9.yaml: hosts.h9: topology "),

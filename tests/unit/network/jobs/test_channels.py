@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from p4reduce.control_plane.plans.forest import shares
 from p4reduce.network.jobs.asynchronous import channels_of
-from p4reduce.network.jobs.specs import shares
 from p4reduce.play.priorities.models import resnet50, transformer, vgg16
 
 
