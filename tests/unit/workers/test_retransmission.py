@@ -123,7 +123,7 @@ def test_a_lost_chunk_is_found_by_its_successors_long_before_the_timer() -> None
 def test_a_lost_last_chunk_is_found_sooner_where_others_were_lost_before(
     before: set[int], least_ms: float, most_ms: float
 ) -> None:
-    """By the shortest round trip, of about 2 us here, where a chunk was lost before; otherwise after the first time-out."""
+    """By the shortest round trip, about 2 us, where a chunk was lost before; otherwise after the first time-out."""
     lost_before = set(before)
     job = Job(1, slots=64, numbers=FixedScale(1.0), timing=Timing(initial_ps=PS_PER_MS, min_ps=PS_PER_MS))
     sink = job.network.handlers[SWITCH_IP]

@@ -39,14 +39,12 @@ from p4reduce.group.communicator import Communicator, Handle
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import COMPUTE
 
-# When a process of a training calls: its computation, declared or measured, as virtual time.
+# The virtual time of computation between two collectives, by the setting ``P4REDUCE_COMPUTE``:
 #
-# Three ways, from the setting ``P4REDUCE_COMPUTE``:
+# - ``declared`` (the default): computation takes no virtual time but that of ``compute`` and ``time_backward``.
+# - ``measured`` or ``measured:FACTOR``: processor time of the calling thread between two collectives, times FACTOR.
 #
-# - ``declared`` (the default): computation takes no virtual time but what ``compute`` and ``time_backward`` say. -
-# ``measured`` or ``measured:FACTOR``: processor time of the calling thread between two collectives, times FACTOR.
-#
-# In real time there is nothing to do: computation takes as long as it takes.
+# In real time computation takes as long as it takes.
 
 
 class _Pending(Protocol):
