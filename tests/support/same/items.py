@@ -405,8 +405,13 @@ def _row(table: str, row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _without_tokens(text: str) -> str:
-    """A plan's JSON with the pairs that have tokens, but not the tokens: they are secrets."""
-    plan = json.loads(text)
+    """A plan's JSON with the pairs that have tokens, but not the tokens: they are secrets. Damaged text stays as it is."""
+    try:
+        plan = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(plan, dict) or "tokens" not in plan:
+        return text
     plan["tokens"] = [[pair, "<secret>"] for pair, _ in plan["tokens"]]
     return json.dumps(plan, separators=(",", ":"))
 
