@@ -405,7 +405,7 @@ def _row(table: str, row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _without_tokens(text: str) -> str:
-    """A plan's JSON with the pairs that have tokens, but not the tokens: they are secrets. Damaged text stays as it is."""
+    """A plan's JSON with the pairs that have tokens, but not the tokens, which are secrets; damaged text as it is."""
     try:
         plan = json.loads(text)
     except ValueError:
