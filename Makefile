@@ -164,7 +164,7 @@ soak-orchestrator: $(WARM)  ## HISTORIES=10000 of tasks, failures and kills betw
 soak-kills: $(WARM)  ## KILLS=1000 deaths of hosts, processes, links and switches, joins and restarts of switches, in virtual time
 	$(BIN)/python -m tests.support.kills --kills $(KILLS)
 
-soak-loss: $(WARM)  ## RUNS=1000 groups in virtual time that lose a frame of twenty: exact sums, and nobody is excluded
+soak-loss: $(WARM)  ## RUNS=1000 groups in virtual time that lose a frame of twenty: exact sums, and no rank is excluded
 	$(BIN)/python -m tests.support.kills.lossy --runs $(RUNS)
 
 labs-test: $(WARM)  ## every mistake of every lab gets its text (minutes)
