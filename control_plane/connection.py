@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ipaddress
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from p4reduce.control_plane.entries import PRIORITIES, Entity, describe
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import PacketType
+from p4switch.base.values import is_loopback
 
 # Traffic classes by iteration within a group of jobs (the workers of one asynchronous training): those behind first.
 #
@@ -207,15 +207,6 @@ class Target:
     tls: ControllerTls | None = None
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 @dataclass(frozen=True, slots=True)
 class PacketIn:
     """A refused packet that a switch sent to the controller."""
@@ -264,7 +255,7 @@ class Channels:
 def _open_channel(target: Target) -> grpc.aio.Channel:
     tls = target.tls
     if tls is None:
-        if not _is_loopback(target.address.rpartition(":")[0]):
+        if not is_loopback(target.address.rpartition(":")[0]):
             raise ControllerError(
                 f"switch {target.name}: {target.address} is beyond this machine, and without TLS anyone on the way "
                 "could program the switch; give Target(..., tls=ControllerTls.from_files(...))"

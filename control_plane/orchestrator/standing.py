@@ -23,21 +23,21 @@ _LIVE: Final = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
 
 
 class Standing:
-    """Gives tasks that infer their paths.
+    """Chooses the hosts and paths of inference tasks that run beside tasks in turns.
 
     Parameters
     ----------
     installer : Installer
-        Writes to switches.
+        Plans and installs the paths.
     ports : int
-        Of every switch, to cross-connects.
+        Number of ports that every switch has to cross-connects.
 
     Raises
     ------
     PlanError
-        None is left for turns.
+        ``Options.service_ports`` leaves no port for turns.
     StoreError
-        The database is that of another number of ports for services.
+        The database was made with another number of ports for services.
     """
 
     def __init__(self, installer: Installer, ports: int) -> None:
@@ -48,16 +48,18 @@ class Standing:
         if not 0 <= count < ports:
             raise PlanError(f"service_ports: {count} of {ports}: tasks take turns on the others; keep 0..{ports - 1}")
         if (known := self._store.fact("service ports") or str(count)) != str(count):
-            raise StoreError(f"{self._store.path}: its schedules leave {known} ports for services; keep as many")
+            raise StoreError(
+                f"{self._store.path}: its schedules leave {known} ports for services; give --service-ports {known}"
+            )
         self._store.set_fact("service ports", str(count))
         self._kept = {name: own[len(own) - count :] for name, own in uplinks(self._topology).items()}
-        """fibres of every switch that are kept for services"""
+        """by switch: links to cross-connects that are kept for services"""
         self._home = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
         self._racks = Racks(self._topology)
 
     @property
     def for_turns(self) -> Topology:
-        """The network without the ports that are kept: what schedules may use."""
+        """The topology that schedules may use: all but the ports that are kept for services."""
         kept = {link for own in self._kept.values() for link in own}
         ends = {(link.a, link.port_a) for link in kept}
         links = tuple(
@@ -68,18 +70,18 @@ class Standing:
         return View(self._topology.name, self._topology.nodes, links) if kept else self._topology
 
     def _rows(self) -> list[Any]:
-        """Plans of the services that run."""
+        """The plans of all running services."""
         tasks = {row.name for row in self._store.tasks() if row.task.serving is not None and row.state not in ENDED}
         return [row for row in self._store.plans(_LIVE) if row.task in tasks]
 
     def _circuits(self) -> tuple[Link, ...]:
-        """Those that they use."""
+        """The circuits of all running services."""
         return tuple(dict.fromkeys(one for row in self._rows() for one in circuits_of(self._installer.plan_of(row))))
 
     # --- who may, and where
 
     def fault(self, task: Task) -> str:
-        """Why a task can never be served here; empty where it may."""
+        """Reason why a service can never run here; empty where it may."""
         pods = {self._home[host] for host in (*task.workers, *([task.server] if task.server else []))}
         if len(pods) > 1 and not any(self._kept.values()):
             return (
@@ -94,7 +96,7 @@ class Standing:
         return check_objective(task, empty, self._lanes)
 
     def serve(self, task: Task, computing: ComputingManager) -> Placement:
-        """A host for the server: with the fewest new circuits, then links; `PlanError` where there is none."""
+        """Choose the host with the fewest new circuits, then the fewest links; `PlanError` if there is none."""
         down = {node for node, _ in self._installer.executor.links_down()}
         server, why = self._choose(task, self._circuits(), computing.serving, down)
         return Placement(task.workers, server, why)
@@ -158,7 +160,7 @@ class Standing:
     # --- what it gets
 
     def propose(self, task: Task) -> list[Proposal]:
-        """Plans for its clients; `PlanError`: there are none now, and nothing is taken."""
+        """Plan the paths of its clients; `PlanError`: none is free now, and nothing is taken."""
         circuits = self._circuits()
         new = self._join(self._home[task.server], [self._home[client] for client in task.workers], circuits)
         if new is None:

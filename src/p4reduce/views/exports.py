@@ -17,6 +17,7 @@ from p4switch.base.files import write_text
 from p4switch.base.values import PS_PER_S
 
 _PS_PER_NS: Final = 1000
+_WEB: Final = ("http://", "https://")
 SCALARS: Final = ("communication_us", "over_bound", "resends")
 """What TensorBoard draws of each collective, by its number in the run."""
 
@@ -38,11 +39,12 @@ def write_tensorboard(folder: Path, results: Sequence[RunResult]) -> int:
         from tensorboard.summary import Writer  # noqa: PLC0415  (optional)
     except ImportError:
         raise BadInput("--tensorboard needs TensorBoard: pip install 'p4reduce[tensorboard]'") from None
-    scalars = 0
-    for number, result in enumerate(results):
-        run = folder / _run_name(number, result).replace("/", "-")
+    runs = [folder / _run_name(number, result).replace("/", "-") for number, result in enumerate(results)]
+    for run in runs:
         if run.exists():
             raise BadInput(f"--tensorboard: {run} exists; give another folder, or remove it")
+    scalars = 0
+    for run, result in zip(runs, results, strict=True):
         with closing(Writer(str(run))) as writer:
             for tag, step, value, at_s in _scalars(result):
                 writer.add_scalar(tag, value, step, wall_time=at_s)
@@ -79,6 +81,8 @@ def write_spans(to: str, results: Sequence[RunResult], *, start_ns: int | None =
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: PLC0415
     except ImportError:
         raise BadInput("--spans needs OpenTelemetry: pip install 'p4reduce[otel]'") from None
+    if "://" in to and not to.startswith(_WEB):
+        raise BadInput(f"--spans: {to}: the address of a collector begins with http:// or https://")
     kept = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource({"service.name": "p4reduce"}), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(kept))
@@ -86,7 +90,7 @@ def write_spans(to: str, results: Sequence[RunResult], *, start_ns: int | None =
     for number, result in enumerate(results):
         _trace(provider.get_tracer("p4reduce"), _run_name(number, result), result, begin_ns)
     spans = kept.get_finished_spans()
-    if to.startswith(("http://", "https://")):
+    if to.startswith(_WEB):
         _send(to, spans)
     else:
         write_text(Path(to), "".join(span.to_json(indent=None) + "\n" for span in spans))

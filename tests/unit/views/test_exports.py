@@ -36,8 +36,10 @@ def test_tensorboard_reads_each_collective(results, tmp_path):
         for event, one in zip(events, result.network.collectives, strict=True):
             assert event.tensor_proto.float_val[0] == pytest.approx(one.communication_ps / 1e6, rel=1e-6)
             assert event.wall_time == pytest.approx(one.done_ps / 1e12)
+    folders[0].rename(tmp_path / "first")
     with pytest.raises(BadInput, match="exists; give another folder"):
         write_tensorboard(tmp_path / "logs", results)
+    assert list((tmp_path / "logs").iterdir()) == folders[1:], "nothing is written where one run is in the way"
 
 
 def test_spans_have_the_collectives_of_their_run(results, tmp_path):
@@ -79,5 +81,7 @@ def test_a_collector_takes_them_over_http_and_one_that_is_not_there_is_named(res
     assert path == "/v1/traces"
     request = ExportTraceServiceRequest.FromString(body)
     assert sum(len(scope.spans) for one in request.resource_spans for scope in one.scope_spans) == written
+    with pytest.raises(BadInput, match="begins with http:// or https://"):
+        write_spans("ftp://127.0.0.1/traces", results)
     with pytest.raises(BadInput, match=f"--spans: the collector at {address}"):
         write_spans(address, results)

@@ -26,6 +26,7 @@ from p4reduce.network.virtual.counters import PcapWriter
 from p4reduce.network.virtual.records import FabricError
 from p4switch.abi import CPU_PORT, MAX_FRAME_BYTES, MAX_PORT
 from p4switch.base.files import open_file, read_bytes, read_text
+from p4switch.base.values import is_loopback
 from p4switch.p4runtime import Code, P4RuntimeError, Tls, TlsError
 from p4switch.traffic import ExecutorName
 
@@ -46,20 +47,11 @@ def check_address(address: str, *, secured: bool, insecure: bool) -> None:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise BadInput(f"--grpc-addr {address}: expected host:port, such as 127.0.0.1:9559 (port 0 takes a free one)")
-    if not secured and not insecure and not _is_loopback(host):
+    if not secured and not insecure and not is_loopback(host):
         raise BadInput(
             f"--grpc-addr {address}: anyone who reaches this address could program the switch; give --tls-cert and"
             " --tls-key (and --tls-ca, so that clients need a certificate), listen on 127.0.0.1, or give --insecure"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def port_file(option: str, text: str, devices: list[int]) -> tuple[int, int, Path]:

@@ -44,7 +44,7 @@ def read_keys() -> Iterator[Key]:
 
 
 def piece_of(home: str, number: int, elements: int) -> FloatArray:
-    """What the home of a shard sends as its ``number``-th piece: normal numbers of these arguments; float32."""
+    """The ``number``-th piece that the home of a shard sends: normal numbers drawn from these arguments; float32."""
     key = np.random.Philox(key=[crc32(home.encode()), number])
     return np.random.Generator(key).standard_normal(elements, np.float32)
 
@@ -61,20 +61,20 @@ class _Reading:
 
 
 class Reading:
-    """What the hosts of a task read at one time, all of them at once; :meth:`step` whenever something may be done.
+    """Reads of a task's hosts, all at once; call :meth:`step` whenever something may be done.
 
     Parameters
     ----------
     network : Carrier
-        Where.
+        Carries the reads.
     reads : iterable of (str, str, int)
         Home, reader, bytes.
     keys : iterator
-        Gives them numbers (:func:`read_keys`).
+        Source of job numbers and epochs (:func:`read_keys`).
     lanes : int
-        Of frames.
+        Number of lanes of a frame.
     plans : mapping of Plan
-        By home and reader: installed ones, for where base routes do not lead.
+        Installed plans, by home and reader, for hosts that base routes do not join.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class Reading:
             self._post(one)
 
     def active(self) -> list[int]:
-        """Endpoints that are at work."""
+        """Indices of endpoints that are at work."""
         records = self._network.endpoints.records
         indices = [index for one in self._left for index in one.job.endpoints]
         return [index for index in indices if records["status"][index] == State.ACTIVE]
 
     def step(self) -> bool:
-        """Go on where a piece has come; whether everything is there, or something never will be (``error``)."""
+        """Ask for the next pieces; True when all data are there, or when some never will be (``error``)."""
         for one in list(self._left):
             records = self._network.endpoints.records[one.job.endpoints]
             home, reader, _ = one.read

@@ -292,3 +292,13 @@ def _in_units(value: int, units: dict[str, int], smallest: str) -> str:
         if value >= factor and value * 1000 % factor == 0:
             return f"{(Decimal(value) / factor).normalize():f}{unit}"
     return f"{value}{smallest}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as a name or an address (IPv6 also in brackets), is surely this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
