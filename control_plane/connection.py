@@ -565,7 +565,8 @@ class Connection:
             async with _patience(deadline_s):
                 yield
         except TimeoutError:
-            raise self._error(doing, f"no answer within {deadline_s:.3g} s; is the switch running?") from None
+            fits = "" if self.target.tls is None else ", and do the certificates and the key fit"
+            raise self._error(doing, f"no answer within {deadline_s:.3g} s; is the switch running{fits}?") from None
         except grpc.RpcError as error:
             failed = fy.P4ClientError(error, doing)
             raise self._error(doing, _reason(failed)) from failed

@@ -52,9 +52,11 @@ def test_no_switch_is_programmed_without_the_right_certificates(address, certifi
         ControllerTls.from_files(right, *other),  # a stranger's
         ControllerTls.from_files(other[0], *own),  # the switch is not the one that is trusted
         ControllerTls.from_files(right, *own, server_name="another.example"),
+        ControllerTls.from_files(right, own[0], other[1]),  # a key of another certificate
         None,
     ):
-        with pytest.raises(ControllerError, match="connecting"), controller(address, wrong):
+        hint = "connecting" if wrong is None else "connecting: .*do the certificates and the key fit"
+        with pytest.raises(ControllerError, match=hint), controller(address, wrong):
             pass
 
 
