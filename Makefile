@@ -251,7 +251,7 @@ switch-alone: $(WARM)  ## p4switch in a fresh environment with NumPy and llvmlit
 dist-test: $(WARM)  ## install both distributions into fresh environments and run demo and lab from there (minutes)
 	DISTRIBUTIONS=1 $(BIN)/pytest -rs -m distributions tests/integration/test_distributions.py
 
-release-check: $(WARM)  ## all that a release needs, on one state, with a report in out/release: RELEASE='--list' or '--only test,docs' (hours)
+release-check: $(WARM)  ## all that a release needs, on one state, with a report in out/release: RELEASE='--list', '--only test,docs' or '--fewer' (hours)
 	@$(BIN)/python -m tests.support.release $(RELEASE)
 
 torch-test: $(FRAMEWORKS)  ## PyTorch, Accelerate, DeepSpeed, Lightning, Ray Train: installed, and every test of them (minutes)
