@@ -23,8 +23,8 @@ STUDIES: Final = {name: f"studies.{name}.study" for name in _NAMES}
 
 def load(name: str) -> Study:
     """A study by its name."""
-    found: Study = import_module(STUDIES[name]).STUDY
-    return found
+    study: Study = import_module(STUDIES[name]).STUDY
+    return study
 
 
 def _help() -> str:

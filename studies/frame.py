@@ -58,7 +58,11 @@ def record(kind: type[Record]) -> type[Record]:
 
 def columns_of(record: type) -> dict[str, Column]:
     """The columns of a record by its fields."""
-    return {one.name: one.metadata["column"] for one in dataclasses.fields(record) if "column" in one.metadata}
+    return {
+        record_field.name: record_field.metadata["column"]
+        for record_field in dataclasses.fields(record)
+        if "column" in record_field.metadata
+    }
 
 
 def percent(digits: int = 1, *, sign: bool = False) -> Callable[[float], str]:
@@ -145,10 +149,10 @@ class Point:
         self.key = key
         self.seeds = len(groups)
         self.values: dict[str, dict[int | None, float]] = {}
-        self._over = {one.name: one for one in part.measures}
-        for one in part.measures:
-            made = {seed: one.of(rows, base) for seed, (rows, base) in groups.items()}
-            self.values[one.name] = {seed: value for seed, value in made.items() if value is not None}
+        self._over = {measure.name: measure for measure in part.measures}
+        for measure in part.measures:
+            made = {seed: measure.of(rows, base) for seed, (rows, base) in groups.items()}
+            self.values[measure.name] = {seed: value for seed, value in made.items() if value is not None}
 
     def __getitem__(self, name: str) -> Any:
         """A value of the key, or that of a measure; None where it has none."""
@@ -170,14 +174,14 @@ class Point:
 
     def as_data(self) -> dict[str, Any]:
         """Plain data: the key, the number of seeds, measures, and the ends of their intervals."""
-        found = {**self.key, "seeds": self.seeds}
-        for name, one in self._over.items():
-            found[name] = self[name]
-            if one.has_interval:
+        data = {**self.key, "seeds": self.seeds}
+        for name, measure in self._over.items():
+            data[name] = self[name]
+            if measure.has_interval:
                 interval = self.estimate(name)
-                found[f"{name}_low"] = interval and interval.low
-                found[f"{name}_high"] = interval and interval.high
-        return found
+                data[f"{name}_low"] = interval and interval.low
+                data[f"{name}_high"] = interval and interval.high
+        return data
 
 
 # Parts: what is run, and what becomes of its rows.
@@ -235,7 +239,7 @@ class Part:
     def measures(self) -> tuple[Measure, ...]:
         """All measures: the columns of points beyond their key."""
         shown = columns_of(self.row)
-        return tuple(mean_of(one, shown[one]) if isinstance(one, str) else one for one in self.mean)
+        return tuple(mean_of(measure, shown[measure]) if isinstance(measure, str) else measure for measure in self.mean)
 
     @cached_property
     def columns(self) -> dict[str, Column]:
@@ -243,7 +247,7 @@ class Part:
         shown = columns_of(self.row)
         if self.lists:
             return shown
-        return {name: shown[name] for name in self.by} | {one.name: one.column for one in self.measures}
+        return {name: shown[name] for name in self.by} | {measure.name: measure.column for measure in self.measures}
 
     def points(self, rows: Rows) -> list[Point]:
         """A point for every combination of ``by``, in the order of the rows."""
@@ -251,12 +255,12 @@ class Part:
         for row in rows:
             key = tuple(getattr(row, name) for name in self.by)
             groups.setdefault(key, {}).setdefault(getattr(row, "seed", None), []).append(row)
-        found = []
+        all_points = []
         for key, seeds in groups.items():
             named = dict(zip(self.by, key, strict=True))
             base = groups.get(tuple((named | dict(self.base)).values()), {}) if self.base else {}
-            found.append(Point(named, {seed: (own, base.get(seed, ())) for seed, own in seeds.items()}, self))
-        return found
+            all_points.append(Point(named, {seed: (own, base.get(seed, ())) for seed, own in seeds.items()}, self))
+        return all_points
 
 
 # Bars: what a study must show, and on which seeds that is decided.
@@ -513,11 +517,11 @@ class StudyResult:
 
     def values(self, part: str, measure: str, **wanted: Any) -> dict[int | None, float]:
         """A measure by seed, mean over the points that have these values; nothing where it was not run."""
-        found: dict[int | None, list[float]] = {}
+        seed_values: dict[int | None, list[float]] = {}
         for point in self.of(part, **wanted):
             for seed, value in point.values[measure].items():
-                found.setdefault(seed, []).append(value)
-        return {seed: statistics.fmean(values) for seed, values in found.items()}
+                seed_values.setdefault(seed, []).append(value)
+        return {seed: statistics.fmean(values) for seed, values in seed_values.items()}
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -527,7 +531,7 @@ class StudyResult:
     def as_data(self) -> dict[str, Any]:
         """Plain data for result.json: all but the rows."""
         listed = [part.name for part in self.study.parts if part.lists and part.name in self.records]
-        found = {
+        data = {
             "study": self.study.name,
             "settings": self.settings,
             "provenance": self.provenance,
@@ -537,18 +541,20 @@ class StudyResult:
             **({"skipped": self.skipped} if self.skipped else {}),
             **self.study.more(self),
         }
-        made: dict[str, Any] = plain(found)
+        made: dict[str, Any] = plain(data)
         return made
 
 
 def plain(value: Any) -> Any:
     """Dataclasses, tuples and mappings as what JSON has; no number is None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {
+            record_field.name: plain(getattr(value, record_field.name)) for record_field in dataclasses.fields(value)
+        }
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [plain(member) for member in value]
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(member) for key, member in value.items()}
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -572,7 +578,7 @@ class KeptCells:
     def put(self, part: Part, cell: Any, records: Rows) -> None:
         """Keep the records of a cell that has run, whole or not at all."""
         kinds = _kinds(part)
-        data = [(kinds.index(type(one)), dataclasses.asdict(one)) for one in records]
+        data = [(kinds.index(type(entry)), dataclasses.asdict(entry)) for entry in records]
         self._kept.put(piece_name(part.name, cell), {"cell": repr(cell), "records": data})
 
 
@@ -635,16 +641,16 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
     place, count = work.shard
     cells = every[place - 1 :: count]
     kept = KeptCells(work.out, work.merged) if work.out is not None and not study.timed else None
-    found: dict[int, Rows] = {}
+    by_cell: dict[int, Rows] = {}
     for number, (part, cell) in enumerate(cells):
         if kept is not None and (known := kept.get(part, cell)) is not None:
-            found[number] = known
-    waiting = [number for number in range(len(cells)) if number not in found]
+            by_cell[number] = known
+    waiting = [number for number in range(len(cells)) if number not in by_cell]
     if not study.timed:
         waiting.sort(key=lambda number: -cells[number][0].cost(cells[number][1]))
 
     def done(turn: int, records: Rows) -> None:
-        found[waiting[turn]] = records
+        by_cell[waiting[turn]] = records
         if kept is not None:
             kept.put(*cells[waiting[turn]], records)
 
@@ -658,8 +664,8 @@ def run_cells(study: Study, settings: Any, work: Work) -> dict[str, list[Any]]:
     records: dict[str, list[Any]] = {name: [] for part in parts for name in (part.name, *part.also)}
     for number, (part, _) in enumerate(cells):
         names = [part.name, *part.also]
-        for one in found[number]:
-            records[names[_kinds(part).index(type(one))]].append(one)
+        for row in by_cell[number]:
+            records[names[_kinds(part).index(type(row))]].append(row)
     return records
 
 
@@ -687,8 +693,8 @@ def _run(item: tuple[Callable[[Any], Iterable[Any]], Any]) -> list[Any]:
 
 def by_seed(combine: Callable[..., float], *values: Mapping[int | None, float]) -> dict[int | None, float]:
     """Values of the same seeds, combined; nothing where one of them was not measured."""
-    common = [seed for seed in values[0] if all(seed in one for one in values)] if values else []
-    return {seed: combine(*(one[seed] for one in values)) for seed in common}
+    common = [seed for seed in values[0] if all(seed in measured for measured in values)] if values else []
+    return {seed: combine(*(measured[seed] for measured in values)) for seed in common}
 
 
 def by_field(rows: Iterable[Any], *names: str) -> Iterator[tuple[tuple[Any, ...], list[Any]]]:

@@ -149,20 +149,20 @@ class Chart:
         """The figure; None where nothing of it was run."""
         parts = (self.parts,) if isinstance(self.parts, str) else self.parts
         source = result.records if self.rows else result.points
-        own = [one for part in parts for one in source.get(part, ()) if self._is_drawn(one)]
+        own = [datum for part in parts for datum in source.get(part, ()) if self._is_drawn(datum)]
         if not own:
             return None
         shown, ys = self._columns(result.study), (self.y,) if isinstance(self.y, str) else self.y
-        values = list(dict.fromkeys(_get(one, self.panel) for one in own)) if self.panel else [None]
+        values = list(dict.fromkeys(_get(datum, self.panel) for datum in own)) if self.panel else [None]
         panels = [(y, value) for value in values for y in ys]
         across = min(_WIDE, len(panels))
         down = -(-len(panels) // across)
-        wide = max(3.4, 0.34 * len({_get(one, self.x) for one in own})) if self.kind == "bars" else 3.6
+        wide = max(3.4, 0.34 * len({_get(datum, self.x) for datum in own})) if self.kind == "bars" else 3.6
         figure = Figure(figsize=(max(6.0, wide * across), 3.2 * down + 0.8), layout="constrained")
-        series = list(dict.fromkeys(self._series(one) for one in own))
+        series = list(dict.fromkeys(self._series(datum) for datum in own))
         for number, (y, value) in enumerate(panels):
             axes = figure.add_subplot(down, across, number + 1)
-            inside = [one for one in own if value is None or _get(one, self.panel) == value]
+            inside = [datum for datum in own if value is None or _get(datum, self.panel) == value]
             self._panel(axes, inside, y, series)
             axes.set_xlabel(self._heading(shown, self.x))
             axes.set_ylabel(self._heading(shown, y))
@@ -197,24 +197,24 @@ class Chart:
     def _heading(self, shown: Mapping[str, Column], name: str) -> str:
         return self.axes.get(name) or (shown[name].heading if name in shown else name.replace("_", " "))
 
-    def _is_drawn(self, one: Any) -> bool:
+    def _is_drawn(self, datum: Any) -> bool:
         for name, wanted in self.where.items():
-            value = _get(one, name)
+            value = _get(datum, name)
             if value not in wanted if isinstance(wanted, tuple) else value != wanted:
                 return False
         return True
 
-    def _series(self, one: Any) -> tuple[Any, ...]:
-        return tuple(_get(one, name) for name in self.by)
+    def _series(self, datum: Any) -> tuple[Any, ...]:
+        return tuple(_get(datum, name) for name in self.by)
 
     def _panel(self, axes: Any, own: Sequence[Any], y: str, series: Sequence[tuple[Any, ...]]) -> None:
-        places = list(dict.fromkeys(_get(one, self.x) for one in own))
+        places = list(dict.fromkeys(_get(datum, self.x) for datum in own))
         named = any(isinstance(place, str | tuple | bool) for place in places) or self.kind == "bars"
         if not named:  # a point without a value has no place among numbers
             places = sorted(place for place in places if place is not None)
         width = 0.8 / max(1, len(series))
         for number, key in enumerate(series):
-            mine = [one for one in own if self._series(one) == key]
+            mine = [datum for datum in own if self._series(datum) == key]
             spread = _spread(mine, self.x, y)
             at = [place for place in places if place in spread]
             if not at:
@@ -247,19 +247,19 @@ class Chart:
 
 def _spread(own: Sequence[Any], x: str, y: str) -> dict[Any, tuple[float, float, float]]:
     """By place, the value and how far its interval reaches below and above it (for rows: the least and the most)."""
-    found: dict[Any, list[tuple[float, float, float]]] = {}
-    for one in own:
-        value = _get(one, y)
+    by_place: dict[Any, list[tuple[float, float, float]]] = {}
+    for datum in own:
+        value = _get(datum, y)
         if value is None:
             continue
         low = high = 0.0
-        if isinstance(one, Point) and y in one.values:
-            interval = one.estimate(y)
+        if isinstance(datum, Point) and y in datum.values:
+            interval = datum.estimate(y)
             if interval is not None and interval.low is not None:
                 low = high = interval.value - interval.low
-        found.setdefault(_get(one, x), []).append((float(value), low, high))
+        by_place.setdefault(_get(datum, x), []).append((float(value), low, high))
     made = {}
-    for place, values in found.items():
+    for place, values in by_place.items():
         if len(values) == 1:
             made[place] = values[0]
             continue
@@ -269,8 +269,8 @@ def _spread(own: Sequence[Any], x: str, y: str) -> dict[Any, tuple[float, float,
     return made
 
 
-def _get(one: Any, name: str) -> Any:
-    return one[name] if isinstance(one, Point) else getattr(one, name)
+def _get(datum: Any, name: str) -> Any:
+    return datum[name] if isinstance(datum, Point) else getattr(datum, name)
 
 
 def _text(value: Any) -> str:
@@ -287,7 +287,7 @@ def points_table(part: Part, points: Sequence[Point], *, brief: bool = False) ->
     """
     names = [name for name in part.columns if not brief or not part.brief or name in part.brief]
     if brief:
-        names = [name for name in names if name not in part.by or len({repr(one.key[name]) for one in points}) > 1]
+        names = [name for name in names if name not in part.by or len({repr(point.key[name]) for point in points}) > 1]
     rows = [[_cell(part, point, name) for name in names] for point in points]
     kept = [place for place in range(len(names)) if not brief or any(row[place] != "-" for row in rows)]
     headings = [part.columns[name].heading for name in names]
@@ -309,14 +309,18 @@ def _cell(part: Part, point: Any, name: str) -> str:
 
 def bars_table(verdicts: Iterable[Verdict]) -> Table:
     """The table of bars, with what must hold beside what was measured."""
-    return "Bars", [one.heading for one in columns_of(Verdict).values()], [one.cells() for one in verdicts]
+    return (
+        "Bars",
+        [column.heading for column in columns_of(Verdict).values()],
+        [verdict.cells() for verdict in verdicts],
+    )
 
 
 def rows_table(text: str, rows: Sequence[Any]) -> Table:
     """Records of one kind as a table of their columns."""
     shown = columns_of(type(rows[0])) if rows else {}
-    cells = [[one.text(getattr(row, name)) for name, one in shown.items()] for row in rows]
-    return text, [one.heading for one in shown.values()], cells
+    cells = [[column.text(getattr(row, name)) for name, column in shown.items()] for row in rows]
+    return text, [column.heading for column in shown.values()], cells
 
 
 # Tables of pages in docs/: written anew from a result, so that a page has no figure that no command prints.
@@ -347,9 +351,11 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
     def made(block: re.Match[str]) -> str:
         part, asked = _asked(block["asked"])
         if part in ("bars", "missed bars") and result.verdicts:
-            table = bars_table(one for one in result.verdicts if one.holds in (False, part == "bars"))
+            table = bars_table(verdict for verdict in result.verdicts if verdict.holds in (False, part == "bars"))
         elif points := result.points.get(part) or (result.rows(part) if part in listed else []):
-            table = _chosen_points(next(one for one in result.study.parts if one.name == part), points, asked)
+            table = _chosen_points(
+                next(listed_part for listed_part in result.study.parts if listed_part.name == part), points, asked
+            )
         elif part in others:
             table = others[part]
         else:
@@ -364,33 +370,33 @@ def document_tables(text: str, result: StudyResult) -> tuple[str, list[str]]:
 
 
 def _asked(text: str) -> tuple[str, dict[str, list[str]]]:
-    part, *fields = (one.strip() for one in text.split(";"))
-    found = {name.strip(): texts(value, name) for name, _, value in (one.partition(":") for one in fields)}
-    if unknown := [name for name in found if name not in ("rows", "cells", "across", "where")]:
+    part, *fields = (piece.strip() for piece in text.split(";"))
+    choices = {name.strip(): texts(value, name) for name, _, value in (choice.partition(":") for choice in fields)}
+    if unknown := [name for name in choices if name not in ("rows", "cells", "across", "where")]:
         raise BadInput(f"<!-- table: {text} -->: {unknown[0]!r} is none of rows, cells, across and where")
-    return part, found
+    return part, choices
 
 
 def _chosen_points(part: Part, points: Sequence[Any], asked: Mapping[str, Sequence[str]]) -> Table:
     rows, cells, across = (asked.get(name, []) for name in ("rows", "cells", "across"))
     if part.lists and not (rows or cells):
         rows = list(part.columns)
-    where = [one.partition("=")[::2] for one in asked.get("where", [])]
+    where = [condition.partition("=")[::2] for condition in asked.get("where", [])]
 
-    def written(one: Any, name: str) -> str:
-        return part.columns[name].text(_get(one, name))
+    def written(point: Any, name: str) -> str:
+        return part.columns[name].text(_get(point, name))
 
     for name in (*rows, *cells, *across, *(name for name, _ in where)):
         if name not in part.columns:
             raise BadInput(f"table of {part.name}: {name!r} is none of {', '.join(part.columns)}")
-    own = [one for one in points if all(written(one, name) == value for name, value in where)]
+    own = [point for point in points if all(written(point, name) == value for name, value in where)]
     texts_of: dict[tuple[str, ...], dict[str, str]] = {}
-    for one in own:
-        line = texts_of.setdefault(tuple(written(one, name) for name in rows), {})
+    for point in own:
+        line = texts_of.setdefault(tuple(written(point, name) for name in rows), {})
         if across:
-            line[written(one, across[0])] = ", ".join(_cell(part, one, name) for name in cells)
+            line[written(point, across[0])] = ", ".join(_cell(part, point, name) for name in cells)
         else:
-            line |= {part.columns[name].heading: _cell(part, one, name) for name in cells}
+            line |= {part.columns[name].heading: _cell(part, point, name) for name in cells}
     columns = list(dict.fromkeys(name for line in texts_of.values() for name in line))
     title_ = f"{part.columns[across[0]].heading} " if across else ""
     return (
@@ -408,14 +414,14 @@ def _chosen_points(part: Part, points: Sequence[Any], asked: Mapping[str, Sequen
 
 def write_rows(path: Path, record: type[Any], rows: Iterable[Any]) -> Path:
     """Write dataclasses of one kind, a line each under the names of their fields; None is an empty cell."""
-    names = [one.name for one in dataclasses.fields(record)]
+    names = [record_field.name for record_field in dataclasses.fields(record)]
     return _write(path, names, ([getattr(row, name) for name in names] for row in rows))
 
 
 def write_points(path: Path, points: Sequence[Point]) -> Path:
     """Write points with the ends of their intervals."""
     data = [point.as_data() for point in points]
-    return _write(path, list(data[0]), (list(one.values()) for one in data))
+    return _write(path, list(data[0]), (list(cells.values()) for cells in data))
 
 
 def _write(path: Path, names: Sequence[str], lines: Iterable[Sequence[Any]]) -> Path:
@@ -459,7 +465,7 @@ def page_of(result: StudyResult, figures: Mapping[str, Path], files: Mapping[str
     shown = [
         element("h1", study.title),
         element("p", f"{study.lead(result)} {INTERVALS}".strip(), class_="soft"),
-        *(piece for one in tables for piece in _markup(one)),
+        *(piece for table in tables for piece in _markup(table)),
         *(element("div", Markup(text), class_="card") for name, text in files.items() if name.endswith(".svg")),
         *(piece for name, path in figures.items() for piece in _figure(says[name], path)),
         *(piece for part in parts for piece in _markup(points_table(part, result.points[part.name]))),
@@ -504,7 +510,7 @@ def write_study(result: StudyResult, folder: Path) -> list[Path]:
     written.append(write_text(folder / "result.json", data + "\n"))
     more = result.study.files(result)
     written += [write_text(folder / name, text) for name, text in more.items()]
-    figures = save_all(((one.name, one.draw(result)) for one in result.study.charts), folder / "figures")
+    figures = save_all(((chart.name, chart.draw(result)) for chart in result.study.charts), folder / "figures")
     written.append(write_text(folder / "report.html", page_of(result, figures, more)))
     return written
 
@@ -525,7 +531,7 @@ def show_study(result: StudyResult, output: Output) -> None:
     if result.verdicts:
         _, columns, rows = bars_table(result.verdicts)
         output.table(columns, rows, title="Bars")
-    if not all(one.decided for one in result.verdicts):
+    if not all(verdict.decided for verdict in result.verdicts):
         seeds = result.study.held_out
         output.note(
             "(in brackets): undecided, since it is of one seed, or of seeds that the study was developed on (dev); "
@@ -552,11 +558,11 @@ def flag(name: str) -> str:
 
 def descriptions(settings: type) -> dict[str, str]:
     """Texts for argparse on each field, from the docstring of the settings (numpydoc, Attributes)."""
-    found = {}
+    helps = {}
     for names, text in re.findall(r"^(\w[\w, ]*) : .*\n((?: {4}.*\n?)+)", inspect.getdoc(settings) or "", re.M):
         plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", " ".join(text.split())).replace("`", "")
-        found.update(dict.fromkeys(names.split(", "), plain.replace("%", "%%")))
-    return found
+        helps.update(dict.fromkeys(names.split(", "), plain.replace("%", "%%")))
+    return helps
 
 
 def parser(study: Study) -> argparse.ArgumentParser:
@@ -663,4 +669,4 @@ def study_main(study: Study, arguments: Sequence[str] | None = None) -> int:
     output.data(result.as_data())
     output.note(f"wrote {', '.join(path.name for path in written)} and figures/ to {out}")
     output.note(f"{time.monotonic() - began:.0f} s")
-    return 1 if any(one.holds is False for one in result.verdicts) else 0
+    return 1 if any(verdict.holds is False for verdict in result.verdicts) else 0

@@ -119,8 +119,8 @@ class Server(Endpoint):
         seq, bitmap = tag.seq, tag.bitmap
         if self.have[seq] == self.all:
             if tag.resend:
-                one = bitmap & (bitmap - 1) == 0
-                self._answer(seq, [self.job.workers[bitmap.bit_length() - 1]] if one else self.below, frame)
+                of_one_worker = bitmap & (bitmap - 1) == 0
+                self._answer(seq, [self.job.workers[bitmap.bit_length() - 1]] if of_one_worker else self.below, frame)
             return
         if self.have[seq] & bitmap:
             return
@@ -142,8 +142,8 @@ class Server(Endpoint):
             exponent=frame.tag.exponent,
         )
         lanes = self.sums[seq].astype(">i4")
-        for one in to:
-            self.reply(self.frame(one, tag, lanes))
+        for receiver in to:
+            self.reply(self.frame(receiver, tag, lanes))
 
 
 class Atp(System):
@@ -171,15 +171,15 @@ class Atp(System):
 
         The first capable switch on a worker's way adds, and the last one.
         """
-        found: dict[str, list[str]] = {job.tree.server or "": []}
+        children: dict[str, list[str]] = {job.tree.server or "": []}
         for worker in job.workers:
             way = self._ways(job).paths[worker, job.tree.server or ""]
             capable = [name for name in way[1:-1] if job.topology.node(name).capable]
             chain = [worker, *dict.fromkeys(capable[:1] + capable[-1:]), way[-1]]
             for low, high in pairwise(chain):
-                if low not in found.setdefault(high, []):
-                    found[high].append(low)
-        return found
+                if low not in children.setdefault(high, []):
+                    children[high].append(low)
+        return children
 
     def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
         """The table entries that gather workers and switches, and spread results."""
@@ -229,7 +229,7 @@ class Atp(System):
 
     def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
         """Aggregators in use at once, at most."""
-        return max(one.register("used").read(1) for one in switches.values())
+        return max(switch.register("used").read(1) for switch in switches.values())
 
 
 SYSTEMS.add("atp", Atp)

@@ -247,8 +247,8 @@ def run_cell(cell: Cell) -> Iterator[CompareRow]:
     try:
         if cell.system not in PLANS:
             system, faults = SYSTEMS[cell.system](), Faults(loss=setting.loss)
-            found = run(system, topology, jobs_of(system, topology, arrays, LANES), faults=faults, seed=cell.seed)
-            ran = Ran(found.done_ps, found.busiest_bytes, found.slots)
+            outcome = run(system, topology, jobs_of(system, topology, arrays, LANES), faults=faults, seed=cell.seed)
+            ran = Ran(outcome.done_ps, outcome.busiest_bytes, outcome.slots)
         elif setting.jobs > 1:
             ran, _ = run_plans(topology, cell.system, arrays, setting.loss, cell.seed)
         else:
@@ -283,7 +283,7 @@ def cost(cell: Cell) -> float:
 def check(what: str, sums: Sequence[Floats], arrays: Sequence[Floats]) -> None:
     """Raise ``WrongSum`` where a worker's sum is not exact."""
     exact = np.sum(arrays, axis=0, dtype=np.float64)
-    if not all(np.array_equal(one, exact) for one in sums):
+    if not all(np.array_equal(total, exact) for total in sums):
         raise WrongSum(f"{what}: a sum is wrong")
 
 
@@ -302,7 +302,7 @@ def run_plan(spec: str, plan: str, arrays: Sequence[Floats], loss: float, seed: 
         sums = cluster.run_threads(work)
         result = network_result(cluster.carrier)
         network = cluster.carrier.network
-        busiest = max(one.bytes for one in network.fabric.links.values())
+        busiest = max(link.bytes for link in network.fabric.links.values())
         slots = sum(job.plan.slots for job in network.jobs if job.plan.aggregators)
     check(plan, sums, arrays)
     return Ran([result.communication_ps], busiest, slots)
@@ -334,10 +334,10 @@ def run_plans(
             request = PlanRequest(plan, workers=workers, lanes=LANES, server=server, load=dict(used))
             slots = switches.controller.resources.slots // len(arrays)
             bounds = shares(own[0].size, [part.weight for part in parts], LANES)
-            for one, (a, b) in zip(tree_requests(request, parts, slots), bounds, strict=True):
+            for tree_request, (a, b) in zip(tree_requests(request, parts, slots), bounds, strict=True):
                 if a == b:
                     continue
-                made = switches.controller.plan(replace(one, job=len(installed) + 1))
+                made = switches.controller.plan(replace(tree_request, job=len(installed) + 1))
                 switches.controller.install(made)
                 installed.append((place, slice(a, b), made))
                 used.update(load_of(made, len(arrays) * len(parts)))
@@ -353,7 +353,7 @@ def run_plans(
                     network.post(job.server, Post(Collective.ALL_REDUCE, None, np.zeros_like(arrays[place][0][where])))
             network.advance(600 * 10**12, [index for _, _, job in jobs for index in job.members.values()])
             done = [max(network.done_ps(job) for of, _, job in jobs if of == place) for place in range(len(arrays))]
-            busiest = max(one.bytes for one in network.fabric.links.values())
+            busiest = max(link.bytes for link in network.fabric.links.values())
             parties = network.endpoints if isinstance(network.endpoints, RequestEndpoints) else None
             if parties is not None:
                 settle(network.fabric, parties)
@@ -429,10 +429,10 @@ def _atp(elements: int, seed: int) -> Figure:
     def outcome(cells: int, active: int, *, split: bool) -> tuple[float, float]:
         system = Atp(cells, split=split)
         jobs = jobs_of(system, topology, arrays, LANES)[:active]
-        found = run(system, topology, jobs, seed=seed)
-        servers = [one for one in found.ends if isinstance(one, Server)]
-        fallen = sum(one.collided for one in servers) / sum(one.contributions for one in servers)
-        return max(found.done_ps) / 1e6, fallen
+        ran = run(system, topology, jobs, seed=seed)
+        servers = [end for end in ran.ends if isinstance(end, Server)]
+        fallen = sum(server.collided for server in servers) / sum(server.contributions for server in servers)
+        return max(ran.done_ps) / 1e6, fallen
 
     for cells, active in product((8, 32, 128, 512), (1, 4)):
         shared, fallen = outcome(cells, active, split=False)
@@ -492,8 +492,8 @@ def _panama(elements: int, seed: int) -> Figure:
 
     def of_pool(system: SwitchML, trees: int) -> Any:
         system.trees = trees
-        found = run(system, topology, jobs_of(system, topology, arrays, LANES), seed=seed, requests=requests)
-        return took(found.parties, found.done_ps)
+        outcome = run(system, topology, jobs_of(system, topology, arrays, LANES), seed=seed, requests=requests)
+        return took(outcome.parties, outcome.done_ps)
 
     ring = of_plan("ring")
     for (name, trees), values in {

@@ -69,7 +69,7 @@ class BlockWorker(PoolWorker):
     def _nearest(self, block: int) -> int:
         """The next block of ours in a slot, from one on."""
         exponents = self.chunks.exponents
-        return next((one for one in range(block, len(exponents), self.pool) if exponents[one]), INFINITY)
+        return next((later for later in range(block, len(exponents), self.pool) if exponents[later]), INFINITY)
 
     def pack(self, key: int, *, again: bool) -> bytes | None:
         """The block that the slot is at, where we have something in it, and which one is our next."""
@@ -111,18 +111,21 @@ class SwitchML(System):
         """Children, parents, groups and ways of the job's tree."""
         add_routes(switches, job, job.tree.paths)
         base = job.cells(self.cells)[0]
-        for one in job.tree.aggregators:
-            switch, own = switches[one.name], job.ip(one.name)
-            parent = one.parent.ip if one.parent else 0
-            for child in one.children:
-                shared = (child.mask, one.full, base, parent, own, one.group)
+        for aggregator in job.tree.aggregators:
+            switch, own = switches[aggregator.name], job.ip(aggregator.name)
+            parent = aggregator.parent.ip if aggregator.parent else 0
+            for child in aggregator.children:
+                shared = (child.mask, aggregator.full, base, parent, own, aggregator.group)
                 switch.insert("neighbour", [own, child.address.ip, job.number], "contribution", shared)
                 switch.insert("replica", child.rid, "address", (child.address.ip,))
             if parent:
                 switch.insert(
-                    "neighbour", [own, parent, job.number], "result", (one.full, base, parent, own, one.group)
+                    "neighbour",
+                    [own, parent, job.number],
+                    "result",
+                    (aggregator.full, base, parent, own, aggregator.group),
                 )
-            switch.multicast(one.group, [(child.address.port, child.rid) for child in one.children])
+            switch.multicast(aggregator.group, [(child.address.port, child.rid) for child in aggregator.children])
 
     def endpoints(self, job: Job) -> Iterator[Endpoint]:
         """Workers."""

@@ -234,13 +234,13 @@ def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floa
     PlanError
         No switch can add, or there are no servers.
     """
-    resources, load, found = Resources(), Counter[Hop](), list[Job]()
+    resources, load, jobs = Resources(), Counter[Hop](), list[Job]()
     hosts = [host.name for host in topology.workers]
     for place, own in enumerate(arrays):
         workers = hosts[place :: len(arrays)][: len(own)]
         servers = topology.servers
         server = servers[place % len(servers)].name if system.needs_server and servers else None
-        plan = "steiner" if any(one.capable for one in topology.switches) or server is None else "ps"
+        plan = "steiner" if any(switch.capable for switch in topology.switches) or server is None else "ps"
         for tree_, (a, b) in enumerate(shares(own[0].size, [1] * system.trees, lanes)):
             if a == b:
                 continue
@@ -249,16 +249,16 @@ def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floa
                 topology, index + 1, workers, lanes=lanes, plan=plan, server=server, resources=resources, load=load
             )
             parts = [array[a:b] for array in own]
-            found.append(Job(index + 1, made, parts, (index, len(arrays) * system.trees), system.trees))
+            jobs.append(Job(index + 1, made, parts, (index, len(arrays) * system.trees), system.trees))
             load.update(load_of(made, len(arrays) * system.trees))
-    return found
+    return jobs
 
 
 def load_of(plan: Plan, among: int) -> dict[Hop, int]:
     """Rates that a tree may have on links between switches, bit/s, when ``among`` trees share each equally."""
     links = {hop: plan.topology.link_at(*hop) for hop in chunk_times(plan)}
     hosts = {host.name for host in plan.topology.hosts}
-    return {hop: one.rate_bps // among for hop, one in links.items() if not {one.a, one.b} & hosts}
+    return {hop: link.rate_bps // among for hop, link in links.items() if not {link.a, link.b} & hosts}
 
 
 def add_routes(switches: Mapping[str, Switch], job: Job, paths: Mapping[tuple[str, str], Sequence[str]]) -> None:
@@ -507,8 +507,8 @@ SYSTEMS: Registry[Callable[[], System]] = Registry("system", BadInput)
 @cache
 def compiled(source: Path, lanes: int, cells: int) -> Program:
     """A system's program, compiled once. Raises ``P4Error``."""
-    found = compile_file(source, {"LANES": str(lanes), "CELLS": str(cells)}, [HERE]).require()
-    return load_program(found.json or {})
+    compiling = compile_file(source, {"LANES": str(lanes), "CELLS": str(cells)}, [HERE]).require()
+    return load_program(compiling.json or {})
 
 
 @dataclass(frozen=True)
@@ -556,9 +556,9 @@ class _Driver:
         self.records = np.zeros(len(ends), ENDPOINT_DTYPE)
         self.records["kind"], self.records["status"] = Kind.WORKER, State.ACTIVE
         self.records["timer"] = self.records["wake"] = NEVER
-        self._who = [(one.ip.to_bytes(4, "big"), one.job.number.to_bytes(2, "big")) for one in ends]
-        self._kept = [_RESULTS(self._guarded(one)) for one in (self._receive, self._transmit, self._expire)]
-        receive, transmit, expire = (int(ctypes.cast(one, ctypes.c_void_p).value or 0) for one in self._kept)
+        self._who = [(end.ip.to_bytes(4, "big"), end.job.number.to_bytes(2, "big")) for end in ends]
+        self._kept = [_RESULTS(self._guarded(callback)) for callback in (self._receive, self._transmit, self._expire)]
+        receive, transmit, expire = (int(ctypes.cast(callback, ctypes.c_void_p).value or 0) for callback in self._kept)
         calls = worker_endpoints()
         self.calls = EndpointCalls(receive, transmit, calls.deadline, expire, calls.status)
 
@@ -612,9 +612,9 @@ def add_plain_routes(switches: Mapping[str, Switch], topology: Topology) -> None
     """Ways of packets that belong to no job, as p4reduce's switches have them."""
     routes = BaseRoutes(topology)
     for name, switch in switches.items():
-        for one in routes.of(name):
-            if one.neighbour is not None:
-                switch.insert("route", [one.value, 0], "leave", (topology.port(name, one.neighbour),))
+        for route in routes.of(name):
+            if route.neighbour is not None:
+                switch.insert("route", [route.value, 0], "leave", (topology.port(name, route.neighbour),))
 
 
 def settle(network: VirtualNetwork, parties: RequestEndpoints) -> None:
@@ -645,7 +645,7 @@ def run(
         A worker has another sum than the exact one, or after ten minutes of virtual time none.
     """
     lanes = jobs[0].lanes
-    switches = {one.name: Switch(compiled(system.source, lanes, system.cells)) for one in topology.switches}
+    switches = {node.name: Switch(compiled(system.source, lanes, system.cells)) for node in topology.switches}
     ends: list[Endpoint] = []
     for job in jobs:
         system.entries(switches, job)
@@ -663,7 +663,7 @@ def run(
         links = (replace(link, rate_bps=int(link.rate_bps * (1 - repaired))) for link in topology.links)
         carries = replace(topology, links=tuple(links))
     devices = {name: switch.device for name, switch in switches.items()}
-    hosts, records, calls = [one.host for one in ends], driver.records, driver.calls
+    hosts, records, calls = [endpoint.host for endpoint in ends], driver.records, driver.calls
     if parties is not None:
         add_plain_routes(switches, topology)
         hosts, records = [*parties.hosts, *hosts], np.concatenate([parties.records, records])
@@ -673,7 +673,7 @@ def run(
         carries, devices, endpoints=HostEndpoints(records, hosts, calls), faults=faults, seed=seed
     ) as network:
         network.start_all(range(len(hosts)))
-        watched = [index for index, one in enumerate(ends) if one.works]
+        watched = [index for index, endpoint in enumerate(ends) if endpoint.works]
         network.run(600 * 10**12, watch=[first + index for index in watched])
         if driver.error is not None:
             raise driver.error
@@ -688,7 +688,7 @@ def run(
         if not end.done or not np.array_equal(end.chunks.sum, exact):
             what = "a wrong sum" if end.done else "no sum"
             raise WrongSum(f"{system.name}, seed {seed}: {end.host} of job {end.job.number} has {what}")
-    resends = sum(one.resends for one in ends)
+    resends = sum(endpoint.resends for endpoint in ends)
     return Outcome(done, busiest, resends, system.slots(switches, jobs), ends, parties)
 
 

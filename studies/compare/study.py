@@ -37,7 +37,7 @@ from studies.frame import (
 )
 from studies.pages import Chart
 
-KEY: Final = (*(one.name for one in fields(Setting)), "setting")
+KEY: Final = (*(field.name for field in fields(Setting)), "setting")
 _MEANS: Final = ("time_us", "over_best", "over_lossy", "busiest_bytes", "slots", "jain")
 
 
@@ -57,10 +57,10 @@ PARTS: Final = (
 
 def _settings(result: StudyResult) -> Iterator[tuple[str, dict[str, float]]]:
     """Each setting once, in words, with the time over the best plan's bound of each system."""
-    found: dict[str, dict[str, float]] = {}
+    settings: dict[str, dict[str, float]] = {}
     for point in result.points.get("systems", ()):
-        found.setdefault(point["setting"], {})[point["system"]] = point["over_best"]
-    yield from found.items()
+        settings.setdefault(point["setting"], {})[point["system"]] = point["over_best"]
+    yield from settings.items()
 
 
 def tables(result: StudyResult) -> Iterator[Table]:
@@ -77,11 +77,11 @@ def tables(result: StudyResult) -> Iterator[Table]:
         headings = ("setting", "fastest", "p4reduce's best", "p4reduce / fastest", "slowest")
         yield "Who is fastest, where p4reduce is and where it is not: time over the best plan's bound", headings, rows
     if result.of("papers"):
-        said = [
+        beside = [
             (paper, says, "; ".join(_shown(result, paper.partition(" ")[0])), because)
             for paper, says, because in PAPERS
         ]
-        yield "Papers beside packets", ("system", "paper says", "packets here say", "because"), said
+        yield "Papers beside packets", ("system", "paper says", "packets here say", "because"), beside
 
 
 def _shown(result: StudyResult, paper: str) -> Iterator[str]:
@@ -89,8 +89,8 @@ def _shown(result: StudyResult, paper: str) -> Iterator[str]:
     for figure in dict.fromkeys(point["figure"] for point in result.of("papers", paper=paper)):
         values = []
         for point in result.of("papers", paper=paper, figure=figure):
-            one = point.estimate("value")
-            half = "" if one is None or one.high is None else f" ± {one.high - one.value:.2f}"
+            interval = point.estimate("value")
+            half = "" if interval is None or interval.high is None else f" ± {interval.high - interval.value:.2f}"
             values.append(f"{point['value']:.2f}{half} at {point['x']:g}")
         yield f"{figure}: {', '.join(values)}"
 
@@ -163,13 +163,13 @@ def bars(result: StudyResult) -> Iterable[Bar]:
     for system in RIVALS:
         for loss in (0.0, 0.01):
             ours, theirs = (
-                result.values("systems", "over_best", axis="loss", loss=loss, system=one) for one in ("steiner", system)
+                result.values("systems", "over_best", axis="loss", loss=loss, system=who) for who in ("steiner", system)
             )
             yield Bar(f"p4reduce's tree over {system}, loss {loss:.0%}", None,
-                      by_seed(lambda one, other: one / other, ours, theirs), "{:.2f}")  # fmt: skip
+                      by_seed(lambda our, other: our / other, ours, theirs), "{:.2f}")  # fmt: skip
     if result.of("systems"):
         behind = [times for _, times in _settings(result) if set(times) & set(OURS)]
-        first = sum(min(times, key=lambda one: times[one]) in OURS for times in behind)
+        first = sum(min(times, key=lambda system_: times[system_]) in OURS for times in behind)
         yield Bar("settings in which a plan of p4reduce's own is fastest", None, {None: float(first)}, "{:.0f}",
                   seeds="any", note=f"of {len(behind)} in which one runs")  # fmt: skip
 

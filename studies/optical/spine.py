@@ -61,12 +61,12 @@ def spine_cells(settings: Any) -> Iterator[Matrix]:
 def spine_row(cell: Matrix) -> Iterator[SpineRow]:
     """Plan it in all ways."""
     work = elephants(LEAVES, cell.share, cell.seed, load_s=WHOLE * LOAD_S)
-    found = {}
-    for name, fast, sharing in (*((one, WHOLE, one) for one in SHARINGS), ("scarce", SCARCE, "hybrid")):
+    ratios = {}
+    for name, fast, sharing in (*((kind, WHOLE, kind) for kind in SHARINGS), ("scarce", SCARCE, "hybrid")):
         spine = Spine(LEAVES, WHOLE, fast, cell.delta_s, SLOT_S, cell.dark * SLOT_S)
         plan = plan_spine(work, spine, sharing)  # type: ignore[arg-type]
-        found[name] = plan.time_s / plan.bound_s
-    yield SpineRow(cell.delta_s * 1e3, cell.share, cell.seed, **found)
+        ratios[name] = plan.time_s / plan.bound_s
+    yield SpineRow(cell.delta_s * 1e3, cell.share, cell.seed, **ratios)
 
 
 # On packets.
@@ -158,7 +158,7 @@ def task_row(cell: tuple[str, int, int]) -> Iterator[SpineTaskRow]:
 
 
 def _measures(row: type[Any], *keys: str) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(row) if one.name not in {*keys, "seed"})
+    return tuple(field.name for field in fields(row) if field.name not in {*keys, "seed"})
 
 
 PARTS: Final = (
@@ -190,7 +190,7 @@ def bars(result: StudyResult) -> Iterator[Bar]:
     yield Bar("spine on packets: time off the plan's, worst", at_most(0.03),
               seeded(packets, lambda row: abs(row.over - 1), max), percent(2), every=True, seeds="any")  # fmt: skip
     for how in ("star", "chain"):
-        times = {one: result.values("spine-tasks", "hybrid_ms", how=one, fast=WHOLE) for one in (how, "flows")}
+        times = {scheme: result.values("spine-tasks", "hybrid_ms", how=scheme, fast=WHOLE) for scheme in (how, "flows")}
         values = by_seed(lambda a, b: a / b, times[how], times["flows"])
         yield Bar(f"spine under tasks: time, {how} / flows", None, values, "{:.3f}")
 
@@ -199,7 +199,7 @@ def seeded(
     rows: Iterable[Any], value: Callable[[Any], float], over: Callable[[list[float]], float] = statistics.fmean
 ) -> dict[int | None, float]:
     """A value of each seed's rows."""
-    found: dict[int | None, list[float]] = {}
+    seed_values: dict[int | None, list[float]] = {}
     for row in rows:
-        found.setdefault(row.seed, []).append(value(row))
-    return {seed: over(own) for seed, own in found.items()}
+        seed_values.setdefault(row.seed, []).append(value(row))
+    return {seed: over(own) for seed, own in seed_values.items()}

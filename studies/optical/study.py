@@ -137,7 +137,7 @@ def plan_row(cell: Cell) -> Iterator[PlanRow]:
     seconds = time.process_time() - began
     metrics = made.metrics()
     touched = [len({network.home[host] for host in (task.server, *task.workers)}) for task in tasks]
-    known = {name: metrics[name] for name in (one.name for one in fields(PlanRow)) if name in metrics}
+    known = {name: metrics[name] for name in (field.name for field in fields(PlanRow)) if name in metrics}
     yield PlanRow(
         graph=cell.graph,
         setting=cell.setting,
@@ -271,16 +271,16 @@ def arrival_cells(settings: OpticalSettings) -> Iterator[Coming]:
 def arrival_row(cell: Coming) -> Iterator[ArrivalRow]:
     """Play them."""
     network = wdm("nobel-us", hosts=2)
-    found = arrive(cell.policy, network, cell.load, arrivals=cell.arrivals, moved=cell.moved, seed=cell.seed)
+    outcome = arrive(cell.policy, network, cell.load, arrivals=cell.arrivals, moved=cell.moved, seed=cell.seed)
     yield ArrivalRow(
         cell.policy,
         cell.moved,
         cell.load,
         cell.seed,
-        found.blocked,
-        found.interrupted,
-        found.running,
-        found.transponders,
+        outcome.blocked,
+        outcome.interrupted,
+        outcome.running,
+        outcome.transponders,
     )
 
 
@@ -321,18 +321,18 @@ def packet_cells(settings: OpticalSettings) -> Iterator[Played]:
                     yield Played(Cell(graph, policy, seed, small=settings.small), at_once)
 
 
-def packet_row(one: Played) -> Iterator[PacketRow]:
+def packet_row(play_cell: Played) -> Iterator[PacketRow]:
     """Play it."""
-    cell = one.cell
-    rate = "400G" if one.at_once else "40G"
+    cell = play_cell.cell
+    rate = "400G" if play_cell.at_once else "40G"
     network = wdm(cell.graph, hosts=GRAPHS[cell.graph], access_rate=rate)
     made = groom(cell.policy, draw_tasks(network, cell.seed), network, cell.options)
-    played = play(made, at_once=one.at_once, seed=cell.seed)
+    played = play(made, at_once=play_cell.at_once, seed=cell.seed)
     off = sum(a != b for a, b in zip(played.lightpath_bytes, played.predicted_bytes, strict=True))
     yield PacketRow(
         graph=cell.graph,
         policy=cell.policy,
-        at_once=one.at_once,
+        at_once=play_cell.at_once,
         seed=cell.seed,
         tasks=len(played.tasks),
         lightpaths=len(played.lightpath_bytes),

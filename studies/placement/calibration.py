@@ -64,7 +64,7 @@ def ends_of(flows: Sequence[Flow], capacity_bps: Floats, rounds: int) -> Floats:
     def column(values: list[float]) -> Floats:
         return np.array(values, np.float64)
 
-    found: Floats = iteration_ends(
+    ends_s: Floats = iteration_ends(
         column([max(flow.compute_s, _LEAST) for flow in flows]),
         column([flow.latency_s for flow in flows]),
         column([flow.stream for flow in flows]),
@@ -75,7 +75,7 @@ def ends_of(flows: Sequence[Flow], capacity_bps: Floats, rounds: int) -> Floats:
         column([flow.begin_s for flow in flows]),
         rounds,
     )
-    return found
+    return ends_s
 
 
 def steady_times(flows: Sequence[Flow], capacity_bps: Floats, *, rounds: int = 24, skipped: int = 6) -> list[float]:
@@ -146,17 +146,17 @@ def draw_jobs(seed: int, count: int, load: float, slots: int, rate_bps: float) -
     lengths = MEDIAN_S * np.exp(SIGMA * random.standard_normal(count))
     busy = float(np.mean(sizes * lengths))  # slot-seconds of a job
     arrivals = np.cumsum(random.exponential(busy / (load * slots), count))
-    found = []
+    drawn_jobs = []
     for number in range(count):
         model = MODELS[models[number]]
         iteration = model.compute_s + model.bits / rate_bps
         rounds = max(1.0, round(lengths[number] / iteration))
-        found.append(
+        drawn_jobs.append(
             ClusterJob(
                 f"job{number}", float(arrivals[number]), int(sizes[number]), model, rounds, float(rounds * iteration)
             )
         )
-    return found
+    return drawn_jobs
 
 
 NUMBERS: Final = FixedScale(1.0)
@@ -256,9 +256,11 @@ class CalibrationRow:
 
 def run_calibration(point: CalibrationPoint) -> Iterator[CalibrationRow]:
     """Run a point both ways, job by job."""
-    found = calibrate(point)
-    for job, (packets, model, error) in enumerate(zip(found.packets_s, found.model_s, found.errors, strict=True)):
-        yield CalibrationRow(found.name, job, packets, model, error)
+    calibrated = calibrate(point)
+    for job, (packets, model, error) in enumerate(
+        zip(calibrated.packets_s, calibrated.model_s, calibrated.errors, strict=True)
+    ):
+        yield CalibrationRow(calibrated.name, job, packets, model, error)
 
 
 def calibrate(point: CalibrationPoint) -> Calibrated:
@@ -267,12 +269,12 @@ def calibrate(point: CalibrationPoint) -> Calibrated:
     with EmbeddedSwitches(topology, bundled(LANES)) as switches:
         plans = [
             switches.controller.start_job(
-                PlanRequest(one.plan, job=number + 1, workers=one.hosts, server=None, lanes=LANES)
+                PlanRequest(job.plan, job=number + 1, workers=job.hosts, server=None, lanes=LANES)
             )
-            for number, one in enumerate(point.jobs)
+            for number, job in enumerate(point.jobs)
         ]
         packets = _on_packets(switches, point, plans)
-    flows = [flow_of(plan, one) for plan, one in zip(plans, point.jobs, strict=True)]
+    flows = [flow_of(plan, job) for plan, job in zip(plans, point.jobs, strict=True)]
     model = ends_of(flows, left_of(topology, point.background), point.rounds)
     return Calibrated(point.name, tuple(_means(packets)), tuple(_means(model)))
 
@@ -309,9 +311,9 @@ def flow_of(plan: Plan, job: Trainer) -> Flow:
     """
     places = {hop: number for number, hop in enumerate(hops_of(plan.topology))}
     bits = {
-        places[hop]: 8.0 * (one.bytes + AROUND * one.frames)
-        for hop, one in predict(plan, Operation.ALL_REDUCE, job.elements, lead=0).items()
-        if one.frames
+        places[hop]: 8.0 * (hop_load.bytes + AROUND * hop_load.frames)
+        for hop, hop_load in predict(plan, Operation.ALL_REDUCE, job.elements, lead=0).items()
+        if hop_load.frames
     }
     stream = bits[places[(job.hosts[0], 1)]] / (plan.window * (RING_SHARE if plan.ring else 1.0))
     return Flow(job.compute_s, bits, stream, plan.rtt_ps / PS_PER_S, job.begin_s)
@@ -323,8 +325,8 @@ def _on_packets(switches: EmbeddedSwitches, point: CalibrationPoint, plans: Sequ
     with JobNetwork(switches, queue_frames=QUEUE_FRAMES, background=background) as network:
         clockwork = Clockwork(network)
         runs = [
-            TrainerRun(clockwork, network.add(plan, NUMBERS), one, point.rounds)
-            for plan, one in zip(plans, point.jobs, strict=True)
+            TrainerRun(clockwork, network.add(plan, NUMBERS), job, point.rounds)
+            for plan, job in zip(plans, point.jobs, strict=True)
         ]
         for run in runs:
             run.begin(runs)

@@ -126,11 +126,13 @@ class ClusterRun:
         coming = sorted(self.jobs, key=lambda job: job.arrival_s)[::-1]
         while coming or self._running:
             arrival = coming[-1].arrival_s if coming else np.inf
-            end = min((self._now + one.left * one.iteration_s for one in self._running.values()), default=np.inf)
+            end = min(
+                (self._now + job_run.left * job_run.iteration_s for job_run in self._running.values()), default=np.inf
+            )
             self._advance(min(arrival, end))
-            done = [one for one in self._running.values() if one.left <= _AHEAD * one.job.rounds]
-            for one in done:
-                self._end(one)
+            done = [job_run for job_run in self._running.values() if job_run.left <= _AHEAD * job_run.job.rounds]
+            for job_run in done:
+                self._end(job_run)
             while coming and coming[-1].arrival_s <= self._now:
                 job = coming.pop()
                 self._waiting[job.name] = self._task(job)
@@ -142,19 +144,19 @@ class ClusterRun:
     # --- events
 
     def _advance(self, to_s: float) -> None:
-        for one in self._running.values():
-            one.left -= (to_s - self._now) / one.iteration_s
+        for job_run in self._running.values():
+            job_run.left -= (to_s - self._now) / job_run.iteration_s
         self._now = to_s
 
-    def _end(self, one: _Running) -> None:
-        job = one.job
+    def _end(self, job_run: _Running) -> None:
+        job = job_run.job
         del self._running[job.name]
-        for host in one.hosts:
+        for host in job_run.hosts:
             self._free[host] = 1
         taken = self._now - job.arrival_s
-        racks = len({self._racks.of[host] for host in one.hosts})
+        racks = len({self._racks.of[host] for host in job_run.hosts})
         in_time = taken <= 10 * job.alone_s
-        self.ended.append(Ended(job.name, one.began_s - job.arrival_s, taken, taken / job.alone_s, racks, in_time))
+        self.ended.append(Ended(job.name, job_run.began_s - job.arrival_s, taken, taken / job.alone_s, racks, in_time))
 
     def _admit(self) -> None:
         failed = 0
@@ -186,23 +188,23 @@ class ClusterRun:
             able = frozenset(switch for switch in able if self._ranges_left()[switch] > 0)
         trees = [tree_copies(self._racks, hosts, way, able) for way in self._racks.ways(racks, able)]
         rings = [ring_copies(self._racks, hosts, way) for way in self._racks.ways(racks)]
-        trees.sort(key=lambda one: cluster.lasts(one.copies))
-        ring = min(rings, key=lambda one: cluster.lasts(one.copies))
+        trees.sort(key=lambda tree: cluster.lasts(tree.copies))
+        ring = min(rings, key=lambda way_copies: cluster.lasts(way_copies.copies))
         weight = RING_SHARE * RING_WINDOWS[self.scenario.rate_gbps]
-        one = _Running(job, hosts, self._now, job.rounds, tuple(trees), ring, weight)
+        job_run = _Running(job, hosts, self._now, job.rounds, tuple(trees), ring, weight)
         if self.scenario.giving == "partial":
-            one.tree = trees[0] if trees else None
+            job_run.tree = trees[0] if trees else None
         elif self.scenario.giving == "whole":
             left = self._ranges_left()
             able_trees = [tree for tree in trees if all(left[switch] > 0 for switch in tree.slots)]
-            if able_trees and self._alone(one, able_trees[0]) < self._alone(one, ring):
-                one.tree = able_trees[0]
-        self._running[job.name] = one
+            if able_trees and self._alone(job_run, able_trees[0]) < self._alone(job_run, ring):
+                job_run.tree = able_trees[0]
+        self._running[job.name] = job_run
 
-    def _alone(self, one: _Running, copies: Copies) -> float:
-        bits = one.job.model.bits
+    def _alone(self, job_run: _Running, copies: Copies) -> float:
+        bits = job_run.job.model.bits
         longest = max((bits * times / self._capacity[link] for link, times in copies.copies.items()), default=0.0)
-        return float(one.job.model.compute_s + longest)
+        return float(job_run.job.model.compute_s + longest)
 
     def _give_slots(self) -> None:
         """Give slots: by value, all jobs contend anew; otherwise jobs keep what they got when they came."""
@@ -211,22 +213,22 @@ class ClusterRun:
         contenders = [
             Contender(
                 name,
-                tuple(tree.slots for tree in one.trees),
-                self._alone(one, one.trees[0]),
-                self._alone(one, one.ring),
-                one.job.workers,
+                tuple(tree.slots for tree in job_run.trees),
+                self._alone(job_run, job_run.trees[0]),
+                self._alone(job_run, job_run.ring),
+                job_run.job.workers,
             )
-            for name, one in self._running.items()
-            if one.trees
+            for name, job_run in self._running.items()
+            if job_run.trees
         ]
         chosen = whole_trees(contenders, dict.fromkeys(self._switches, self.scenario.slots))
-        for name, one in self._running.items():
-            one.tree = one.trees[chosen[name]] if name in chosen else None
+        for name, job_run in self._running.items():
+            job_run.tree = job_run.trees[chosen[name]] if name in chosen else None
 
     def _ranges_left(self) -> Counter[str]:
         left = Counter(dict.fromkeys(self._switches, self.scenario.slots))
-        for one in self._running.values():
-            left.subtract(one.copies.slots)
+        for job_run in self._running.values():
+            left.subtract(job_run.copies.slots)
         return left
 
     # --- what policies see
@@ -261,33 +263,35 @@ class ClusterRun:
             self._slots,
             dict(self._free),
             running=self._loads(),
-            hosts={name: dict.fromkeys(one.hosts, 1) for name, one in self._running.items()},
+            hosts={name: dict.fromkeys(job_run.hosts, 1) for name, job_run in self._running.items()},
             rings=True,
         )
 
     def _loads(self) -> Mapping[str, Load]:
         return {
-            name: one.copies.load(one.job.model.bits, one.job.model.compute_s, one.left)
-            for name, one in self._running.items()
+            name: job_run.copies.load(job_run.job.model.bits, job_run.job.model.compute_s, job_run.left)
+            for name, job_run in self._running.items()
         }
 
     # --- how fast jobs are
 
     def _find_times(self) -> None:
         for group in self._groups():
-            key = frozenset((one.job.name, one.choice) for one in group)
+            key = frozenset((job_run.job.name, job_run.choice) for job_run in group)
             known = self._known.get(key)
             if known is None:
-                known = self._known[key] = dict(zip([one.job.name for one in group], self._times(group), strict=True))
-            for one in group:
-                one.iteration_s = known[one.job.name]
+                known = self._known[key] = dict(
+                    zip([job_run.job.name for job_run in group], self._times(group), strict=True)
+                )
+            for job_run in group:
+                job_run.iteration_s = known[job_run.job.name]
 
     def _times(self, group: Sequence[_Running]) -> list[float]:
-        flows = [one.flow() for one in group]
+        flows = [job_run.flow() for job_run in group]
         if len(group) == 1:
             return [flows[0].alone_s(self._capacity)]
         # Phases are those of jobs that began at any time; drawn by the jobs' names, so that policies meet the same.
-        numbers = [int(one.job.name.removeprefix("job")) for one in group]
+        numbers = [int(job_run.job.name.removeprefix("job")) for job_run in group]
         shifts = [np.random.Generator(np.random.Philox(number)).random() for number in numbers]
         shifted = [
             Flow(flow.compute_s, flow.bits, flow.stream, begin_s=shift * flow.alone_s(self._capacity))
@@ -297,18 +301,18 @@ class ClusterRun:
 
     def _groups(self) -> list[list[_Running]]:
         """Jobs that share links, directly or by others."""
-        found: list[tuple[set[int], list[_Running]]] = []
-        for one in sorted(self._running.values(), key=lambda one: one.job.name):
-            links, members = set(one.copies.copies), [one]
+        groups: list[tuple[set[int], list[_Running]]] = []
+        for job_run in sorted(self._running.values(), key=lambda job_run: job_run.job.name):
+            links, members = set(job_run.copies.copies), [job_run]
             rest = []
-            for other, own in found:
+            for other, own in groups:
                 if links & other:
                     links |= other
                     members = own + members
                 else:
                     rest.append((other, own))
-            found = [*rest, (links, members)]
-        return [members for _, members in found]
+            groups = [*rest, (links, members)]
+        return [members for _, members in groups]
 
 
 _RACKS: dict[tuple[str, int, tuple[int, ...]], Racks] = {}

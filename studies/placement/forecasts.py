@@ -121,11 +121,11 @@ def measure(cell: ForecastCell) -> Floats:
             busy.append(network.fabric.links[hop].busy_ps)
 
         runs = []
-        for number, one in enumerate(about.jobs):
+        for number, job in enumerate(about.jobs):
             plan = switches.controller.start_job(
-                PlanRequest(one.plan, job=number + 1, workers=one.hosts, server=None, lanes=LANES)
+                PlanRequest(job.plan, job=number + 1, workers=job.hosts, server=None, lanes=LANES)
             )
-            runs.append(TrainerRun(clockwork, network.add(plan, NUMBERS), _shifted(one, cell.seed), _ENDLESS))
+            runs.append(TrainerRun(clockwork, network.add(plan, NUMBERS), _shifted(job, cell.seed), _ENDLESS))
         for run in runs:
             run.begin(runs)
         for number in range(cell.readings):
@@ -148,11 +148,11 @@ def run_forecasts(cell: ForecastCell) -> Iterator[ForecastRow | Trace]:
         yield ForecastRow(cell.load.name, name, cell.seed, nrmse(name, series, AHEAD))
     cut = len(series) // 2
     ends = range(max(cut, LAGS), min(len(series) - AHEAD + 1, cut + 150))
-    said = []
+    forecasts = []
     for name in METHODS:
         predict = learn(name, series[:cut], AHEAD)
-        said.append((name, tuple(predict(series[:end]) for end in ends)))
-    yield Trace(cell.load.name, tuple(float(series[end + AHEAD - 1]) for end in ends), tuple(said))
+        forecasts.append((name, tuple(predict(series[:end]) for end in ends)))
+    yield Trace(cell.load.name, tuple(float(series[end + AHEAD - 1]) for end in ends), tuple(forecasts))
 
 
 # Inference beside training, on packets: requests with answers of 16 frames, and jobs that train on the same links.
@@ -249,10 +249,10 @@ def _run(requests: Requests | None, jobs: Sequence[Trainer]) -> tuple[list[float
         clockwork = Clockwork(network)
         rounds = 12 if requests is None else _ENDLESS
         runs = []
-        for number, one in enumerate(jobs):
-            request = PlanRequest(one.plan, job=number + 1, workers=one.hosts, server=None, lanes=LANES)
+        for number, job in enumerate(jobs):
+            request = PlanRequest(job.plan, job=number + 1, workers=job.hosts, server=None, lanes=LANES)
             plan = switches.controller.start_job(request)
-            runs.append(TrainerRun(clockwork, network.add(plan, NUMBERS), one, rounds))
+            runs.append(TrainerRun(clockwork, network.add(plan, NUMBERS), job, rounds))
         for run in runs:
             run.begin(runs)
         parties = network.endpoints

@@ -116,8 +116,8 @@ class ForesightRun(TelemetryRun):
             shares = self.sources.busy_shares(self.network.now, ahead_ps)
             by_host = dict(zip(self.sources.hosts, shares, strict=True))
             return self.taken({a: by_host[a] for a, _ in OTHERS})
-        found = {hop: self._of(np.array(readings)) for hop, readings in self._readings.items() if readings}
-        return {hop: round(bps) for hop, bps in found.items() if bps > 0}
+        loads = {hop: self._of(np.array(readings)) for hop, readings in self._readings.items() if readings}
+        return {hop: round(bps) for hop, bps in loads.items() if bps > 0}
 
     def _of(self, readings: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
         """Forecast of others' load on a link from the readings so far; the last reading if they are too few."""

@@ -394,13 +394,13 @@ def run_knob(cell: KnobCell) -> list[KnobRow]:
 
     with single_threaded_blas(), Cluster(Experiment(topology=TOPOLOGY, workers=WORKERS)) as cluster:
         began = cluster.carrier.network.now
-        found = cluster.run_threads(train, server=knob.served)
+        trained = cluster.run_threads(train, server=knob.served)
         ended = max(status.done_at_ps for status in cluster.carrier.statuses())
         cluster.carrier.drain()
         links = cluster.carrier.network.fabric.links.values()
         counted = [link.inc_first_bytes + link.inc_resend_bytes for link in links]
-    weights, gradients = found[-1]
-    if not knob.served and any(not np.array_equal(weights, other) for other, _ in found):
+    weights, gradients = trained[-1]
+    if not knob.served and any(not np.array_equal(weights, other) for other, _ in trained):
         raise ClusterError(f"{cell.data}, {cell.knob}, seed {cell.seed}: workers ended with different weights")
     accuracy = model.accuracy(weights, split.test.images, split.test.labels)
     row = KnobRow(

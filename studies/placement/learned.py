@@ -184,7 +184,7 @@ def scenes(random: np.random.Generator) -> Iterator[Scenario]:
 def mean_jct(scenario: Scenario, policy: str | PlacementPolicy, seed: int, jobs: int, slots: int) -> float:
     """Seconds, of a run."""
     drawn = draw_jobs(seed, jobs, LOAD, slots, 1e9 * scenario.rate_gbps)
-    return statistics.fmean(one.jct_s for one in ClusterRun(scenario, drawn, policy).run())
+    return statistics.fmean(ended.jct_s for ended in ClusterRun(scenario, drawn, policy).run())
 
 
 def learn(seed: int, updates: int) -> tuple[Weights, list[float]]:
@@ -197,12 +197,12 @@ def learn(seed: int, updates: int) -> tuple[Weights, list[float]]:
         scenario, jobs_seed = next(clusters), FIRST_SEED + 1000 * seed + update
         base = mean_jct(scenario, "packed", jobs_seed, JOBS, SMALL_HOSTS)
         rollouts = [Learned(weights, random) for _ in range(ROLLOUTS)]
-        times = np.log([mean_jct(scenario, one, jobs_seed, JOBS, SMALL_HOSTS) / base for one in rollouts])
+        times = np.log([mean_jct(scenario, rollout, jobs_seed, JOBS, SMALL_HOSTS) / base for rollout in rollouts])
         curve.append(float(np.exp(times.mean())))
         gains = (times.mean() - times) / (times.std() + 1e-3) / ROLLOUTS
         for number, (part, (first, second)) in enumerate(zip(weights.parts(), moments, strict=True)):
             slope: Floats = sum(
-                (gain * one.gradient.parts()[number] for gain, one in zip(gains, rollouts, strict=True)),
+                (gain * rollout.gradient.parts()[number] for gain, rollout in zip(gains, rollouts, strict=True)),
                 start=np.zeros_like(part),
             )
             first[...] = 0.9 * first + 0.1 * slope

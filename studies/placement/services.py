@@ -151,24 +151,24 @@ def _run(topology: Topology, tasks: Sequence[Task]) -> _Ran:
             raise ClusterError(f"services: {wrong[0]}")
         history = store.history
         rounds = {
-            row.name: [(one["started_ps"], one["done_ps"]) for one in history.rounds(row.name)]
+            row.name: [(round_["started_ps"], round_["done_ps"]) for round_ in history.rounds(row.name)]
             for row in rows
             if row.task.serving is None
         }
-        found = _Ran(tuple(row.task for row in rows), rounds)
+        ran = _Ran(tuple(row.task for row in rows), rounds)
         for row in rows:
             if row.task.serving is not None:
-                (why,) = [one["why"] for one in history.decisions(row.name) if one["what"] == "served"]
+                (why,) = [decision["why"] for decision in history.decisions(row.name) if decision["what"] == "served"]
                 began, ended = int(row.started_ps or 0), int(row.finished_ps or 0)
-                return _Ran(found.tasks, rounds, began, ended, why["p50_ps"], why["p99_ps"])
-        return found
+                return _Ran(ran.tasks, rounds, began, ended, why["p50_ps"], why["p99_ps"])
+        return ran
 
 
 def _beside(rounds: Sequence[tuple[int, int]], ran: _Ran) -> float:
     """Mean length of rounds while the service runs; ``ClusterError`` where training ended before it."""
     if rounds[-1][1] < ran.ended_ps:
         raise ClusterError("services: a training ended before the service: give it more rounds")
-    return _mean([one for one in rounds if one[0] >= ran.began_ps and one[1] <= ran.ended_ps])
+    return _mean([span for span in rounds if span[0] >= ran.began_ps and span[1] <= ran.ended_ps])
 
 
 def _mean(rounds: Sequence[tuple[int, int]]) -> float:

@@ -225,7 +225,7 @@ class PlacementSettings:
 
 def scenario_names() -> list[str]:
     """Names of all clusters' scenarios, without commas."""
-    return [one.name.replace(",", "") for one in SCENARIOS]
+    return [scenario.name.replace(",", "") for scenario in SCENARIOS]
 
 
 def named_scenarios(text: str, flag: str) -> list[Scenario]:
@@ -238,16 +238,16 @@ def named_scenarios(text: str, flag: str) -> list[Scenario]:
 
 def bursts_of(text: str, flag: str) -> list[Bursting]:
     """Seconds and numbers of tasks, as in '0.2:60,2:60'. Raises ``BadInput``."""
-    found = []
-    for one in texts(text, flag):
-        mean, colon, tasks = one.partition(":")
+    burstings = []
+    for pair in texts(text, flag):
+        mean, colon, tasks = pair.partition(":")
         try:
-            found.append(Bursting(float(mean), int(tasks)))
+            burstings.append(Bursting(float(mean), int(tasks)))
         except ValueError:
             colon = ""
-        if not colon or not found[-1].mean_s > 0 or found[-1].tasks < 1:
-            raise BadInput(f"{flag}: {one!r}: give seconds and a number of tasks, both above 0, as in 0.2:60")
-    return found
+        if not colon or not burstings[-1].mean_s > 0 or burstings[-1].tasks < 1:
+            raise BadInput(f"{flag}: {pair!r}: give seconds and a number of tasks, both above 0, as in 0.2:60")
+    return burstings
 
 
 QUICK: Final = PlacementSettings(

@@ -132,12 +132,12 @@ def run_cluster(cell: ClusterCell) -> Iterator[ClusterRow]:
         order=cell.order,
         backfill=cell.backfill,
         seed=cell.seed,
-        jct_s=statistics.fmean(one.jct_s for one in ended),
-        wait_s=statistics.fmean(one.wait_s for one in ended),
-        makespan_s=max(arrivals[one.name] + one.jct_s for one in ended) - begins,
-        slowdown=statistics.fmean(one.slowdown for one in ended),
-        in_time=statistics.fmean(one.in_time for one in ended),
-        racks=statistics.fmean(one.racks for one in ended),
+        jct_s=statistics.fmean(job.jct_s for job in ended),
+        wait_s=statistics.fmean(job.wait_s for job in ended),
+        makespan_s=max(arrivals[job.name] + job.jct_s for job in ended) - begins,
+        slowdown=statistics.fmean(job.slowdown for job in ended),
+        in_time=statistics.fmean(job.in_time for job in ended),
+        racks=statistics.fmean(job.racks for job in ended),
     )
 
 
@@ -299,7 +299,7 @@ def bars(result: StudyResult) -> Iterator[Bar]:
             at_most(1.2),
             point.values["ratio"],
             every=True,
-            note="".join(f"one queue for all: {one['ratio']:.2f}" for one in others),
+            note="".join(f"one queue for all: {other['ratio']:.2f}" for other in others),
         )
     yield from _telemetry(result)
     for point in result.of("services", way="chosen"):
@@ -338,7 +338,11 @@ def _telemetry(result: StudyResult) -> Iterator[Bar]:
         if sum(point["knows"] == "counters" for point in own) < _SWEEP:
             continue
         cheap = [point for point in own if point["core"] <= CORE]
-        best = min(cheap, key=lambda one: one["ratio"]) if cheap else min(own, key=lambda one: one["core"])
+        best = (
+            min(cheap, key=lambda candidate: candidate["ratio"])
+            if cheap
+            else min(own, key=lambda candidate: candidate["core"])
+        )
         name = f"telemetry, bursts of {bursts.mean_s:g} s, at some interval"
         which = f"{best['knows']} of {best['interval_s']:g} s, the best of {len(cheap) or len(own)}"
         yield Bar(f"{name}: JCT over that with an oracle", at_most(ORACLE), best.values["ratio"], "{:.4f}", note=which)
@@ -353,9 +357,9 @@ def _traces(result: StudyResult) -> Figure | None:
     figure = Figure(figsize=(8, 1.5 * len(shown) + 0.6), layout="constrained")
     for axes, trace in zip(figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True):
         axes.plot(trace.readings, color="black", linewidth=1.2, label="measured")
-        for name, said in trace.said:
+        for name, forecast in trace.said:
             if name != "mean":
-                axes.plot(said, linewidth=0.8, label=name)
+                axes.plot(forecast, linewidth=0.8, label=name)
         axes.set_title(trace.load, fontsize=8)
     axes.set_xlabel("reading")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=7)

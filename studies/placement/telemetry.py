@@ -131,12 +131,12 @@ class Told:
 
     def known(self, now_ps: int) -> dict[Hop, tuple[int, float]]:
         """Links that are taken for busy: bit/s of others, and how old that is in seconds, from its window's middle."""
-        found = {}
+        busy = {}
         for hop, link_load in self._newest.items():
             since_us = now_ps // _PS_PER_US - link_load.ended_us
             if link_load.busy and since_us <= self.thresholds.forget_us:
-                found[hop] = link_load.bps, (since_us + link_load.window_us / 2) / 1e6
-        return found
+                busy[hop] = link_load.bps, (since_us + link_load.window_us / 2) / 1e6
+        return busy
 
 
 class TellingSwitches(EmbeddedSwitches):
@@ -403,13 +403,13 @@ class TelemetryRun:
 
     def taken(self, shares: Mapping[str, float]) -> dict[Hop, int]:
         """Bit/s on uplinks where sources are in a burst for these shares of the time."""
-        topology, found = self._switches.topology, dict[Hop, int]()
+        topology, loads = self._switches.topology, dict[Hop, int]()
         for a, b in OTHERS:
             if shares[a]:
                 up, down = topology.neighbours(a)[0], topology.neighbours(b)[0]
                 for hop in ((up, topology.port(up, "spine1")), ("spine1", topology.port("spine1", down))):
-                    found[hop] = round(shares[a] * SHARE * topology.link_at(*hop).rate_bps)
-        return found
+                    loads[hop] = round(shares[a] * SHARE * topology.link_at(*hop).rate_bps)
+        return loads
 
     def _begin(self, number: int, hosts: tuple[str, ...]) -> None:
         if not self._end(number - 1):
@@ -454,6 +454,8 @@ def telemetry_cells(
     """Runs: an oracle, nothing known, every interval, thresholds where all readings are made, digests of windows."""
     ways: list[tuple[Knows, float, float]] = [("oracle", 0.0, 0.0), ("nothing", 0.0, 0.0)]
     ways += [("counters", interval, 0.0) for interval in intervals_s]
-    ways += [("counters", interval, one) for interval in intervals_s if interval >= DENSE_S for one in thresholds]
+    ways += [
+        ("counters", interval, threshold) for interval in intervals_s if interval >= DENSE_S for threshold in thresholds
+    ]
     ways += [("digests", window, SHARE / 2) for window in windows_s]
     return [TelemetryCell(own, *way, seed) for own in bursts for way in ways for seed in seeds]

@@ -87,13 +87,13 @@ def _within(layout: object, task: Task) -> dict[tuple[str, str], Path]:
     graph: nx.Graph[str] = nx.Graph()
     for path in (layout.paths or {}).values():
         graph.add_edges_from(pairwise(path))
-    found: dict[tuple[str, str], Path] = {}
+    paths: dict[tuple[str, str], Path] = {}
     ways: Mapping[str, list[str]] = nx.single_source_shortest_path(graph, task.server)
     for worker in task.workers:
         way = tuple(ways[worker])
-        found[(task.server, worker)] = way
-        found[(worker, task.server)] = way[::-1]
-    return found
+        paths[(task.server, worker)] = way
+        paths[(worker, task.server)] = way[::-1]
+    return paths
 
 
 FINISHED = "finished"
@@ -238,12 +238,12 @@ def run_policies(cell: PolicyCell) -> PolicyResult:
             least = [least_bytes(task, topology, settings.lanes) if "exact" in decided else 0 for task in tasks]
             for name, answers in decided.items():
                 for task, answer, bound in zip(tasks, answers, least, strict=True):
-                    found = None if isinstance(answer, Rejection) else measured[trees_key(answer)]
-                    rows.append(replace(_row(cell, hosts, task, name, answer, found), least_bytes=bound))
+                    own_measured = None if isinstance(answer, Rejection) else measured[trees_key(answer)]
+                    rows.append(replace(_row(cell, hosts, task, name, answer, own_measured), least_bytes=bound))
             differences += [
                 f"{scenario.name}, seed {cell.seed}, {size} local models: {text}"
-                for one in measured.values()
-                for text in one.differences
+                for tree_measured in measured.values()
+                for text in tree_measured.differences
             ]
         differences += [f"{scenario.name}, seed {cell.seed}: {text}" for text in network.check_counters()]
     return PolicyResult(tuple(rows), tuple(differences), background)
@@ -290,10 +290,10 @@ def _layout_key(layout: Layout) -> Any:
     return type(layout).__name__, paths
 
 
-def _arriving(answer: Decision | Rejection, found: Measured, size: int) -> int:
+def _arriving(answer: Decision | Rejection, measured: Measured, size: int) -> int:
     """Models that the busiest host adds up: one of a tree and, piece by piece, of a ring; else all."""
     ring = isinstance(answer, Decision) and isinstance(answer.upload, RingLayout)
-    return 1 if found.aggregators or ring else size
+    return 1 if measured.aggregators or ring else size
 
 
 def _row(
@@ -302,10 +302,10 @@ def _row(
     task: Task,
     policy: str,
     answer: Decision | Rejection,
-    found: Measured | None,
+    measured: Measured | None,
 ) -> TaskRow:
     size = len(task.workers)
-    counted: dict[str, Any] = {name: 0 if found is None else getattr(found, name) for name in _COUNTED}
+    counted: dict[str, Any] = {name: 0 if measured is None else getattr(measured, name) for name in _COUNTED}
     return TaskRow(
         scenario=cell.scenario.name,
         capable=cell.capable,
@@ -314,10 +314,10 @@ def _row(
         seed=cell.seed,
         task=task.name,
         policy=policy,
-        status=FINISHED if found else REJECTED,
+        status=FINISHED if measured else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
         together=isinstance(answer, Decision) and answer.together,
-        aggregation_ps=0 if found is None else hosts.aggregation_ps(task, _arriving(answer, found, size)),
+        aggregation_ps=0 if measured is None else hosts.aggregation_ps(task, _arriving(answer, measured, size)),
         least_bytes=0,
         **counted,
     )

@@ -322,15 +322,15 @@ def count_round(
     first, resent = int(change["inc_first_bytes"].sum()), int(change["inc_resend_bytes"].sum())
     measured = Measured(
         communication_ps=communication_ps,
-        bound_ps=sum(one.bound_ps for one in allowed),
-        ordered_ps=sum(one.ordered_ps for one in allowed),
+        bound_ps=sum(limit.bound_ps for limit in allowed),
+        ordered_ps=sum(limit.ordered_ps for limit in allowed),
         bytes=first + resent,
         first_bytes=first,
         predicted_bytes=sum(traffic.bytes for traffic in predicted.values()),
         resend_bytes=resent,
         dropped=dropped,
         aggregators=sum(len(plan.aggregators) for plan, _ in carried),
-        chunk_ps=sum(one.chunk_ps for one in allowed),
+        chunk_ps=sum(limit.chunk_ps for limit in allowed),
         differences=tuple(differences),
     )
     return measured, expected
@@ -338,13 +338,13 @@ def count_round(
 
 def _dropped(network: VirtualNetwork) -> dict[int, list[Incident]]:
     """First transmissions that full queues dropped since the network began, by job; each job runs one round in it."""
-    found: dict[int, list[Incident]] = {}
+    incidents: dict[int, list[Incident]] = {}
     for ((node, port), destination, job), seen in network.incidents().items():
         if seen.queue_dropped:
-            found.setdefault(job, []).append(
+            incidents.setdefault(job, []).append(
                 Incident(node, port, destination, Fate.QUEUE_DROPPED, seen.queue_dropped, seen.queue_dropped_bytes)
             )
-    return found
+    return incidents
 
 
 # A round of one task: what its local models send, what the global model must get, and where results go.
@@ -510,7 +510,7 @@ class TaskNetwork:
                 if made is None:
                     break
                 plans.append((waiting.pop(), made))
-            yield from (one for _, one in self._run_installed(plans, None))
+            yield from (measured for _, measured in self._run_installed(plans, None))
 
     def run_at_once(self, decisions: Sequence[Decision]) -> tuple[list[int], Measured]:
         """Run one round of every task, all from the same moment on.
@@ -541,10 +541,10 @@ class TaskNetwork:
             rounds = self._rounds(network, plans)
             before, began = network.fabric.links.array(), network.now
             self._carry(network, rounds)
-            for one in rounds:
-                one.check()
-            done = [network.done_ps(one.jobs[-1]) - began for one in rounds]
-            carried = [what for one in rounds for what in one.carried]
+            for round_ in rounds:
+                round_.check()
+            done = [network.done_ps(round_.jobs[-1]) - began for round_ in rounds]
+            carried = [what for round_ in rounds for what in round_.carried]
             measured = self._count(network, carried, before, max(done))
         self._switches.controller.uninstall_idle(every)
         return done, measured
@@ -582,12 +582,12 @@ class TaskNetwork:
         has already; for any other reason it may not.
         """
         counters = self._switches.controller.read_counters()
-        found = compare_counters(self.topology, add({}, *self._expected), counters)
+        differences = compare_counters(self.topology, add({}, *self._expected), counters)
         for name, own in counters.items():
             refused = {reason: seen for reason, seen in own.refused.items() if not (resends and reason in TWICE)}
             if refused:
-                found.append(f"{name} refused {refused}")
-        return found
+                differences.append(f"{name} refused {refused}")
+        return differences
 
     # --- installing
 
@@ -634,8 +634,8 @@ class TaskNetwork:
         every = [plan for _, own in plans for plan in own]
         self._switches.controller.install_idle(every)
         with self._network() as network:
-            for one in self._rounds(network, plans, inputs):
-                yield self._measure(network, one)
+            for round_ in self._rounds(network, plans, inputs):
+                yield self._measure(network, round_)
         self._switches.controller.uninstall_idle(every)
 
     def _network(self) -> JobNetwork:
@@ -662,11 +662,11 @@ class TaskNetwork:
 
     # --- one round
 
-    def _measure(self, network: JobNetwork, one: Round) -> tuple[FloatArray, Measured]:
+    def _measure(self, network: JobNetwork, round_: Round) -> tuple[FloatArray, Measured]:
         before, began = network.fabric.links.array(), network.now
-        self._carry(network, [one])
-        one.check()
-        return one.total(), self._count(network, one.carried, before, network.done_ps(one.jobs[-1]) - began)
+        self._carry(network, [round_])
+        round_.check()
+        return round_.total(), self._count(network, round_.carried, before, network.done_ps(round_.jobs[-1]) - began)
 
     def _count(self, network: JobNetwork, carried: Carried, before: NDArray[Any], lasted_ps: int) -> Measured:
         predicted = predict_round(carried, self.elements)
@@ -687,47 +687,47 @@ class TaskNetwork:
         Where there are two, the broadcast of a task begins when its last upload was acknowledged.
         """
         clockwork = Clockwork(network)
-        for one in rounds:
-            self._begin(clockwork, one, 0)
+        for round_ in rounds:
+            self._begin(clockwork, round_, 0)
         try:
             clockwork.run()
         except ClusterError as error:
-            names = ", ".join(one.jobs[0].plan.name for one in rounds)
+            names = ", ".join(round_.jobs[0].plan.name for round_ in rounds)
             raise ClusterError(f"{names} on {self.topology.name}: a round did not end: {error}") from None
 
-    def _begin(self, clockwork: Clockwork, one: Round, step: int) -> None:
+    def _begin(self, clockwork: Clockwork, round_: Round, step: int) -> None:
         """Begin the operations of a job of a round, and after them those of the next job."""
-        left = len(one.jobs[step].endpoints)
+        left = len(round_.jobs[step].endpoints)
 
         def ended(_done_ps: int) -> None:
             nonlocal left
             left -= 1
-            if not left and step + 1 < len(one.jobs):
-                self._begin(clockwork, one, step + 1)
+            if not left and step + 1 < len(round_.jobs):
+                self._begin(clockwork, round_, step + 1)
 
-        for index, post in _posts(one, step):
+        for index, post in _posts(round_, step):
             clockwork.post(index, post, ended)
 
 
-def _posts(one: Round, step: int) -> Iterator[tuple[int, Post]]:
+def _posts(round_: Round, step: int) -> Iterator[tuple[int, Post]]:
     """The operations of the endpoints of a job of a round."""
-    job, weights = one.jobs[step], one.weights
-    _, operation = one.carried[step]
+    job, weights = round_.jobs[step], round_.weights
+    _, operation = round_.carried[step]
     if operation is Operation.ALL_REDUCE:
-        given = list(one.inputs)
+        given = list(round_.inputs)
         if len(given) < len(job.members):  # G's host is the last of the ring, and adds nothing
             given.append(np.zeros_like(given[0]))
-        for worker, own, result in zip(job.plan.workers, given, one.targets, strict=True):
+        for worker, own, result in zip(job.plan.workers, given, round_.targets, strict=True):
             yield job.members[worker], Post(Collective.ALL_REDUCE, own, result)
         return
     assert job.server is not None  # noqa: S101
     for rank, worker in enumerate(job.plan.workers):
-        source = None if operation is Operation.PULL else one.inputs[rank]
-        target = None if operation is Operation.PUSH else one.targets[rank]
+        source = None if operation is Operation.PULL else round_.inputs[rank]
+        target = None if operation is Operation.PUSH else round_.targets[rank]
         yield job.members[worker], Post(Collective[operation.name], source, target)
     if operation is Operation.PUSH_PULL:
         # Weights 0 and a rate of n make the new weights minus the sum, which is known.
-        yield job.server, Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(one.inputs)))
+        yield job.server, Post(Collective.PUSH_PULL, None, weights, learning_rate=float(len(round_.inputs)))
     elif operation is Operation.PUSH:
         yield job.server, Post(Collective.PUSH, None, weights)
     else:

@@ -69,7 +69,7 @@ class PhasedNetwork(TaskNetwork):
     """A network that also carries tasks of several phases."""
 
     def run_phases(
-        self, found: Phased, inputs: Sequence[FloatArray]
+        self, phased: Phased, inputs: Sequence[FloatArray]
     ) -> tuple[FloatArray, Measured, tuple[Measured, ...]]:
         """Run one round: each phase begins when all hosts have the results of the one before; nothing is pipelined.
 
@@ -78,7 +78,7 @@ class PhasedNetwork(TaskNetwork):
 
         Parameters
         ----------
-        found : Phased
+        phased : Phased
             What was admitted.
         inputs : sequence of float32, each of shape (elements,)
             What each local model gives, in rank order; G's host adds nothing.
@@ -94,39 +94,39 @@ class PhasedNetwork(TaskNetwork):
             When a phase does not end, a sum is wrong, or hosts end with different bytes.
         """
         plans = []
-        for number, decision in enumerate(decision for phase in found.phases for decision in phase.decisions):
+        for number, decision in enumerate(decision for phase in phased.phases for decision in phase.decisions):
             made = self._plan(decision, FIRST_JOB + number, alone=True)
             assert made is not None  # alone: plans, or an error  # noqa: S101
             plans.append((decision, made))
         every = [plan for _, own in plans for plan in own]
         self._switches.controller.install_idle(every)
-        held: Held = dict(zip(found.task.workers, inputs, strict=True))
-        held[found.task.server] = np.zeros_like(inputs[0])
+        held: Held = dict(zip(phased.task.workers, inputs, strict=True))
+        held[phased.task.server] = np.zeros_like(inputs[0])
         measured = []
         with self._network() as network:
             waiting = iter(self._rounds(network, plans))
-            for phase in found.phases:
+            for phase in phased.phases:
                 rounds = [self._round(next(waiting), phase.operation, held) for _ in phase.decisions]
                 before, began = network.fabric.links.array(), network.now
                 self._carry(network, rounds)
-                for one in rounds:
-                    one.check()
-                    _keep(one, held)
-                done = max(network.done_ps(one.jobs[0]) for one in rounds) - began
-                carried = [what for one in rounds for what in one.carried]
+                for round_ in rounds:
+                    round_.check()
+                    _keep(round_, held)
+                done = max(network.done_ps(round_.jobs[0]) for round_ in rounds) - began
+                carried = [what for round_ in rounds for what in round_.carried]
                 own = self._count(network, carried, before, done)
                 allowed = [limits(plan, operation, self.elements) for plan, operation in carried]
                 measured.append(
                     replace(
                         own,
-                        bound_ps=max(one.bound_ps for one in allowed),
-                        ordered_ps=max(one.ordered_ps for one in allowed),
-                        chunk_ps=max(one.chunk_ps for one in allowed),
+                        bound_ps=max(limit.bound_ps for limit in allowed),
+                        ordered_ps=max(limit.ordered_ps for limit in allowed),
+                        chunk_ps=max(limit.chunk_ps for limit in allowed),
                     )
                 )
         self._switches.controller.uninstall_idle(every)
-        _check(found, held, inputs, self.lanes)
-        return held[found.task.server], _one_after_the_other(measured), tuple(measured)
+        _check(phased, held, inputs, self.lanes)
+        return held[phased.task.server], _one_after_the_other(measured), tuple(measured)
 
     def _round(self, idle: Round, operation: Operation, held: Held) -> Round:
         plan = idle.jobs[0].plan
@@ -141,24 +141,24 @@ class PhasedNetwork(TaskNetwork):
         return Round(idle.jobs, given, expect_sum(given, None, self.lanes), targets, operation)
 
 
-def _keep(one: Round, held: Held) -> None:
+def _keep(round_: Round, held: Held) -> None:
     """Keep the arrays that hosts have after a phase."""
-    plan = one.jobs[0].plan
-    if one.operation is Operation.PUSH:
+    plan = round_.jobs[0].plan
+    if round_.operation is Operation.PUSH:
         assert plan.server is not None  # noqa: S101
-        held[plan.server] = held[plan.server] + one.weights
+        held[plan.server] = held[plan.server] + round_.weights
     else:
-        held.update({host: one.targets[rank] for rank, host in enumerate(plan.workers)})
+        held.update({host: round_.targets[rank] for rank, host in enumerate(plan.workers)})
 
 
-def _check(found: Phased, held: Held, inputs: Sequence[FloatArray], lanes: int) -> None:
-    total = held[found.task.server]
+def _check(phased: Phased, held: Held, inputs: Sequence[FloatArray], lanes: int) -> None:
+    total = held[phased.task.server]
     ratio = expect_sum(list(inputs), None, lanes).deviation(total).worst_ratio
     if ratio > 1:
-        raise ClusterError(f"{found.name}: a sum is {ratio:.3g} times its documented error bound off")
-    for worker in found.task.workers:
+        raise ClusterError(f"{phased.name}: a sum is {ratio:.3g} times its documented error bound off")
+    for worker in phased.task.workers:
         if not np.array_equal(held[worker].view(np.uint32), total.view(np.uint32)):
-            raise ClusterError(f"{found.name}: {worker} got other weights than the global model has")
+            raise ClusterError(f"{phased.name}: {worker} got other weights than the global model has")
 
 
 def _one_after_the_other(phases: Sequence[Measured]) -> Measured:
@@ -209,10 +209,10 @@ class HierarchicalRing:
 
 def racks_of(task: Task, topology: Topology) -> list[tuple[str, ...]]:
     """The task's hosts by access switch, the leader of each last: G, or the first of the local models."""
-    found: dict[str, list[str]] = {}
+    racks: dict[str, list[str]] = {}
     for host in (task.server, *task.workers):
-        found.setdefault(topology.neighbours(host)[0], []).append(host)
-    return [(*rack[1:], rack[0]) for rack in found.values()]
+        racks.setdefault(topology.neighbours(host)[0], []).append(host)
+    return [(*rack[1:], rack[0]) for rack in racks.values()]
 
 
 def hierarchical_ring(task: Task, state: NetworkState, *, lanes: int = 256) -> HierarchicalRing:
@@ -371,16 +371,18 @@ def run_rings(cell: RingCell) -> CellResult:
         for name, admit in IN_PHASES.items():
             answers[name] = _in_phases(admit, tasks, NetworkState(topology, dict(background)), settings.lanes)
         for name, own in answers.items():
-            trees = iter(network.run([one for one in own if isinstance(one, Decision)]))
+            trees = iter(network.run([own_answer for own_answer in own if isinstance(own_answer, Decision)]))
             for task, answer in zip(tasks, own, strict=True):
-                found: Measured | None = None
+                answer_measured: Measured | None = None
                 if isinstance(answer, Decision):
-                    found = next(trees)
+                    answer_measured = next(trees)
                 elif not isinstance(answer, Rejection):
-                    _, found, _ = network.run_phases(answer, inputs)
-                rows.append(_row(cell, name, task, answer, found))
-                if found is not None:
-                    differences += [f"{scenario.name}, seed {cell.seed}, {name}: {text}" for text in found.differences]
+                    _, answer_measured, _ = network.run_phases(answer, inputs)
+                rows.append(_row(cell, name, task, answer, answer_measured))
+                if answer_measured is not None:
+                    differences += [
+                        f"{scenario.name}, seed {cell.seed}, {name}: {text}" for text in answer_measured.differences
+                    ]
             # What is left of the generator takes the trees away again.
             assert next(trees, None) is None  # noqa: S101
         differences += [f"{scenario.name}, seed {cell.seed}, rings: {text}" for text in network.check_counters()]
@@ -394,17 +396,17 @@ def _in_phases(
     answers: list[Phased | Rejection] = []
     for task in tasks:
         try:
-            found = admit(task, state, lanes=lanes)
+            phased = admit(task, state, lanes=lanes)
         except Rejection as rejection:
             answers.append(rejection)
             continue
-        state.reserve(found.demand_bps)
-        answers.append(found)
+        state.reserve(phased.demand_bps)
+        answers.append(phased)
     return answers
 
 
 def _row(
-    cell: RingCell, policy: str, task: Task, answer: Decision | Phased | Rejection, found: Measured | None
+    cell: RingCell, policy: str, task: Task, answer: Decision | Phased | Rejection, measured: Measured | None
 ) -> RingRow:
     return RingRow(
         scenario=cell.scenario.name,
@@ -412,12 +414,12 @@ def _row(
         size=len(task.workers),
         seed=cell.seed,
         task=task.name,
-        status=FINISHED if found else REJECTED,
+        status=FINISHED if measured else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
-        phases=int(found is not None) if isinstance(answer, Decision | Rejection) else len(answer.phases),
-        communication_ps=found.communication_ps if found else 0,
-        bound_ps=found.bound_ps if found else 0,
-        bytes=found.bytes if found else 0,
-        first_bytes=found.first_bytes if found else 0,
-        predicted_bytes=found.predicted_bytes if found else 0,
+        phases=int(measured is not None) if isinstance(answer, Decision | Rejection) else len(answer.phases),
+        communication_ps=measured.communication_ps if measured else 0,
+        bound_ps=measured.bound_ps if measured else 0,
+        bytes=measured.bytes if measured else 0,
+        first_bytes=measured.first_bytes if measured else 0,
+        predicted_bytes=measured.predicted_bytes if measured else 0,
     )

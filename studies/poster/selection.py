@@ -149,11 +149,12 @@ def run_selection(cell: SelectionCell) -> Iterator[SelectionRow]:
             own = np.random.Generator(np.random.Philox(key=[cell.seed, 0x5F]))
             for number in range(1, cell.rounds + 1):
                 members = CHOOSERS[name](locals_, budget, own)
-                images = sum(len(one.data) for one in members)
+                images = sum(len(member.data) for member in members)
                 changes = [
-                    one.train(weights, cell.training, own) * np.float32(len(one.data) / images) for one in members
+                    member.train(weights, cell.training, own) * np.float32(len(member.data) / images)
+                    for member in members
                 ]
-                total, measured = network.add_up(planner.decision([one.host for one in members]), changes)
+                total, measured = network.add_up(planner.decision([member.host for member in members]), changes)
                 weights = weights + total
                 spent += measured.bytes
                 accuracy = model.accuracy(weights, split.test.images, split.test.labels)

@@ -61,12 +61,12 @@ def variations(settings: PosterSettings) -> list[Variation]:
 
 def run_variation(variation: Variation) -> Iterator[TaskRow | Difference]:
     """The tasks of its cell, with what was varied."""
-    found = run_policies(variation.cell)
+    outcome = run_policies(variation.cell)
     elements = variation.cell.settings.elements
-    for row in found.rows:
+    for row in outcome.rows:
         study, value = variation.study, variation.value
         yield replace(row, study=study, scenario=variation.scenario, value=value, elements=elements)
-    yield from map(Difference, found.differences)
+    yield from map(Difference, outcome.differences)
 
 
 def longest_training_ms(ours_ps: float, theirs_ps: float, saving: float = POSTER_SAVING) -> float | None:

@@ -217,7 +217,7 @@ class PosterSettings:
             raise BadInput(f"--lanes: {self.lanes} is none of 64, 256")
         if SPFF not in self.policies:
             raise ClusterError(f"policies: {SPFF} is what all others are compared with; name it too")
-        names = [one.name for one in self.scenarios]
+        names = [scenario.name for scenario in self.scenarios]
         for field, given in (("scenarios", names), ("sizes", self.sizes), ("seeds", self.seeds)):
             if not given or len(set(given)) != len(given):
                 raise ClusterError(f"{field}: give at least one, and each once")
@@ -263,7 +263,7 @@ class PosterSettings:
     @property
     def calibrated_in(self) -> Scenario:
         """The scenario of the calibration: the reference, or the first one where that is not run."""
-        return next((one for one in self.scenarios if one.name == self.reference), self.scenarios[0])
+        return next((scenario for scenario in self.scenarios if scenario.name == self.reference), self.scenarios[0])
 
 
 QUICK: Final = PosterSettings(
@@ -299,7 +299,7 @@ QUICK: Final = PosterSettings(
 
 def named_scenarios(text: str, flag: str) -> list[Scenario]:
     """Networks by their names; with semicolons between them also NAME=TOPOLOGY[@LOAD[:QUEUE]]. Raises ``BadInput``."""
-    return [_scenario(one, flag) for one in (text.split(";") if "=" in text or ";" in text else texts(text, flag))]
+    return [_scenario(word, flag) for word in (text.split(";") if "=" in text or ";" in text else texts(text, flag))]
 
 
 def _scenario(text: str, flag: str) -> Scenario:

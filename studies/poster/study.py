@@ -114,10 +114,10 @@ def selection_cells(settings: PosterSettings) -> list[SelectionCell]:
 
 def run_tasks(cell: PolicyCell) -> Iterator[TaskRow | Difference | BackgroundRow]:
     """Every task under every policy, and the background traffic of links between switches."""
-    found = run_policies(cell)
-    yield from found
+    outcome = run_policies(cell)
+    yield from outcome
     topology = cell.scenario.build()
-    for (node, port), bps in found.background.items():
+    for (node, port), bps in outcome.background.items():
         link = topology.link_at(node, port)
         if topology.node(link.a).is_switch and topology.node(link.b).is_switch:
             yield BackgroundRow(cell.scenario.name, cell.seed, node, port, bps / link.rate_bps)
@@ -134,7 +134,7 @@ def _mean(value: Callable[[Any], float | None]) -> Callable[[Rows, Rows], float 
     """The mean of a value over finished tasks that have it."""
 
     def of(rows: Rows, _base: Rows) -> float | None:
-        known = [one for row in _done(rows) if (one := value(row)) is not None]
+        known = [number for row in _done(rows) if (number := value(row)) is not None]
         return statistics.fmean(known) if known else None
 
     return of
@@ -143,7 +143,7 @@ def _mean(value: Callable[[Any], float | None]) -> Callable[[Rows, Rows], float 
 def _means(rows: Rows, base: Rows, value: Callable[[Any], float]) -> tuple[float, float] | None:
     theirs = {row.task: row for row in _done(base)}
     both = [(value(row), value(theirs[row.task])) for row in _done(rows) if row.task in theirs]
-    return (statistics.fmean(one for one, _ in both), statistics.fmean(one for _, one in both)) if both else None
+    return (statistics.fmean(mine for mine, _ in both), statistics.fmean(other for _, other in both)) if both else None
 
 
 def _saved(value: Callable[[Any], float]) -> Callable[[Rows, Rows], float | None]:
@@ -349,7 +349,9 @@ def _where(point: Point, *names: str) -> str:
 
 
 def _bounds(result: StudyResult) -> Iterator[Bar]:
-    quiet = {one.name for one in result.settings.scenarios if not one.load or one.priority is not None}
+    quiet = {
+        scenario.name for scenario in result.settings.scenarios if not scenario.load or scenario.priority is not None
+    }
     held = [point for point in result.of("policies") if point["scenario"] in quiet and point["tasks"]]
     if held:
         worst = max(held, key=lambda point: point["ratio_to_bound"])
@@ -416,10 +418,10 @@ def flow_models(result: StudyResult) -> list[FlowModel]:
 
 def background(result: StudyResult) -> dict[str, dict[str, float]]:
     """Measured background traffic by scenario: mean and largest share of a link's rate, over links between switches."""
-    found = by_field(result.rows("background"), "scenario")
+    by_scenario = by_field(result.rows("background"), "scenario")
     return {
         name: {"mean": sum(row.share for row in rows) / len(rows), "largest": max(row.share for row in rows)}
-        for (name,), rows in found
+        for (name,), rows in by_scenario
     }
 
 

@@ -119,12 +119,12 @@ def run_swaps(cell: SwapCell) -> CellResult:
             change_ps = round(trained + chance.uniform(0.05, 0.95) * (done - trained))
             for threshold in settings.swap_thresholds:
                 trial = _Trial(topology, task, avoided, change_ps - CONTROL_LATENCY_PS, threshold)
-                found, wrong = _run(cell, trial, detour)
-                row = found.row
+                run, wrong = _run(cell, trial, detour)
+                row = run.row
                 saved, later = before.row.link_bytes - row.link_bytes, row.finished_ps - before.row.finished_ps
                 rows.append(replace(row, saved_bytes=saved, later_ps=later))
                 differences += wrong
-                if found.digest != before.digest:
+                if run.digest != before.digest:
                     differences.append(f"{_names(row)}: other weights than without a swap")
     return CellResult(tuple(rows), tuple(differences))
 
@@ -165,7 +165,7 @@ def _found(cell: SwapCell, trial: _Trial, detour: float, store: Store, octets: i
     task = trial.task
     end, history = store.task(task.name), store.history
     decisions = history.decisions(task.name)
-    weighed = next((one for one in decisions if one["what"] in ("swap", "keep")), None)
+    weighed = next((decision for decision in decisions if decision["what"] in ("swap", "keep")), None)
     why = {} if weighed is None else weighed["why"]
     swaps, rounds = history.swaps(), history.rounds(task.name)
     row = SwapRow(
@@ -190,7 +190,7 @@ def _found(cell: SwapCell, trial: _Trial, detour: float, store: Store, octets: i
     wrong = []
     if end.state is not TaskState.FINISHED or len(rounds) != task.rounds:
         wrong.append(f"{_names(row)}: {end.state.value} after {len(rounds)} rounds: {end.reason}")
-    first = next(one["why"]["round_bytes"] for one in decisions if one["what"] == "schedule")
+    first = next(decision["why"]["round_bytes"] for decision in decisions if decision["what"] == "schedule")
     if not swaps and not cell.loss and octets != first * task.rounds:
         wrong.append(f"{_names(row)}: {octets} bytes on links, predicted were {first * task.rounds}")
     at = rounds[min(_ROUND, len(rounds) - 1)] if rounds else {"trained_ps": 0, "done_ps": 0}
@@ -297,7 +297,7 @@ def run_overlapping(cell: OverlapCell) -> CellResult:
         if not chosen:
             return CellResult((), ())
         for name, own in answers.items():
-            decisions = [one for one in own if isinstance(one, Decision) and one.task.name in chosen]
+            decisions = [answer for answer in own if isinstance(answer, Decision) and answer.task.name in chosen]
             alone = list(network.run(decisions))
             lasted, measured = network.run_at_once(decisions)
             differences += [
@@ -308,13 +308,13 @@ def run_overlapping(cell: OverlapCell) -> CellResult:
                     scenario.name,
                     name,
                     cell.seed,
-                    one.task.name,
+                    decision.task.name,
                     len(decisions),
                     before.communication_ps,
                     after,
                     measured.resend_bytes,
                 )
-                for one, before, after in zip(decisions, alone, lasted, strict=True)
+                for decision, before, after in zip(decisions, alone, lasted, strict=True)
             ]
         differences += [f"{where}: {text}" for text in network.check_counters(resends=True)]
     return CellResult(tuple(rows), tuple(differences))
@@ -324,8 +324,10 @@ def _chosen(network: TaskNetwork, answers: Iterable[Sequence[Decision | Rejectio
     """The first tasks that every policy admits and that switches have slots for at the same time, under each."""
     chosen: list[str] | None = None
     for own in answers:
-        admitted = [one for one in own if isinstance(one, Decision) and (chosen is None or one.task.name in chosen)]
-        chosen = [one.task.name for one in network.fitting(admitted)]
+        admitted = [
+            answer for answer in own if isinstance(answer, Decision) and (chosen is None or answer.task.name in chosen)
+        ]
+        chosen = [decision.task.name for decision in network.fitting(admitted)]
     return (chosen or [])[:most]
 
 
@@ -409,13 +411,13 @@ def run_weights(cell: WeightCell) -> CellResult:
         for name, value, policy in [*plain, *weighed]:
             state = NetworkState(topology, dict(background))
             answers = decide_all(policy, tasks, state, settings.lanes)
-            decided.append((name, value, [one for one in answers if isinstance(one, Decision)], state))
+            decided.append((name, value, [answer for answer in answers if isinstance(answer, Decision)], state))
         once = {trees_key(decision): decision for _, _, own, _ in decided for decision in own}
         measured = dict(zip(once, network.run(list(once.values())), strict=True))
         first: dict[str, set[Any]] = {}
         for name, value, own, state in decided:
             keys = [trees_key(decision) for decision in own]
-            found = [measured[key] for key in keys]
+            own_measured = [measured[key] for key in keys]
             known = first.setdefault(name, set(keys))
             rows.append(
                 WeightRow(
@@ -426,13 +428,13 @@ def run_weights(cell: WeightCell) -> CellResult:
                     len(tasks),
                     len(own),
                     sum(key not in known for key in keys),
-                    _mean([one.bytes / 1e6 for one in found]),
-                    _mean([one.communication_ps / 1e9 for one in found]),
+                    _mean([tree.bytes / 1e6 for tree in own_measured]),
+                    _mean([tree.communication_ps / 1e9 for tree in own_measured]),
                     largest_utilisation(state),
-                    _mean([one.bound_ps / 1e9 for one in found]),
+                    _mean([tree.bound_ps / 1e9 for tree in own_measured]),
                 )
             )
-        differences = [text for one in measured.values() for text in one.differences]
+        differences = [text for tree in measured.values() for text in tree.differences]
         differences += network.check_counters()
     return CellResult(tuple(rows), tuple(f"{CROWDED.name}, seed {cell.seed}: {text}" for text in differences))
 

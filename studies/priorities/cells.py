@@ -246,7 +246,7 @@ def set_up(scene: Scene, seed: int) -> Staged:
         seed=seed,
     )
     own = [run(description.only(number)).jobs[0] for number in range(len(jobs))]
-    alone = tuple(Alone(took, one.completion_ps) for took, one in zip(takes, own, strict=True))
+    alone = tuple(Alone(took, job.completion_ps) for took, job in zip(takes, own, strict=True))
     return Staged(description, alone, tuple(own))
 
 
@@ -346,14 +346,14 @@ def run_scene(cell: SceneCell) -> Iterator[JobRow]:
 
     A run in which a sum is wrong, or a link has other bytes than predicted, ends with an error.
     """
-    for way, staged, found in _tried(cell):
-        yield from _rows(cell, way, staged, found)
+    for way, staged, governed in _tried(cell):
+        yield from _rows(cell, way, staged, governed)
 
 
 def run_rounds(cell: SceneCell) -> Iterator[RoundRow]:
     """Run a cell and give its figures round by round."""
-    for way, staged, found in _tried(cell):
-        for number, (took, alone) in enumerate(zip(found.run.jobs, staged.by_themselves, strict=True)):
+    for way, staged, governed in _tried(cell):
+        for number, (took, alone) in enumerate(zip(governed.run.jobs, staged.by_themselves, strict=True)):
             for place, (mine, its) in enumerate(zip(_each(took), _each(alone), strict=True)):
                 yield RoundRow(way.policy, cell.seed, number, place, mine, its)
 
@@ -420,9 +420,9 @@ def _steady(took: JobResult, alone: JobResult) -> float:
     return without_first(took) / without_first(alone)
 
 
-def _rows(cell: SceneCell, way: Way, staged: Staged, found: Governed) -> Iterator[JobRow]:
-    scene, told = cell.scene, found.accuracy
-    pairs = list(zip(found.run.jobs, staged.by_themselves, strict=True))
+def _rows(cell: SceneCell, way: Way, staged: Staged, governed: Governed) -> Iterator[JobRow]:
+    scene, told = cell.scene, governed.accuracy
+    pairs = list(zip(governed.run.jobs, staged.by_themselves, strict=True))
     slow = [took.completion_ps / alone.completion_ps for took, alone in pairs]
     errors = sorted(told.errors) if told is not None else []
     for number, (took, alone) in enumerate(pairs):
@@ -439,16 +439,16 @@ def _rows(cell: SceneCell, way: Way, staged: Staged, found: Governed) -> Iterato
             seed=cell.seed,
             job=number,
             size=scene.sizes[number],
-            priority=found.classes[number],
+            priority=governed.classes[number],
             alone_ps=alone.completion_ps,
             took_ps=took.completion_ps,
             slowdown=slow[number],
             steady=_steady(took, alone),
             frames=took.frames,
             resends=took.resends,
-            jain=jain([1 / one for one in slow]),
-            writes=found.run.writes,
-            readings=found.readings,
+            jain=jain([1 / slowdown for slowdown in slow]),
+            writes=governed.run.writes,
+            readings=governed.readings,
             median_error=None if told is None else told.median_error,
             p95_error=errors[min(len(errors) - 1, int(0.95 * len(errors)))] if errors else None,
             median_lead=None if told is None else told.median_lead,
@@ -458,7 +458,7 @@ def _rows(cell: SceneCell, way: Way, staged: Staged, found: Governed) -> Iterato
 
 def _each(job: JobResult) -> list[int]:
     before = [job.started_ps, *job.ends_ps]
-    return [after - one for one, after in zip(before, job.ends_ps, strict=False)]
+    return [after - start for start, after in zip(before, job.ends_ps, strict=False)]
 
 
 # Layers of known models over one or more channels, overlapped with computing.
@@ -590,7 +590,7 @@ def run_stale(cell: StaleCell) -> Iterator[StaleRow]:
     slow = (1.0,) * (WORKERS - 1) + (cell.straggler,)
     about = replace(with_phi(bare, takes, cell.phi), staleness=cell.staleness, slowdowns=slow)
     orders = (STRANGERS, NO_ORDER, "switch", *(("controller",) if cell.staleness <= MOST_WRITTEN else ()))
-    found: dict[str, RunResult] = {}
+    results: dict[str, RunResult] = {}
     for order in orders:
         description = Description(
             STALE_TOPOLOGY,
@@ -600,9 +600,9 @@ def run_stale(cell: StaleCell) -> Iterator[StaleRow]:
             control_latency_ps=parse_delay(cell.latency),
             seed=cell.seed,
         )
-        found[order] = run(description)
-    took = {order: one.jobs[0].completion_ps for order, one in found.items()}
-    for order, one in found.items():
+        results[order] = run(description)
+    took = {order: result.jobs[0].completion_ps for order, result in results.items()}
+    for order, result in results.items():
         yield StaleRow(
             staleness=cell.staleness,
             straggler=cell.straggler,
@@ -612,8 +612,8 @@ def run_stale(cell: StaleCell) -> Iterator[StaleRow]:
             took_ps=took[order],
             saved=1 - took[order] / took[NO_ORDER],
             saved_strangers=1 - took[order] / took[STRANGERS],
-            resend_share=one.resend_share,
-            writes=one.writes,
+            resend_share=result.resend_share,
+            writes=result.writes,
         )
 
 
@@ -683,5 +683,5 @@ def run_learning(cell: LearningCell) -> Iterator[LearningRow]:
         slowdowns=(1.0,) * (LEARNING_WORKERS - 1) + (cell.straggler,),
     )
     description = Description(STALE_TOPOLOGY, (about,), rounds=cell.rounds, jitter=cell.jitter, seed=cell.seed)
-    for one in run(description).jobs[0].scores:
-        yield LearningRow(cell.staleness, cell.straggler, cell.seed, one.rounds, one.at_ps, one.accuracy)
+    for score in run(description).jobs[0].scores:
+        yield LearningRow(cell.staleness, cell.straggler, cell.seed, score.rounds, score.at_ps, score.accuracy)

@@ -327,7 +327,7 @@ def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
                 for delta in (10e-3, 100e-3)
             ]
         case "sharing":
-            found = [
+            cells = [
                 RoundCell(network, policy, seed, sigma=0.4, least=8, most=8, rounds=4)
                 for network, policies, most in (
                     (X1, ("pairs",), 5),
@@ -339,7 +339,7 @@ def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
                 for policy in policies
                 for seed in seeds[:most]
             ]
-            return found + [RoundCell(X1, "pairs", seed, least=8, most=8, mix="all-to-all") for seed in seeds[:2]]
+            return cells + [RoundCell(X1, "pairs", seed, least=8, most=8, mix="all-to-all") for seed in seeds[:2]]
         case "uncoordinated":
             return [RoundCell(X2, "free", seeds[0], least=8, most=8, rounds=3, mix="all-to-all")]
         case "sigma":
@@ -495,12 +495,12 @@ def _pairs(topology: Topology, case: TwinCell) -> list[Wanted]:
     draw = np.random.default_rng(case.seed)
     half = len(names) // 2  # the first half of the pods with the second
     others = [names[half + place] for place in draw.permutation(half)]
-    found: list[Wanted] = []
+    wanted: list[Wanted] = []
     for a, b in zip(names[:half], others, strict=True):
         switches = topology.neighbours(a)[0], topology.neighbours(b)[0]
         parents = {a: switches[0], b: switches[1], switches[1]: switches[0]}
-        found.append(((a, b), switches[0], parents, case.elements))
-    return found
+        wanted.append(((a, b), switches[0], parents, case.elements))
+    return wanted
 
 
 def _carry(topology: Topology, wanted: Sequence[Wanted], case: TwinCell, *, flows: int) -> tuple[float, bool]:
@@ -552,9 +552,9 @@ def twin_cells(settings: TurnsSettings) -> list[TwinCell]:
     seeds = settings.seeds
     if settings.small:
         return [TwinCell("leaf-spine", flows, False, seeds[0], pods=4, servers=2) for flows in (1, 4)]
-    found = [TwinCell("leaf-spine", flows, False, seed) for flows in (1, 4, 16) for seed in seeds[:4]]
+    cells = [TwinCell("leaf-spine", flows, False, seed) for flows in (1, 4, 16) for seed in seeds[:4]]
     # A switch has counters for 512 trees: 64 pairs with 7 flows each.
-    return found + [
+    return cells + [
         TwinCell("fat-tree", flows, polarized, seeds[0]) for flows in (1, 4, 7) for polarized in (False, True)
     ]
 

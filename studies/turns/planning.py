@@ -71,15 +71,15 @@ KINDS: Final[dict[Mix, tuple[Kind, ...]]] = {
 
 def sizes(network: OpticalNetwork, random: np.random.Generator, least: int, most: int) -> list[int]:
     """Gangs of ``least`` to ``most`` units that fill all GPUs; the last is what is left, the ends moved to fit."""
-    found: list[int] = []
+    drawn: list[int] = []
     left = network.all_gpus
     while left:
         units = min(left, int(random.integers(least, most + 1)))
         if 0 < left - units < least:
             units = left if left <= most else left - least
-        found.append(units)
+        drawn.append(units)
         left -= units
-    return found
+    return drawn
 
 
 def gangs(
@@ -98,8 +98,8 @@ def gangs(
     Training is log-normal around `TRAIN_S`; ``load`` is c/w, where c is what the job's NICs take for it alone.
     """
     random = np.random.default_rng(seed)
-    units = [one for _ in range(layers) for one in sizes(network, random, least, most)]
-    return [_job(network, random, place, one, sigma, load, kinds) for place, one in enumerate(units)]
+    units = [size for _ in range(layers) for size in sizes(network, random, least, most)]
+    return [_job(network, random, place, size, sigma, load, kinds) for place, size in enumerate(units)]
 
 
 def elastic(
@@ -154,31 +154,31 @@ Values = dict[str, list[float]]
 
 def gains(seed: int, quick: bool) -> Values:
     """no TDM, seed, one topology and ideal EPS over `tdm`, for R = 4, 3, 2 and both loads."""
-    found: Values = {}
+    values: Values = {}
     for load in (1.0, 0.5):
         for ports in (4, 3, 2):
             network = replace(X1, ports=ports)
             jobs = gangs(network, seed, sigma=SIGMA, load=load)
             ours = make_schedule("tdm", jobs, network).round_s
-            found[f"no-tdm R={ports} c/w={load:g}"] = [make_schedule("no-tdm", jobs, network).round_s / ours]
+            values[f"no-tdm R={ports} c/w={load:g}"] = [make_schedule("no-tdm", jobs, network).round_s / ours]
             if load == 1.0:
                 rounds = Rounds(jobs, SeedGroups(jobs, network), network.delta_s)
-                found[f"seed R={ports}"] = [search_partition(rounds, evaluations=50 if quick else 200).round_s / ours]
-                found[f"static R={ports}"] = [make_schedule("static", jobs, network).round_s / ours]
-                found[f"frozen R={ports}"] = _frozen(jobs, network)
-                found[f"ideal R={ports}"] = [ours / make_schedule("eps-ideal", jobs, network).round_s]
+                values[f"seed R={ports}"] = [search_partition(rounds, evaluations=50 if quick else 200).round_s / ours]
+                values[f"static R={ports}"] = [make_schedule("static", jobs, network).round_s / ours]
+                values[f"frozen R={ports}"] = _frozen(jobs, network)
+                values[f"ideal R={ports}"] = [ours / make_schedule("eps-ideal", jobs, network).round_s]
     for ports in (4, 2):
         network = replace(X1, ports=ports)
         jobs = elastic(network, seed, jobs=12, sigma=SIGMA)
         ratio = make_schedule("no-tdm", jobs, network).round_s / make_schedule("tdm", jobs, network).round_s
-        found[f"elastic R={ports}"] = [ratio]
-    return found
+        values[f"elastic R={ports}"] = [ratio]
+    return values
 
 
 def mixed(seed: int, quick: bool) -> Values:
     """Figures with all-to-all jobs, which need a circuit to every pod they are in; 0 if no topology has them."""
     del quick
-    found: Values = {}
+    values: Values = {}
     for ports in (4, 3, 2):
         network = replace(X1, ports=ports)
         jobs = gangs(network, seed, sigma=SIGMA, kinds=KINDS["mixed"])
@@ -188,8 +188,8 @@ def mixed(seed: int, quick: bool) -> Values:
                 value = make_schedule(policy, jobs, network).round_s / ours
             except TdmError:
                 value = 0.0
-            found[f"mixed {policy} R={ports}"] = [value]
-    return found
+            values[f"mixed {policy} R={ports}"] = [value]
+    return values
 
 
 def _frozen(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[float]:
@@ -207,14 +207,14 @@ def _frozen(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[float]:
     if packed.circuit_bytes == float("inf"):
         return [0.0]
     times = [max(group.communication_s, packed.circuit_bytes / network.circuit) for group in best.groups]
-    one, other = best.groups
-    return [(max(times[0], other.training_s) + max(times[1], one.training_s)) / best.round_s]
+    group, other = best.groups
+    return [(max(times[0], other.training_s) + max(times[1], group.training_s)) / best.round_s]
 
 
 def delta(seed: int, quick: bool) -> Values:
     """The cost of darkness, hidden behind training and not."""
     del quick
-    found: Values = {}
+    values: Values = {}
     jobs = gangs(X1, seed, sigma=SIGMA)
     readings: tuple[Reading, ...] = ("overlap", "serial")
     for reading in readings:
@@ -222,8 +222,8 @@ def delta(seed: int, quick: bool) -> Values:
         least = make_schedule("tdm", jobs, X1.with_delta(0.0), options).round_s
         for delta_s in (0.2e-3, 1e-3, 10e-3):
             round_s = make_schedule("tdm", jobs, X1.with_delta(delta_s), options).round_s
-            found[f"{reading} {delta_s * 1e3:g} ms"] = [100 * (round_s / least - 1)]
-    return found
+            values[f"{reading} {delta_s * 1e3:g} ms"] = [100 * (round_s / least - 1)]
+    return values
 
 
 def electrical(seed: int, quick: bool) -> Values:
@@ -232,7 +232,7 @@ def electrical(seed: int, quick: bool) -> Values:
     jobs = gangs(network, seed, sigma=SIGMA)
     planner = TreeGroups(jobs, network)
     best = search_partition(Rounds(jobs, planner, network.delta_s))
-    found: Values = {}
+    values: Values = {}
     for group in best.groups:
         if group.packed is None:
             continue
@@ -246,10 +246,10 @@ def electrical(seed: int, quick: bool) -> Values:
                     for s in draws
                 ]
                 name = f"ecmp {flows}" + (" polarized" if polarized else "")
-                found.setdefault(name, []).append(statistics.fmean(times) / group.communication_s)
+                values.setdefault(name, []).append(statistics.fmean(times) / group.communication_s)
         ideal = max(nic_s, ideal_s(demand(group.packed, parts, network.pods).astype(float), network))
-        found.setdefault("over ideal", []).append(group.communication_s / ideal)
-    return found
+        values.setdefault("over ideal", []).append(group.communication_s / ideal)
+    return values
 
 
 # Planning beside optima, and how long it takes.
@@ -257,18 +257,18 @@ def electrical(seed: int, quick: bool) -> Values:
 
 def optima(seed: int, quick: bool) -> Values:
     """Against the best partition, and against the joint optimum."""
-    found: Values = {"flips": [], "ours": [], "elastic flips": [], "exact": [], "seed placement": []}
+    values: Values = {"flips": [], "ours": [], "elastic flips": [], "exact": [], "seed placement": []}
     for ports in (4, 2):
         network = replace(X1, ports=ports)
         jobs = gangs(network, seed, sigma=0.4)
         if len(jobs) <= 10:
             rounds = Rounds(jobs, TreeGroups(jobs, network), network.delta_s)
             best = all_partitions(rounds).round_s
-            found["flips"].append(hill_climbing(rounds).round_s / best)
-            found["ours"].append(search_partition(rounds).round_s / best)
+            values["flips"].append(hill_climbing(rounds).round_s / best)
+            values["ours"].append(search_partition(rounds).round_s / best)
         few = elastic(network, seed, jobs=6)
         rounds = Rounds(few, TreeGroups(few, network), network.delta_s)
-        found["elastic flips"].append(hill_climbing(rounds).round_s / all_partitions(rounds).round_s)
+        values["elastic flips"].append(hill_climbing(rounds).round_s / all_partitions(rounds).round_s)
     for pods, ports, hosts in ((4, 2, 3),) if quick else ((4, 2, 3), (5, 3, 2), (5, 2, 2)):
         network = parse_network(f"oxc:pods={pods},hosts={hosts},ports={ports},rate=25G")
         for load in (1.0, 2.0):
@@ -276,15 +276,15 @@ def optima(seed: int, quick: bool) -> Values:
             if len(jobs) > (6 if pods == 4 else 7):
                 continue
             best = solve(jobs, network).round_s
-            found["exact"].append(make_schedule("tdm", jobs, network).round_s / best)
+            values["exact"].append(make_schedule("tdm", jobs, network).round_s / best)
             placed = Rounds(jobs, SeedGroups(jobs, network), network.delta_s)
-            found["seed placement"].append(all_partitions(placed).round_s / best)
-    return found
+            values["seed placement"].append(all_partitions(placed).round_s / best)
+    return values
 
 
 def times(seed: int, quick: bool) -> Values:
     """Seconds of planning, on this machine as it is."""
-    found: Values = {}
+    values: Values = {}
     shapes = ((16, 8, 32),) if quick else ((16, 8, 32), (128, 16, 100))
     for pods, hosts, number in shapes:
         network = parse_network(f"oxc:pods={pods},hosts={hosts},ports=8,rate=25G")
@@ -302,11 +302,11 @@ def times(seed: int, quick: bool) -> Values:
         ]
         began = time.perf_counter()
         schedule = make_schedule("tdm", jobs[:-1], network)
-        found[f"plan {pods}"] = [time.perf_counter() - began]
+        values[f"plan {pods}"] = [time.perf_counter() - began]
         began = time.perf_counter()
         join(schedule, jobs[:-1], jobs[-1])
-        found[f"join {pods}"] = [time.perf_counter() - began]
-    return found
+        values[f"join {pods}"] = [time.perf_counter() - began]
+    return values
 
 
 # Jobs of unequal periods on the same GPUs: two groups, free, pairs; and with arrivals from traces.
@@ -323,41 +323,43 @@ def pairs(seed: int, quick: bool) -> Values:
     train = 0.1 * np.exp(random.normal(0.0, 0.4, 8))
     synthetic = [Alone(float(w), float(w)) for w in train]
     nic = 100e9 / 8
-    models = [Alone(one.compute_s, (2 if one.kind == "a2a" else 1) * one.unit_bytes / nic) for one in MODELS.values()]
+    models = [
+        Alone(model.compute_s, (2 if model.kind == "a2a" else 1) * model.unit_bytes / nic) for model in MODELS.values()
+    ]
     drawn = [models[int(x)] for x in random.integers(0, len(models), 12)]
-    found: Values = {}
+    values: Values = {}
     for name, jobs in (("sigma 0.4", synthetic), ("models", drawn)):
         pairs, alone = match(jobs, [4] * len(jobs), 2 * len(jobs))
         rates = list(relative(pairs, alone).values())
-        found[f"pairs {name}"] = [statistics.fmean(rates)]
-        found[f"pairs {name} worst"] = [min(rates)]
+        values[f"pairs {name}"] = [statistics.fmean(rates)]
+        values[f"pairs {name} worst"] = [min(rates)]
         order = random.permutation(len(jobs))
         free = [play(jobs[a], jobs[b], None) for a, b in zip(order[::2], order[1::2], strict=True)]
-        found[f"free {name}"] = [float(np.mean(free))]
+        values[f"free {name}"] = [float(np.mean(free))]
         half = len(jobs) // 2
         first, second = [jobs[x] for x in order[:half]], [jobs[x] for x in order[half:]]
         round_s = _barrier(first, second)
-        found[f"groups {name}"] = [statistics.fmean(job.period_s / round_s for job in jobs)]
-    return found
+        values[f"groups {name}"] = [statistics.fmean(job.period_s / round_s for job in jobs)]
+    return values
 
 
 def _barrier(first: Sequence[Alone], second: Sequence[Alone]) -> float:
     """t_round of two global groups."""
     (c1, w1), (c2, w2) = (
-        (max(one.communicate_s for one in group), max(one.train_s for one in group)) for group in (first, second)
+        (max(job.communicate_s for job in group), max(job.train_s for job in group)) for group in (first, second)
     )
     return max(c1, w2) + max(c2, w1)
 
 
 def traces(seed: int, quick: bool) -> Values:
     """Mean JCT of exclusive over that of each policy."""
-    found: Values = {}
+    values: Values = {}
     for load in (0.8, 1.0, 1.2):
         arrivals = draw_trace("philly", seed, jobs=150 if quick else TRACE_JOBS, gpus=TRACE_GPUS, load=load)
         alone = run_trace(arrivals, TRACE_GPUS, "exclusive").mean_jct_s
         for policy in ("pairs", "gated", "free"):
-            found[f"{policy} {load:g}"] = [alone / run_trace(arrivals, TRACE_GPUS, policy).mean_jct_s]
-    return found
+            values[f"{policy} {load:g}"] = [alone / run_trace(arrivals, TRACE_GPUS, policy).mean_jct_s]
+    return values
 
 
 # Stripes beside optima, and the best of all policies beside each; circuits as fast as NICs and slower ones.
@@ -383,12 +385,12 @@ def narrow(seed: int, pods: int, slow: float) -> tuple[OpticalNetwork, list[TdmJ
 
 def stripes(seed: int, quick: bool) -> Values:
     """Policies over `exact` (4 pods), over the bound of their placement, and over `best`."""
-    found: Values = {}
+    values: Values = {}
     for pods in (4,) if quick else (4, 5):
         for slow in (0.4,) if quick else SLOW:
             network, jobs = narrow(seed, pods, slow)
             chosen = make_schedule("best", jobs, network)
-            longest = {one.policy: one.longest_s for one in chosen.tried if not one.refused}
+            longest = {attempt.policy: attempt.longest_s for attempt in chosen.tried if not attempt.refused}
             best = min(longest.values())
             rounds = dict(longest)
             for policy in (*RIVALS, *(("exact-one-tree",) if pods == 4 and len(jobs) <= ONE_TREE_JOBS else ())):
@@ -399,27 +401,27 @@ def stripes(seed: int, quick: bool) -> Values:
                 rounds[policy] = longest_iteration_s(schedule, relative_to_alone(schedule, jobs), jobs)
             where = f"{pods} pods, B/b={slow:g}"
             taken = longest[chosen.policy]
-            found.setdefault("policies below best", []).append(sum(x < taken * (1 - 1e-6) for x in rounds.values()))
+            values.setdefault("policies below best", []).append(sum(x < taken * (1 - 1e-6) for x in rounds.values()))
             for policy in ("striped", "tdm", "no-tdm", "static", "exact-one-tree"):
                 if policy in rounds and "exact" in rounds:
-                    found[f"{policy} / exact, {where}"] = [rounds[policy] / rounds["exact"]]
+                    values[f"{policy} / exact, {where}"] = [rounds[policy] / rounds["exact"]]
                 elif policy in rounds and pods == 5:
-                    found[f"{policy} / best, {where}"] = [rounds[policy] / best]
+                    values[f"{policy} / best, {where}"] = [rounds[policy] / best]
             if "exact-one-tree" in rounds:
                 below = rounds["striped"] > rounds["exact-one-tree"] * (1 + 1e-6)
-                found.setdefault("striped above exact-one-tree", []).append(float(below))
+                values.setdefault("striped above exact-one-tree", []).append(float(below))
             ours = make_schedule("striped", jobs, network)
             if pods == 5 and slow < 1 and seed in WIDE_SEEDS and len(jobs) <= JOBS:
                 least = wide_optimum(jobs, network, Options(), pods).round_s
-                found[f"striped / exact, {where}"] = [ours.round_s / least]
-            found[f"striped / its bound, {where}"] = [ours.round_s / ours.bound_s]
-    return found
+                values[f"striped / exact, {where}"] = [ours.round_s / least]
+            values[f"striped / its bound, {where}"] = [ours.round_s / ours.bound_s]
+    return values
 
 
 def layers(seed: int, quick: bool) -> Values:
     """Throughput of a job over alone in two layers, in two groups and in pairs; and who is refused."""
     del quick
-    found: Values = {"layers refused": [], "pairs refused": [], "layers below two groups": []}
+    values: Values = {"layers refused": [], "pairs refused": [], "layers below two groups": []}
     for network, least, most in ((X1, 4, 12), (OpticalNetwork(4, 3, 25 * 10**9, 2, 25 * 10**9), 2, 7)):
         for sigma in (0.2, 0.4):
             jobs = gangs(network, seed, sigma=sigma, least=least, most=most)
@@ -430,19 +432,19 @@ def layers(seed: int, quick: bool) -> Values:
                 except TdmError:
                     rates[policy] = {}
             for policy in ("layers", "pairs"):
-                found[f"{policy} refused"].append(float(not rates[policy]))
+                values[f"{policy} refused"].append(float(not rates[policy]))
             mean = {policy: statistics.fmean(own.values()) for policy, own in rates.items() if own}
             for policy, value in mean.items():
-                found.setdefault(f"{policy} sigma {sigma:g}", []).append(value)
+                values.setdefault(f"{policy} sigma {sigma:g}", []).append(value)
             if "layers" in mean:
-                found["layers below two groups"].append(float(mean["layers"] < mean["tdm"] * (1 - 1e-9)))
-                found.setdefault(f"layers sigma {sigma:g} worst", []).append(min(rates["layers"].values()))
-    return found
+                values["layers below two groups"].append(float(mean["layers"] < mean["tdm"] * (1 - 1e-9)))
+                values.setdefault(f"layers sigma {sigma:g} worst", []).append(min(rates["layers"].values()))
+    return values
 
 
 def large(seed: int, quick: bool) -> Values:
     """Whole circuits over the bound of any circuits, for as many jobs as pods, 2 to 5 pods each, and seconds for it."""
-    found: Values = {}
+    values: Values = {}
     for pods in (16,) if quick else (16, 32):
         random = np.random.default_rng(seed)
         sent: dict[tuple[int, ...], float] = {}
@@ -452,15 +454,15 @@ def large(seed: int, quick: bool) -> Values:
         commodities = [Commodity(own, size) for own, size in sorted(sent.items())]
         began = time.process_time()
         whole = whole_circuits(commodities, pods, 4)
-        found[f"seconds for circuits, {pods} pods"] = [time.process_time() - began]
+        values[f"seconds for circuits, {pods} pods"] = [time.process_time() - began]
         if whole is not None:
-            found[f"circuits over the bound, {pods} pods"] = [whole.packing.bytes / free_bytes(commodities, pods, 4)]
+            values[f"circuits over the bound, {pods} pods"] = [whole.packing.bytes / free_bytes(commodities, pods, 4)]
         network = parse_network(f"oxc:pods={pods},hosts=8,ports=8,rate=25G,port_rate=10G")
         jobs = gangs(network, seed, sigma=0.4, least=4, most=24)[:32]
         began = time.process_time()
         make_schedule("striped", jobs, network)
-        found[f"seconds for striped, {pods} pods, {len(jobs)} jobs"] = [time.process_time() - began]
-    return found
+        values[f"seconds for striped, {pods} pods, {len(jobs)} jobs"] = [time.process_time() - began]
+    return values
 
 
 FRESH: Final = range(100, 130)

@@ -209,11 +209,11 @@ def _striped(result: StudyResult) -> Iterator[Bar]:
 def _by_seed(
     rows: Sequence[Any], value: Callable[[Any], float | None], over: Callable[..., float] = statistics.fmean
 ) -> BySeed:
-    found: dict[int | None, list[float]] = {}
+    seed_values: dict[int | None, list[float]] = {}
     for row in rows:
-        if (one := value(row)) is not None:
-            found.setdefault(getattr(row, "seed", None), []).append(one)
-    return {seed: over(values) for seed, values in found.items()}
+        if (number := value(row)) is not None:
+            seed_values.setdefault(getattr(row, "seed", None), []).append(number)
+    return {seed: over(values) for seed, values in seed_values.items()}
 
 
 def _exact(result: StudyResult, rows: Sequence[RoundRow], coordinated: Sequence[RoundRow]) -> Iterator[Bar]:
@@ -306,16 +306,16 @@ def _planned(result: StudyResult) -> Iterator[Bar]:
             yield least(text, f"no-tdm R={ports} c/w={load:g}", value)
     for ports, value in ((4, 1.5), (2, 1.35)):
         yield least(f"no TDM / TDM, elastic, R={ports}", f"elastic R={ports}", value)
-    for ports, one in ((2, 1.8), (3, 1.1), (4, None)):
-        yield least(f"one topology (placed for it) / switching, R={ports}", f"static R={ports}", one)
+    for ports, bar in ((2, 1.8), (3, 1.1), (4, None)):
+        yield least(f"one topology (placed for it) / switching, R={ports}", f"static R={ports}", bar)
         yield possible(f"one topology / switching, units where tdm put them, R={ports}", f"frozen R={ports}")
         yield possible(f"one topology / switching, a third all-to-all, R={ports}", f"mixed static R={ports}")
         yield possible(f"no TDM / TDM, a third all-to-all, R={ports}", f"mixed no-tdm R={ports}")
     for reading in ("overlap", "serial"):
         for delta in ("0.2", "1", "10"):
             yield from most(f"delta {delta} ms, {reading}, % of the round", f"{reading} {delta} ms", None)
-    for flows, one in ((1, 1.4), (4, 1.15), (16, None)):
-        yield least(f"C(ECMP) / C(OXC), {flows} flows an edge, R=2", f"ecmp {flows}", one)
+    for flows, bar in ((1, 1.4), (4, 1.15), (16, None)):
+        yield least(f"C(ECMP) / C(OXC), {flows} flows an edge, R=2", f"ecmp {flows}", bar)
         yield least(f"the same, polarized, {flows} flows", f"ecmp {flows} polarized", None)
     for ports in (4, 3, 2):
         yield from most(f"OXC / ideal EPS, round, R={ports}", f"ideal R={ports}", 1.05)

@@ -60,17 +60,17 @@ def played(
 
 def _over_tdm(policies: Sequence[str], jobs: Sequence[TdmJob], network: OpticalNetwork, factors: FactorsOf) -> Points:
     """Rounds of policies over that of `tdm`; what a policy refuses is left out."""
-    found: Points = {}
+    points: Points = {}
     try:
         ours = played("tdm", jobs, network, factors).round_s
     except TdmError:  # one port: gangs over three pods have no tree
-        return found
+        return points
     for policy in policies:
         try:
-            found[policy] = played(policy, jobs, network, factors).round_s / ours
+            points[policy] = played(policy, jobs, network, factors).round_s / ours
         except TdmError:
             continue
-    return found
+    return points
 
 
 def _ratio(cell: SweepCell) -> Points:
@@ -96,10 +96,10 @@ def _rate(cell: SweepCell) -> Points:
     rate = round(cell.x * GBPS)
     network = replace(X1, rate_bps=rate, port_rate_bps=rate)
     jobs = of_models(network, cell.seed, jobs=8, units=8)
-    found = _over_tdm(("no-tdm",), jobs, network, cell.factors)
+    points = _over_tdm(("no-tdm",), jobs, network, cell.factors)
     for policy in ("tdm", "pairs", "free"):
-        found[f"relative throughput, {policy}"] = _relative(played(policy, jobs, network, cell.factors), jobs, network)
-    return found
+        points[f"relative throughput, {policy}"] = _relative(played(policy, jobs, network, cell.factors), jobs, network)
+    return points
 
 
 def _sigma(cell: SweepCell) -> Points:
@@ -113,58 +113,60 @@ def _sigma(cell: SweepCell) -> Points:
 
 def _relative(result: Played, jobs: Sequence[TdmJob], network: OpticalNetwork) -> float:
     """Mean throughput of jobs over alone: training, and bytes over their NICs."""
-    found = []
+    rates = []
     for job in jobs:
         sent = job.bytes * (2 * (job.units - 1) if job.kind == "a2a" else 1)
-        found.append((job.compute_s + sent / network.nic) / result.iteration_s(job.name))
-    return sum(found) / len(found)
+        rates.append((job.compute_s + sent / network.nic) / result.iteration_s(job.name))
+    return sum(rates) / len(rates)
 
 
 def _delta(cell: SweepCell) -> Points:
     """Darkness in ms: % of the round, hidden behind training and not; and jobs over eight pods, hops or not."""
-    found: Points = {}
+    points: Points = {}
     jobs = gangs(X2, cell.seed, sigma=SIGMA)
     readings: tuple[Reading, ...] = ("overlap", "serial")
     for reading in readings:
         least = make_schedule("tdm", jobs, X2.with_delta(0.0), Options(reading=reading)).round_s
         own = make_schedule("tdm", jobs, X2.with_delta(cell.x / 1e3), Options(reading=reading)).round_s
-        found[f"sums, {'hidden' if reading == 'overlap' else 'serial'}"] = 100 * (own / least - 1)
+        points[f"sums, {'hidden' if reading == 'overlap' else 'serial'}"] = 100 * (own / least - 1)
     wide = gangs(X2, cell.seed, sigma=SIGMA, least=32, most=32, kinds=KINDS["all-to-all"])
     least = played("tdm", wide, X2.with_delta(0.0), cell.factors).round_s
-    found["all-to-all over 8 pods, the quicker way"] = 100 * (
+    points["all-to-all over 8 pods, the quicker way"] = 100 * (
         played("tdm", wide, X2.with_delta(cell.x / 1e3), cell.factors).round_s / least - 1
     )
-    return found
+    return points
 
 
 def _flows(cell: SweepCell) -> Points:
     """Flows an edge of ECMP in the electrical twin: its loss vanishes."""
     jobs = gangs(X2, cell.seed, sigma=SIGMA)
     ours = make_schedule("tdm", jobs, X2).round_s
-    found = {"OXC / ideal spraying": ours / make_schedule("eps-ideal", jobs, X2).round_s}
+    points = {"OXC / ideal spraying": ours / make_schedule("eps-ideal", jobs, X2).round_s}
     for polarized in (False, True):
         options = Options(flows=int(cell.x), polarized=polarized, seed=cell.seed)
         name = "ECMP / OXC" + (", polarized" if polarized else "")
-        found[name] = make_schedule("eps-ecmp", jobs, X2, options).round_s / ours
-    return found
+        points[name] = make_schedule("eps-ecmp", jobs, X2, options).round_s / ours
+    return points
 
 
 def _scale(cell: SweepCell) -> Points:
     """GPUs: X1 (32) to X5 (16,384), jobs of about an eighth of it; can circuits be laid on two planes?"""
-    network = {one.all_gpus: one for one in (X1, X3, X4, X5)}[int(cell.x)]
+    network = {sized.all_gpus: sized for sized in (X1, X3, X4, X5)}[int(cell.x)]
     share = network.all_gpus // 8
     jobs = gangs(network, cell.seed, sigma=SIGMA, least=share // 2, most=3 * share // 2)
-    found = _over_tdm(("no-tdm",), jobs, network, cell.factors)
+    points = _over_tdm(("no-tdm",), jobs, network, cell.factors)
     schedule = make_schedule("tdm", jobs, network)
     if network.pods * network.ports // 2 <= MAX_PORT:
         topology = oxc(network.pods, network.servers, network.ports, rate=network.rate_bps, planes=2)
-        matrices = [one.circuits for process in schedule.processes for one in process.configurations]
+        matrices = [
+            configuration.circuits for process in schedule.processes for configuration in process.configurations
+        ]
         try:
             lay_circuits(topology, matrices)
-            found["laid on two planes"] = 1.0
+            points["laid on two planes"] = 1.0
         except TopologyError:  # all ports in use, circuits odd in number
-            found["laid on two planes"] = 0.0
-    return found
+            points["laid on two planes"] = 0.0
+    return points
 
 
 def _trace(cell: SweepCell) -> Points:
@@ -178,8 +180,8 @@ def _circuits(cell: SweepCell) -> Points:
     """Circuits slower than NICs: planned rounds of each policy over that of the best one."""
     network, jobs = narrow(cell.seed, 4, cell.x)
     tried = make_schedule("best", jobs, network).tried
-    best = min(one.longest_s for one in tried if not one.refused)
-    return {one.policy: one.longest_s / best for one in tried if not one.refused}
+    best = min(attempt.longest_s for attempt in tried if not attempt.refused)
+    return {attempt.policy: attempt.longest_s / best for attempt in tried if not attempt.refused}
 
 
 SWEEPS: Final[dict[str, tuple[Callable[[SweepCell], Points], tuple[float, ...], int]]] = {
@@ -190,7 +192,7 @@ SWEEPS: Final[dict[str, tuple[Callable[[SweepCell], Points], tuple[float, ...], 
     "sigma": (_sigma, (0, 0.1, 0.2, 0.4, 0.6, 0.8), 3),
     "delta": (_delta, (0, 0.02, 0.2, 1.2, 10, 30, 100), 2),
     "flows": (_flows, (1, 2, 4, 8, 16, 64), 4),
-    "gpus": (_scale, tuple(float(one.all_gpus) for one in (X1, X3, X4, X5)), 2),
+    "gpus": (_scale, tuple(float(sized.all_gpus) for sized in (X1, X3, X4, X5)), 2),
     "trace": (_trace, (0.8, 1, 1.2), 1),
 }
 """how, at which points, with how many seeds"""

@@ -124,7 +124,7 @@ class Parameter:
 
     def value(self, given: Any) -> Any:
         """The field's value for what was given. Raises `BadInput`, which names the flag, the value and the fix."""
-        return [self._value(one) for one in given] if isinstance(given, list) else self._value(given)
+        return [self._value(text) for text in given] if isinstance(given, list) else self._value(given)
 
     def _value(self, given: Any) -> Any:
         if self.flag.parse is not None:
@@ -184,7 +184,7 @@ def parts(model: Any) -> Iterator[tuple[str, Any]]:
 
 def _parameter(name: str, kind: Any, flag: Flag, default: Any) -> Parameter:
     if get_origin(kind) in (Union, types.UnionType):
-        (kind,) = (one for one in get_args(kind) if one is not types.NoneType)
+        (kind,) = (member for member in get_args(kind) if member is not types.NoneType)
     choices: tuple[Any, ...] = ()
     if flag.many:
         (kind,) = get_args(kind)

@@ -67,12 +67,12 @@ def table_that_fits(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, title: str | None = None
 ) -> Table | None:
     """The table in at most ``width`` columns; None where it does not fit."""
-    found = [_Column(heading, [row[number] for row in rows]) for number, heading in enumerate(columns)]
-    natural, narrow = [column.natural for column in found], [column.narrow for column in found]
-    worded, least = [column.worded for column in found], [column.least for column in found]
-    padding, widths = 1, _shrunk(natural, width - 3 * len(found) - 2, narrow)
+    shaped = [_Column(heading, [row[number] for row in rows]) for number, heading in enumerate(columns)]
+    natural, narrow = [column.natural for column in shaped], [column.narrow for column in shaped]
+    worded, least = [column.worded for column in shaped], [column.least for column in shaped]
+    padding, widths = 1, _shrunk(natural, width - 3 * len(shaped) - 2, narrow)
     if not widths:
-        padding, widths = 0, _shrunk(natural, width - len(found) - 1, narrow, worded, least)
+        padding, widths = 0, _shrunk(natural, width - len(shaped) - 1, narrow, worded, least)
     if not widths:
         return None
     table = Table(
@@ -83,7 +83,7 @@ def table_that_fits(
         box=box.SIMPLE_HEAD,
         padding=(0, padding),
     )
-    for column, own in zip(found, widths, strict=True):
+    for column, own in zip(shaped, widths, strict=True):
         justify: Literal["right", "left"] = "right" if column.numeric else "left"
         table.add_column(escape(column.heading), justify=justify, width=own, overflow="fold")
     for row in rows:
@@ -96,14 +96,14 @@ def _shrunk(widths: Sequence[int], room: int, *floors: Sequence[int]) -> list[in
 
     Empty where there are none.
     """
-    found = list(widths)
+    shrunk = list(widths)
     for floor in floors:
-        while sum(found) > room:
-            spare = [number for number, width in enumerate(found) if width > floor[number]]
+        while sum(shrunk) > room:
+            spare = [number for number, width in enumerate(shrunk) if width > floor[number]]
             if not spare:
                 break
-            found[max(spare, key=lambda number: found[number])] -= 1
-    return found if sum(found) <= room else []
+            shrunk[max(spare, key=lambda number: shrunk[number])] -= 1
+    return shrunk if sum(shrunk) <= room else []
 
 
 def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[Text]:
@@ -111,15 +111,15 @@ def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
 
     Where heading and cell together are wider than ``width``, the cell stands on the next line.
     """
-    found = []
+    blocks = []
     for row in rows:
         first, *others = zip(columns, row, strict=True)
-        found.append(Text.assemble("\n", (f"{first[0]}: ", "bold"), (first[1], "bold")))
+        blocks.append(Text.assemble("\n", (f"{first[0]}: ", "bold"), (first[1], "bold")))
         for heading, cell in others:
             if cell not in {"", "-"}:
                 line = Text(f"  {heading}: {cell}")
-                found += [line] if line.cell_len <= width else [Text(f"  {heading}:"), Text(f"    {cell}")]
-    return found
+                blocks += [line] if line.cell_len <= width else [Text(f"  {heading}:"), Text(f"    {cell}")]
+    return blocks
 
 
 @functools.cache

@@ -105,15 +105,15 @@ def from_json(kind: Any, text: str | bytes, source: str, **given: Any) -> Any:
 def _fault(error: "ValidationError") -> str:
     """The first thing that is wrong, and where."""
     first = error.errors(include_url=False)[0]
-    found = f"{first['msg'][:1].lower()}{first['msg'][1:]}, got {short(first['input'])}"
-    said = {
+    fault = f"{first['msg'][:1].lower()}{first['msg'][1:]}, got {short(first['input'])}"
+    reason = {
         "json_invalid": first["msg"].replace("Invalid JSON", "is no JSON"),
         "missing": "is missing",
         "unexpected_keyword_argument": "there is no such field",
         "extra_forbidden": "there is no such field",
         "value_error": first["msg"].removeprefix("Value error, "),
-    }.get(first["type"], found)
-    return ": ".join(filter(None, (one_line(".".join(map(str, first["loc"])), SHOWN), one_line(said))))
+    }.get(first["type"], fault)
+    return ": ".join(filter(None, (one_line(".".join(map(str, first["loc"])), SHOWN), one_line(reason))))
 
 
 @cache

@@ -69,12 +69,12 @@ class OpticalPlayed:
     @property
     def exact(self) -> bool:
         """Whether every sum and all weights are right, bit by bit."""
-        return all(one.exact for one in self.tasks)
+        return all(task.exact for task in self.tasks)
 
     @property
     def worst(self) -> float:
         """The largest deviation of a latency from its prediction, either way."""
-        return max((abs(one.off) for one in self.tasks), default=0.0)
+        return max((abs(task.off) for task in self.tasks), default=0.0)
 
     def as_data(self) -> dict[str, Any]:
         """Plain data."""
@@ -103,7 +103,7 @@ class _Round:
     def exact(self) -> bool:
         """Whether the server and all workers have the right sums."""
         total = -np.sum(self.sources, axis=0, dtype=np.float64).astype(np.float32)
-        return all(np.array_equal(one, total) for one in (self.weights, *self.targets))
+        return all(np.array_equal(array, total) for array in (self.weights, *self.targets))
 
 
 class _Player:
@@ -114,10 +114,10 @@ class _Player:
         self._first: tuple[Link, ...] = ()
         kept: dict[int, Link] = {}
         if before is not None:
-            self._first = plan.network.circuits(self.topology, [one.path for one in before.lightpaths])
+            self._first = plan.network.circuits(self.topology, [lightpath.path for lightpath in before.lightpaths])
             known = dict(zip(before.lightpaths, self._first, strict=True))
-            kept = {number: known[one] for number, one in enumerate(plan.lightpaths) if one in known}
-        self.circuits = plan.network.circuits(self.topology, [one.path for one in plan.lightpaths], kept)
+            kept = {number: known[lightpath] for number, lightpath in enumerate(plan.lightpaths) if lightpath in known}
+        self.circuits = plan.network.circuits(self.topology, [lightpath.path for lightpath in plan.lightpaths], kept)
         admitted = [place for place, yes in enumerate(plan.admitted) if yes]
         changed = admitted if before is None else laid_anew(before, plan)
         self._staying = [place for place in admitted if place not in changed]
@@ -145,7 +145,7 @@ class _Player:
                             self._carry(network, rounds)
                             self.played.tasks = self.played.tasks[: -len(rounds)]
                         network.fabric.reconfigure(None, self.circuits, None, self._dark_ps if stay else 0)
-                        for group in [rounds] if at_once or stay else [[one] for one in rounds]:
+                        for group in [rounds] if at_once or stay else [[round_] for round_ in rounds]:
                             self._carry(network, group)
                             if progress is not None:
                                 progress("tasks", len(self.played.tasks), total)
@@ -196,31 +196,31 @@ class _Player:
 
     def _carry(self, network: JobNetwork, rounds: Sequence[_Round]) -> None:
         began = network.now
-        for one in rounds:
-            one.post(network)
-        watch = [index for one in rounds for index in one.job.endpoints]
+        for round_ in rounds:
+            round_.post(network)
+        watch = [index for round_ in rounds for index in round_.job.endpoints]
         if network.advance(watch=watch) is not Stop.DONE:
             raise ClusterError("a round did not end: " + "; ".join(self._errors(network, rounds)))
         if errors := list(self._errors(network, rounds)):
             raise ClusterError("; ".join(errors))
-        for one in rounds:
-            task = self._plan.tasks[one.place]
-            size = chunks(task.elements, self._lanes) * (one.job.plan.frame_bytes + SILENCE)
+        for round_ in rounds:
+            task = self._plan.tasks[round_.place]
+            size = chunks(task.elements, self._lanes) * (round_.job.plan.frame_bytes + SILENCE)
             self.played.tasks.append(
                 TaskPlayed(
                     task.name,
-                    network.done_ps(one.job) - began,
-                    self._plan.latency_ps(one.place, bytes_=size),
-                    one.exact(),
+                    network.done_ps(round_.job) - began,
+                    self._plan.latency_ps(round_.place, bytes_=size),
+                    round_.exact(),
                 )
             )
 
     def _errors(self, network: JobNetwork, rounds: Sequence[_Round]) -> Iterator[str]:
         status = network.endpoints.records["status"]
-        for one in rounds:
-            if any(status[index] != State.DONE for index in one.job.endpoints):
-                said = [found.error for found in network.statuses(one.job) if found.error]
-                yield f"{self._plan.tasks[one.place].name}: {said[0] if said else 'an endpoint still waits'}"
+        for round_ in rounds:
+            if any(status[index] != State.DONE for index in round_.job.endpoints):
+                errors = [endpoint.error for endpoint in network.statuses(round_.job) if endpoint.error]
+                yield f"{self._plan.tasks[round_.place].name}: {errors[0] if errors else 'an endpoint still waits'}"
 
     def _count(self, network: JobNetwork, plans: Sequence[Plan], times: int) -> None:
         """Count what links have carried since this network began, beside the plans' predictions."""

@@ -115,12 +115,12 @@ class _Player:
     def _circuits(self) -> dict[Pair, Link]:
         """The circuits that stay, at ports behind those that rotate; parallel ones are one link."""
         used = Counter[int]()
-        found: dict[Pair, Link] = {}
+        links: dict[Pair, Link] = {}
         for a, b in np.argwhere(np.triu(self._plan.circuits)).tolist():
             count, rotating = int(self._plan.circuits[a, b]), self._plan.ports
-            found[a, b] = self._link((a, b), (rotating + used[a], rotating + used[b]), count)
+            links[a, b] = self._link((a, b), (rotating + used[a], rotating + used[b]), count)
             used.update({a: count, b: count})
-        return found
+        return links
 
     def _turning(self, run: Run) -> Link:
         return self._link(run.pair, (2 * run.channel, 2 * run.channel + 1))
@@ -132,8 +132,8 @@ class _Player:
         if fixed:
             fabric.reconfigure(None, fixed, 0, self._delta_ps)
         runs = self._plan.runs
-        for slot in sorted({one.first for one in runs}):
-            lit = [self._turning(one) for one in runs if one.first <= slot < one.first + one.slots]
+        for slot in sorted({lit_run.first for lit_run in runs}):
+            lit = [self._turning(lit_run) for lit_run in runs if lit_run.first <= slot < lit_run.first + lit_run.slots]
             fabric.reconfigure(None, [*fixed, *lit], slot * self._slot_ps, self._dark_ps)
         closing = self._fibre_ps
         open_ps = self._slot_ps - self._dark_ps - closing
@@ -141,7 +141,7 @@ class _Player:
         if runs:
             for leaf, ports in enumerate(self._ports):
                 for port in ports[: self._plan.ports]:
-                    fabric.set_gates((self._names[leaf], port), [one for one in gates if one[0]],
+                    fabric.set_gates((self._names[leaf], port), [gate for gate in gates if gate[0]],
                                      longest=HEADER_BYTES + 4 * self._lanes)  # fmt: skip
 
     # --- what is added up
@@ -156,7 +156,7 @@ class _Player:
                 yield _Sum(self._delta_ps, link, int(over[pair]), [])
                 left[pair] -= over[pair]
         whole = round(self._plan.spine.payload_s / chunk_s)
-        for run in sorted(self._plan.runs, key=lambda one: one.first):
+        for run in sorted(self._plan.runs, key=lambda lit_run: lit_run.first):
             pair = min(run.pair), max(run.pair)
             chunks = min(int(left[pair]), run.slots * whole)
             if chunks:
@@ -169,9 +169,9 @@ class _Player:
 
     def run(self, progress: Progress | None) -> SpinePlayed:
         """From darkness to the last sum."""
-        sums = sorted(self._sums(), key=lambda one: one.at_ps)
+        sums = sorted(self._sums(), key=lambda sum_: sum_.at_ps)
         self.played.sums = len(sums)
-        ways = list(dict.fromkeys(one.link for one in sums))
+        ways = list(dict.fromkeys(sum_.link for sum_ in sums))
         at = Counter(end for link in ways for end in (link.a, link.b))
         program = bundled(self._lanes)
         slots = min(MOST_SLOTS, range_within(program.slots // max(at.values(), default=1)))
@@ -199,10 +199,10 @@ class _Player:
     def _carry(
         self, network: JobNetwork, sums: Sequence[_Sum], jobs: dict[Link, Job], progress: Progress | None
     ) -> None:
-        for number, one in enumerate(sums):
-            while network.now < one.at_ps:
-                network.advance(one.at_ps)
-            self._post(network, one, jobs[one.link])
+        for number, sum_ in enumerate(sums):
+            while network.now < sum_.at_ps:
+                network.advance(sum_.at_ps)
+            self._post(network, sum_, jobs[sum_.link])
             if progress is not None:
                 progress("sums", number, len(sums))
         watch = [index for job in jobs.values() for index in job.endpoints]
@@ -210,31 +210,31 @@ class _Player:
             raise ClusterError("a sum did not come to its end")
         self.played.took_ps = max((network.done_ps(job) for job in jobs.values()), default=0)
 
-    def _post(self, network: JobNetwork, one: _Sum, job: Job) -> None:
-        one.job, size = job, one.chunks * self._lanes
+    def _post(self, network: JobNetwork, sum_: _Sum, job: Job) -> None:
+        sum_.job, size = job, sum_.chunks * self._lanes
         status = network.endpoints.records["status"]
         if any(status[index] == State.ACTIVE for index in job.endpoints):
             raise ClusterError(
-                f"slots: the sum of {one.link.a} and {one.link.b} before this one has not ended in its slots"
+                f"slots: the sum of {sum_.link.a} and {sum_.link.b} before this one has not ended in its slots"
             )
         for index in job.endpoints:
-            for at_ps in one.closed:
+            for at_ps in sum_.closed:
                 network.fabric.pause(index, at_ps - self._fibre_ps)
                 network.fabric.resume(index, at_ps + self._dark_ps)
-        one.given = [self._draw.integers(-(1 << 20), 1 << 20, size, dtype=np.int32) for _ in range(2)]
-        one.got = [np.zeros(size, np.int32) for _ in range(2)]
-        for index, given, got in zip(job.members.values(), one.given, one.got, strict=True):
+        sum_.given = [self._draw.integers(-(1 << 20), 1 << 20, size, dtype=np.int32) for _ in range(2)]
+        sum_.got = [np.zeros(size, np.int32) for _ in range(2)]
+        for index, given, got in zip(job.members.values(), sum_.given, sum_.got, strict=True):
             network.post(index, Post(Collective.ALL_REDUCE, given.view(np.float32), got.view(np.float32), words=True))
 
     def _count(self, network: JobNetwork, sums: Sequence[_Sum]) -> None:
         played = self.played
         network.advance(network.now + 100_000_000)
         expected: dict[Hop, Traffic] = {}
-        for one in sums:
-            assert one.job is not None  # noqa: S101
-            total = one.given[0] + one.given[1]
-            played.wrong += not all(np.array_equal(got, total) for got in one.got)
-            expected = add(expected, predict(one.job.plan, Operation.ALL_REDUCE, len(total), lead=0))
+        for sum_ in sums:
+            assert sum_.job is not None  # noqa: S101
+            total = sum_.given[0] + sum_.given[1]
+            played.wrong += not all(np.array_equal(got, total) for got in sum_.got)
+            expected = add(expected, predict(sum_.job.plan, Operation.ALL_REDUCE, len(total), lead=0))
         links = network.fabric.links.array()
         passive = {node.name for node in self._topology.crossconnects}
         sent = zip(links["inc_first_frames"].tolist(), links["inc_first_bytes"].tolist(), strict=True)

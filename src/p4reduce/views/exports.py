@@ -103,11 +103,11 @@ def _run_name(number: int, result: RunResult) -> str:
 
 def _scalars(result: RunResult) -> Iterator[tuple[str, int, float, float]]:
     """Tag, step, value and time in seconds."""
-    for number, one in enumerate(result.network.collectives):
-        over = one.communication_ps / one.bound_ps if one.bound_ps else None
-        for name, value in zip(SCALARS, (one.communication_ps / 1e6, over, one.resends), strict=True):
+    for number, collective in enumerate(result.network.collectives):
+        over = collective.communication_ps / collective.bound_ps if collective.bound_ps else None
+        for name, value in zip(SCALARS, (collective.communication_ps / 1e6, over, collective.resends), strict=True):
             if value is not None:
-                yield f"{one.operation}/{name}", number, float(value), one.done_ps / PS_PER_S
+                yield f"{collective.operation}/{name}", number, float(value), collective.done_ps / PS_PER_S
     for point in [] if result.training is None else result.training.points:
         yield f"training/{point.name}", point.iteration, point.value, point.time_s
 
@@ -117,28 +117,28 @@ def _trace(tracer: Any, name: str, result: RunResult, begin_ns: int) -> None:
     from opentelemetry.trace import Status, StatusCode, set_span_in_context  # noqa: PLC0415
 
     network = result.network
-    ends_ps = [one.done_ps for one in network.collectives]
+    ends_ps = [collective.done_ps for collective in network.collectives]
     about = {field: getattr(network, field) for field in ("plan", "topology", "workers", "lanes", "window", "slots")}
     whole = tracer.start_span(
-        name, start_time=begin_ns, attributes={f"p4reduce.{key}": one for key, one in about.items()}
+        name, start_time=begin_ns, attributes={f"p4reduce.{key}": detail for key, detail in about.items()}
     )
-    for one in network.collectives:
+    for collective in network.collectives:
         span = tracer.start_span(
-            one.operation,
+            collective.operation,
             context=set_span_in_context(whole),
-            start_time=begin_ns + one.start_ps // _PS_PER_NS,
+            start_time=begin_ns + collective.start_ps // _PS_PER_NS,
             attributes={
-                "p4reduce.iteration": one.iteration,
-                "p4reduce.elements": one.elements,
-                "p4reduce.bound_ns": one.bound_ps / _PS_PER_NS,
-                "p4reduce.communication_ns": one.communication_ps / _PS_PER_NS,
-                "p4reduce.resends": one.resends,
-                "p4reduce.saturated": one.saturated,
+                "p4reduce.iteration": collective.iteration,
+                "p4reduce.elements": collective.elements,
+                "p4reduce.bound_ns": collective.bound_ps / _PS_PER_NS,
+                "p4reduce.communication_ns": collective.communication_ps / _PS_PER_NS,
+                "p4reduce.resends": collective.resends,
+                "p4reduce.saturated": collective.saturated,
             },
         )
-        if one.failed is not None:
-            span.set_status(Status(StatusCode.ERROR, one.failed))
-        span.end(begin_ns + one.done_ps // _PS_PER_NS)
+        if collective.failed is not None:
+            span.set_status(Status(StatusCode.ERROR, collective.failed))
+        span.end(begin_ns + collective.done_ps // _PS_PER_NS)
     whole.end(begin_ns + max(ends_ps, default=0) // _PS_PER_NS)
 
 

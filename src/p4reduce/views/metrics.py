@@ -86,27 +86,27 @@ class _Families:
 
 def of_source(source: Source) -> str:
     """The newest view of a run that goes on. ``BadInput`` without prometheus-client."""
-    found, scene, tick = _Families(), source.scene(), source.tick()
-    found.add(
+    families, scene, tick = _Families(), source.scene(), source.tick()
+    families.add(
         "running", "Whether the run goes on", ("title",), [((scene["title"],), float(tick["state"] == "running"))]
     )
     view = source.view(Wanted(None, 0, None, None))
     if view is None:
-        return found.text()
-    found.add("time_seconds", "Time of the network", (), [((), view["time_ps"] / PS_PER_S)])
-    found.add("events", "Events of the network so far", (), [((), view.get("events"))], grows=True)
+        return families.text()
+    families.add("time_seconds", "Time of the network", (), [((), view["time_ps"] / PS_PER_S)])
+    families.add("events", "Events of the network so far", (), [((), view.get("events"))], grows=True)
     ends = [(link["from"], link["port"], link["to"]) for link in scene["links"]]
     for place, field in enumerate(LINK_FIELDS):
         name, text, grows = LINKS[field]
         rows = [(end, values[place]) for end, values in zip(ends, view["links"], strict=False)]
-        found.add(f"link_{name}", text, _LINK, rows, grows=grows)
+        families.add(f"link_{name}", text, _LINK, rows, grows=grows)
     for field, (name, text, grows) in WORKERS.items():
-        workers = [((one["job"], one["host"]), one.get(field)) for one in view["workers"]]
-        found.add(f"worker_{name}", text, ("job", "host"), workers, grows=grows)
+        workers = [((worker["job"], worker["host"]), worker.get(field)) for worker in view["workers"]]
+        families.add(f"worker_{name}", text, ("job", "host"), workers, grows=grows)
     pairs = ((job["key"], switch) for job in scene["jobs"] for switch in job["switches"])
-    found.add("slots", "Slots of a job at a switch, by state", ("job", "switch", "state"),
+    families.add("slots", "Slots of a job at a switch, by state", ("job", "switch", "state"),
               [row for pair in islice(pairs, MOST_SLOTS) for row in _slots(source, *pair)])  # fmt: skip
-    return found.text()
+    return families.text()
 
 
 def _slots(source: Source, job: str, switch: str) -> list[Row]:
@@ -120,25 +120,29 @@ def _slots(source: Source, job: str, switch: str) -> list[Row]:
 
 def of_results(results: Sequence[RunResult]) -> str:
     """Results as ``runs/files.py`` reads them. ``BadInput`` without prometheus-client."""
-    found = _Families()
-    runs = [((str(number), one.network.plan, one.network.topology), one.network) for number, one in enumerate(results)]
+    families = _Families()
+    runs = [
+        ((str(number), result.network.plan, result.network.topology), result.network)
+        for number, result in enumerate(results)
+    ]
     for field, name, text, unit in (
         ("communication_ps", "communication_seconds", "Network time of an iteration, median", PS_PER_S),
         ("bound_ps", "bound_seconds", "Least time that the plan takes", PS_PER_S),
         ("ratio_to_bound", "ratio_to_bound", "Network time over that bound", 1),
         ("workers", "workers", "Workers", 1),
     ):
-        found.add(name, text, _RUN, [(run, getattr(one, field) / unit) for run, one in runs])
+        families.add(name, text, _RUN, [(run, getattr(network, field) / unit) for run, network in runs])
     for field, (name, text, grows) in RESULT_LINKS.items():
         rows = [((*run, *(getattr(link, part) for part in _LINK)), getattr(link, field))
-                for run, one in runs for link in one.links]  # fmt: skip
-        found.add(f"link_{name}", text, (*_RUN, *_LINK), rows, grows=grows)
-    rounds = [((*run, kind), float(sum(each.operation == kind for each in one.collectives)))
-              for run, one in runs for kind in sorted({each.operation for each in one.collectives})]  # fmt: skip
-    found.add("collectives", "Collectives that the network carried", (*_RUN, "operation"), rounds, grows=True)
-    refused = [((*run, switch, reason), float(count)) for run, one in runs
-               for switch, reasons in one.refused.items() for reason, count in reasons.items()]  # fmt: skip
-    found.add(
+                for run, network in runs for link in network.links]  # fmt: skip
+        families.add(f"link_{name}", text, (*_RUN, *_LINK), rows, grows=grows)
+    rounds = [((*run, kind), float(sum(each.operation == kind for each in network.collectives)))
+              for run, network in runs
+              for kind in sorted({each.operation for each in network.collectives})]  # fmt: skip
+    families.add("collectives", "Collectives that the network carried", (*_RUN, "operation"), rounds, grows=True)
+    refused = [((*run, switch, reason), float(count)) for run, network in runs
+               for switch, reasons in network.refused.items() for reason, count in reasons.items()]  # fmt: skip
+    families.add(
         "refused_packets", "Packets that the P4 program refused", (*_RUN, "switch", "reason"), refused, grows=True
     )
-    return found.text()
+    return families.text()

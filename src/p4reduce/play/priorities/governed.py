@@ -66,12 +66,12 @@ def job_name(number: int) -> str:
 
 def times_of(trees: Sequence[Job]) -> dict[Hop, float]:
     """Picoseconds for which a chunk of a job occupies each directed link; several trees have their parts of each."""
-    found: Counter[Hop] = Counter()
+    times_ps: Counter[Hop] = Counter()
     for job in trees:
         _, weight, total = job.plan.part
         for hop, time_ps in chunk_times(job.plan).items():
-            found[hop] += time_ps * weight
-    return {hop: time_ps / total for hop, time_ps in found.items()}
+            times_ps[hop] += time_ps * weight
+    return {hop: time_ps / total for hop, time_ps in times_ps.items()}
 
 
 class Oracle:
@@ -83,7 +83,7 @@ class Oracle:
 
     def facts(self, seen: Sequence[JobSeen], sent: Sequence[float], now_ps: int) -> list[JobFacts]:
         """The facts about all jobs."""
-        return [self._of(one, share, now_ps) for one, share in zip(seen, sent, strict=True)]
+        return [self._of(job, share, now_ps) for job, share in zip(seen, sent, strict=True)]
 
     def _of(self, seen: JobSeen, share: float, now_ps: int) -> JobFacts:
         about, alone = self._description.jobs[seen.number], self._alone[seen.number]
@@ -237,16 +237,16 @@ def accuracy(
     """Compare forecasts with the first frames of each job's rounds; ``write_ps``: from a forecast to its class."""
     errors, leads, rounds, in_time = [], [], 0, 0
     for own, actual, period in zip(told, starts, periods, strict=True):
-        last = {one.iteration: one for one in own}  # a flow that went on has two; the last one counts
+        last = {note.iteration: note for note in own}  # a flow that went on has two; the last one counts
         for iteration, start in enumerate(actual):
             if iteration < FIRST_FORECAST:
                 continue
             rounds += 1
             if iteration in last:
-                one = last[iteration]
-                errors.append(abs(one.forecast.start_ps - start) / period)
-                leads.append((start - one.known_ps) / period)
-                in_time += one.known_ps + write_ps <= start
+                note = last[iteration]
+                errors.append(abs(note.forecast.start_ps - start) / period)
+                leads.append((start - note.known_ps) / period)
+                in_time += note.known_ps + write_ps <= start
     return Accuracy(rounds, tuple(errors), tuple(leads), in_time)
 
 
@@ -372,8 +372,8 @@ class _Governor(Fixed):
         if self._watcher is None:
             return None
         periods = [
-            one.compute_ps + alone.communication_ps
-            for one, alone in zip(self._description.jobs, self._alone, strict=True)
+            job.compute_ps + alone.communication_ps
+            for job, alone in zip(self._description.jobs, self._alone, strict=True)
         ]
         return accuracy(self._watcher.told, self._starts, periods, self._description.control_latency_ps)
 
@@ -381,7 +381,7 @@ class _Governor(Fixed):
 
     def _tick(self) -> None:
         run = self._attached
-        if all(self._over(one) for one in run.seen):
+        if all(self._over(job) for job in run.seen):
             return
         now = run.network.now
         if self._watcher is not None:
@@ -399,7 +399,7 @@ class _Governor(Fixed):
 
     def _ask(self, seen: Sequence[JobSeen], now_ps: int) -> None:
         situation = Situation(self._facts(seen, now_ps), self._description.seed)
-        rounds = min((one.iteration for one in seen), default=0)
+        rounds = min((job.iteration for job in seen), default=0)
         turn = rounds // self._governing.rotate_rounds if self._governing.rotate_rounds else 0
         decision = decide(self._governing.policy, situation, turn=turn, queues=self._description.queues)
         run = self._attached
@@ -410,7 +410,7 @@ class _Governor(Fixed):
 
     def _facts(self, seen: Sequence[JobSeen], now_ps: int) -> list[JobFacts]:
         if self._oracle is not None:
-            return self._oracle.facts(seen, [self._sent(one) for one in seen], now_ps)
+            return self._oracle.facts(seen, [self._sent(job) for job in seen], now_ps)
         if self._watcher is not None:
             return self._watcher.facts(now_ps)
         return [JobFacts(job_name(number), frozenset(times)) for number, times in enumerate(self._chunk_times)]
@@ -444,15 +444,15 @@ class _Governor(Fixed):
         """A P4Runtime read of every job's counters."""
         self.readings += 1
         entities = [entry for entries in self._cells for entry in entries]
-        found: dict[int, Counter[str]] = {number: Counter() for number in range(len(self._cells))}
+        sums: dict[int, Counter[str]] = {number: Counter() for number in range(len(self._cells))}
         owner = {(entry.counter_id, entry.index): number for number, own in enumerate(self._cells) for entry in own}
         for answers in self._controller.read(entities).values():
             for answer in answers:
                 if isinstance(answer, fy.P4CounterEntry):
-                    own = found[owner[answer.counter_id, answer.index]]
+                    own = sums[owner[answer.counter_id, answer.index]]
                     own["bytes"] += answer.byte_count
                     own[answer.counter_id] += answer.packet_count
-        return {number: Reading(own["bytes"], own["job_received"], own["job_sent"]) for number, own in found.items()}
+        return {number: Reading(own["bytes"], own["job_received"], own["job_sent"]) for number, own in sums.items()}
 
     # --- carrying out
 
@@ -461,16 +461,16 @@ class _Governor(Fixed):
         if self._shifted or not decision.shifts or not (self._watcher is None or self._watcher.complete):
             return
         self._shifted = True
-        for one in seen:
-            wait = decision.shifts.get(job_name(one.number), 0)
-            begun = one.iteration > 0 or one.started_ps is not None
+        for job in seen:
+            wait = decision.shifts.get(job_name(job.number), 0)
+            begun = job.iteration > 0 or job.started_ps is not None
             if wait:
-                self._waits[one.number, one.iteration + 1 if begun else 0] = wait
+                self._waits[job.number, job.iteration + 1 if begun else 0] = wait
 
     def _pace(self, decision: Decision, seen: Sequence[JobSeen]) -> None:
         """Pace jobs that send: they share every link by their weights, and each goes at the least of its shares."""
         run = self._attached
-        active = [one.number for one in seen if self._sending(one)]
+        active = [seen_job.number for seen_job in seen if self._sending(seen_job)]
         for number in active:
             own = decision.weights.get(job_name(number), 1.0)
             pace = 0.0

@@ -280,7 +280,7 @@ class LayerDescription:
 
     def compute_of(self, layer: int) -> tuple[int, int]:
         """Forward and backward through one layer, picoseconds."""
-        share = self.layers[layer].multiplications / sum(one.multiplications for one in self.layers)
+        share = self.layers[layer].multiplications / sum(each.multiplications for each in self.layers)
         return round(self.compute_ps * FORWARD * share), round(self.compute_ps * (1 - FORWARD) * share)
 
 

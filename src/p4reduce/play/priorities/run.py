@@ -377,27 +377,27 @@ class Run(Stage):
         super().__init__(description, policy, switches)
         first = policy.begin(description)
         self._training: list[Training] = []
-        for number, one in enumerate(description.jobs):
-            kind = Stale if one.asynchronous else Exchanging if one.plan in FORESTS else Synchronous
+        for number, described in enumerate(description.jobs):
+            kind = Stale if described.asynchronous else Exchanging if described.plan in FORESTS else Synchronous
             training: Training = kind(self, number, *both(first[number]))
             self._training.append(training)
             self.parts.append(training.jobs)
         pairs = zip(description.jobs, self.parts, strict=True)
-        self.trees = [parts[:1] if one.asynchronous else parts for one, parts in pairs]
+        self.trees = [parts[:1] if described.asynchronous else parts for described, parts in pairs]
         """what carries each job of the description; of one whose workers do not wait for each other the first part"""
 
     def result(self) -> RunResult:
         """Let everything happen, and check it."""
         with self.network:
-            for one in self._training:
-                one.begin()
+            for training in self._training:
+                training.begin()
             self.clockwork.run()
             self.network.advance()  # what is still on its way
-            for one in self._training:
-                one.check()
+            for training in self._training:
+                training.check()
             first, resent = self._count()
-            results = [one.result() for one in self._training]
-            writes = self.classes.writes + sum(one.writes for one in self._training)
+            results = [training.result() for training in self._training]
+            writes = self.classes.writes + sum(training.writes for training in self._training)
             return RunResult(results, writes, first, resent)
 
     def _count(self) -> tuple[int, int]:

@@ -103,48 +103,48 @@ class Reading:
         except BaseException:
             self.close()
             raise
-        for one in self._left:
-            self._post(one)
+        for reading in self._left:
+            self._post(reading)
 
     def active(self) -> list[int]:
         """Indices of endpoints that are at work."""
         records = self._network.endpoints.records
-        indices = [index for one in self._left for index in one.job.endpoints]
+        indices = [index for reading in self._left for index in reading.job.endpoints]
         return [index for index in indices if records["status"][index] == State.ACTIVE]
 
     def step(self) -> bool:
         """Ask for the next pieces; True when all data are there, or when some never will be (``error``)."""
-        for one in list(self._left):
-            records = self._network.endpoints.records[one.job.endpoints]
-            home, reader, _ = one.read
+        for reading in list(self._left):
+            records = self._network.endpoints.records[reading.job.endpoints]
+            home, reader, _ = reading.read
             if (records["failed_seq"] >= 0).any():
                 self.error = f"{reader} cannot read its data at {home}: no answer comes"
                 return True
             if (records["status"] == State.ACTIVE).any():
                 continue
-            if not np.array_equal(one.given.view(np.uint32), one.got.view(np.uint32)):
+            if not np.array_equal(reading.given.view(np.uint32), reading.got.view(np.uint32)):
                 self.error = f"{reader} has read other data than {home} has sent"
                 return True
-            if one.left:
-                self._post(one)
+            if reading.left:
+                self._post(reading)
             else:
-                self._network.retire(one.job)
-                self._left.remove(one)
+                self._network.retire(reading.job)
+                self._left.remove(reading)
         return not self._left
 
     def close(self) -> None:
         """Give up what is left."""
-        for one in self._left:
-            self._network.give_up(one.job)
-            self._network.retire(one.job)
+        for reading in self._left:
+            self._network.give_up(reading.job)
+            self._network.retire(reading.job)
         self._left = []
 
-    def _post(self, one: _Reading) -> None:
-        elements = min(PIECE, one.left)
-        one.given, one.got = piece_of(one.read[0], one.pieces, elements), np.zeros(elements, np.float32)
-        one.left -= elements
-        (worker,) = one.job.members.values()
-        if one.job.server is not None:
-            self._network.post(one.job.server, Post(Collective.PULL, one.given, None, one.pieces))
-        self._network.post(worker, Post(Collective.PULL, None, one.got, one.pieces))
-        one.pieces += 1
+    def _post(self, reading: _Reading) -> None:
+        elements = min(PIECE, reading.left)
+        reading.given, reading.got = piece_of(reading.read[0], reading.pieces, elements), np.zeros(elements, np.float32)
+        reading.left -= elements
+        (worker,) = reading.job.members.values()
+        if reading.job.server is not None:
+            self._network.post(reading.job.server, Post(Collective.PULL, reading.given, None, reading.pieces))
+        self._network.post(worker, Post(Collective.PULL, None, reading.got, reading.pieces))
+        reading.pieces += 1

@@ -48,8 +48,8 @@ def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
 
 def receive(connection: socket.socket) -> dict[str, Any] | None:
     """One message, None at the end; ``FramingError``, ``OSError``."""
-    found = remote.receive(connection, limit=LIMIT)
-    return None if found is None else found[0]
+    message = remote.receive(connection, limit=LIMIT)
+    return None if message is None else message[0]
 
 
 Answer = TypeVar("Answer")
@@ -324,8 +324,8 @@ def start_network(
         process.kill()
         process.wait()
         path.unlink(missing_ok=True)
-    said = log_of(path).read_text("utf-8", "replace").strip().removeprefix("error: ")
-    raise ClusterError(f"the network could not be started: {said or f'not ready within {patience_s:g} s'}")
+    log = log_of(path).read_text("utf-8", "replace").strip().removeprefix("error: ")
+    raise ClusterError(f"the network could not be started: {log or f'not ready within {patience_s:g} s'}")
 
 
 def await_end(path: Path, patience_s: float = END_S) -> None:

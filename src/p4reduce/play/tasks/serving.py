@@ -170,7 +170,7 @@ class ServiceRun(TaskRun):
         """For the report 'served'."""
         serving = self.order.task.serving
         assert serving is not None  # as it was made  # noqa: S101
-        all_ps = np.array([one for client in self._clients for one in client.latencies_ps], np.int64)
+        all_ps = np.array([latency_ps for client in self._clients for latency_ps in client.latencies_ps], np.int64)
         p50, p99 = (round(float(np.percentile(all_ps, share))) for share in (50.0, PERCENTILE))
         objective = serving.objective_ps
         return {

@@ -264,8 +264,8 @@ class TaskRun:
     def active(self) -> list[int]:
         """Endpoints whose collective is under way."""
         indices = np.array([index for job in self.jobs.values() for index in job.endpoints])
-        found: list[int] = indices[self.network.endpoints.records["status"][indices] == State.ACTIVE].tolist()
-        return found if self._reading is None else found + self._reading.active()
+        busy: list[int] = indices[self.network.endpoints.records["status"][indices] == State.ACTIVE].tolist()
+        return busy if self._reading is None else busy + self._reading.active()
 
     def step(self, now_ps: int) -> None:
         """Go as far as it can now."""

@@ -105,7 +105,7 @@ class Damage:
 
     def next_ps(self) -> int | None:
         """When the next change is due, picoseconds; None: never."""
-        return min((one[0] for one in self._agenda), default=None)
+        return min((due[0] for due in self._agenda), default=None)
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
         """Cut the link of two neighbours, or mend it, now or at a time; frames that are on it arrive."""
@@ -180,7 +180,7 @@ class Damage:
             raise ClusterError(f"{what}: {at_ps} ps is past: it is {now} ps")
         self._entered += 1
         self._agenda.append((at_ps, self._entered, change))
-        self._agenda.sort(key=lambda one: one[:2])
+        self._agenda.sort(key=lambda entry: entry[:2])
 
     def _settle(self) -> None:
         """Make links what they are to be by now, and tell of those that changed."""
@@ -313,7 +313,7 @@ class Changes:
         for job in old:
             self._network.give_up(job)
             self._network.retire(job)
-        self.open = [one for one in self.open if one.run is not run]
+        self.open = [swap for swap in self.open if swap.run is not run]
         keys = {role: [*key] for role, key in order.keys.items()}
         self._report(run, "replanned", {"keys": keys, "round": run.round, "again": run.begun})
         run.turn(order, jobs, self._network.now)
@@ -332,9 +332,9 @@ class Changes:
             self._renew(run, role, plan)
             return
         try:
-            one = OpenSwap(self._network, run, role) if isinstance(self._network, JobNetwork) else None
+            swap = OpenSwap(self._network, run, role) if isinstance(self._network, JobNetwork) else None
             self._network.change_over(job, plan)
-            self.open += [] if one is None else [one]
+            self.open += [] if swap is None else [swap]
         except Exception as error:  # half of its hosts may have changed: it cannot go on
             self._fail(run, f"could not change to epoch {plan.epoch}: {type(error).__name__}: {one_line(error)}")
 
@@ -356,14 +356,14 @@ class Changes:
 
     def follow(self) -> None:
         """Tell of swaps whose workers have caught up by now."""
-        for one in list(self.open):
-            if one.run.ended or one.caught_up():
-                self.open.remove(one)
-                self._report(one.run, "resumed", to_plain(one.interruption(self._network.now)))
+        for swap in list(self.open):
+            if swap.run.ended or swap.caught_up():
+                self.open.remove(swap)
+                self._report(swap.run, "resumed", to_plain(swap.interruption(self._network.now)))
 
     def next_ps(self) -> list[int]:
         """When to look again, while a job catches up: as often as its busiest link carries a chunk."""
-        return [self._network.now + max(1, one.run.jobs[one.role].plan.chunk_ps) for one in self.open]
+        return [self._network.now + max(1, swap.run.jobs[swap.role].plan.chunk_ps) for swap in self.open]
 
     def die(self, run: TaskRun, host: str, *, whole: bool) -> None:
         """Handle the end of a run's process at a host: the others stop, until the orchestrator says how to go on.
@@ -381,7 +381,7 @@ class Changes:
         run.close()
         for job in run.jobs.values():
             self._network.give_up(job)
-        self.open = [one for one in self.open if one.run is not run]
+        self.open = [swap for swap in self.open if swap.run is not run]
         self._report(run, "died", {"host": host, "round": run.round})
         if run.turns:
             task = run.order.task
@@ -596,7 +596,7 @@ class World(Closable):
 
     def running(self, names: Collection[str] | None = None) -> dict[str, Running]:
         """Tasks that were started, by name."""
-        found = {
+        started = {
             name: Running(
                 {role: (job.plan.job, job.plan.epoch) for role, job in run.jobs.items()},
                 run.round,
@@ -608,7 +608,7 @@ class World(Closable):
             if names is None or name in names
         }
         ended = self._ended if names is None else {name: self._ended[name] for name in names if name in self._ended}
-        return {**ended, **found}
+        return {**ended, **started}
 
     def interface_bytes(self) -> dict[Hop, int]:
         """Bytes that every interface has sent."""

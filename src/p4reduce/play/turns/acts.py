@@ -43,13 +43,13 @@ class Gpus:
 
     def next_end(self) -> int | None:
         """When the next job has trained, if nothing changes, in picoseconds; None if no job trains."""
-        ends = [self._now + one.left / one.rate for one in self._jobs.values() if one.rate > 0]
+        ends = [self._now + job.left / job.rate for job in self._jobs.values() if job.rate > 0]
         return max(self._now, _up(min(ends))) if ends else None
 
     def done(self, now: int) -> list[str]:
         """Jobs that have trained by now; they leave their GPUs."""
         self._pass(now)
-        ended = [name for name, one in self._jobs.items() if one.left <= 0.5]
+        ended = [name for name, job in self._jobs.items() if job.left <= 0.5]
         for name in ended:
             del self._jobs[name]
         if ended:
@@ -57,26 +57,26 @@ class Gpus:
         return ended
 
     def _pass(self, now: int) -> None:
-        for one in self._jobs.values():
-            one.left -= one.rate * (now - self._now)
+        for job in self._jobs.values():
+            job.left -= job.rate * (now - self._now)
         self._now = now
 
     def _share(self) -> None:
         wanted: dict[str, int] = {}
-        order = sorted(self._jobs.values(), key=lambda one: (one.priority is None, one.priority or 0))
-        for one in order:
-            for host, units in one.units.items():
+        order = sorted(self._jobs.values(), key=lambda job: (job.priority is None, job.priority or 0))
+        for job in order:
+            for host, units in job.units.items():
                 wanted[host] = wanted.get(host, 0) + units
         taken: dict[str, int] = {}
-        for one in order:
+        for job in order:
             rates = []
-            for host, units in one.units.items():
-                if one.priority is None:
+            for host, units in job.units.items():
+                if job.priority is None:
                     rates.append(min(1.0, self._each / wanted[host]))
                 else:
                     rates.append(max(0.0, min(1.0, (self._each - taken.get(host, 0)) / units)))
                     taken[host] = taken.get(host, 0) + units
-            one.rate = min(rates)
+            job.rate = min(rates)
 
 
 def _up(value: float) -> int:
@@ -155,7 +155,7 @@ class Played:
     @property
     def round_s(self) -> float:
         """The mean round, seconds; of what has no rounds the mean iteration of all jobs."""
-        every = self.rounds_ps or [one for own in self.iterations_ps.values() for one in own]
+        every = self.rounds_ps or [iteration_ps for own in self.iterations_ps.values() for iteration_ps in own]
         return sum(every) / max(1, len(every)) / PS_PER_S
 
     @property
@@ -170,8 +170,8 @@ class Played:
 
     def as_data(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        found = asdict(self)
-        return {"round_s": self.round_s, "ratio": self.ratio, **found}
+        data = asdict(self)
+        return {"round_s": self.round_s, "ratio": self.ratio, **data}
 
 
 class Sending(Protocol):
@@ -252,9 +252,9 @@ class Acts(ABC, Generic[Who, Under]):
     def let_pass(self, until: int | None, under: Sequence[Under]) -> None:
         """Time passes: until then, or until less of this is under way. An error where neither ever is."""
 
-    def step(self, one: Under) -> None:
+    def step(self, sending: Under) -> None:
         """Begin the next phase of something."""
-        one.go_on()
+        sending.go_on()
 
     def sent(self, jobs: Sequence[Who], under: Sequence[Under], start: int) -> None:
         """Take in that all of ``under`` is through."""
@@ -290,29 +290,29 @@ class Acts(ABC, Generic[Who, Under]):
             if not ready:
                 times = [at for at, _ in waits.values() if at is not None]
                 times += [] if (end := self.gpus.next_end()) is None else [end]
-                self.let_pass(min(times, default=None), [one for _, own in waits.values() for one in own])
+                self.let_pass(min(times, default=None), [sending for _, own in waits.values() for sending in own])
 
     def _over(self, wait: Wait[Under], now: int) -> bool:
         at, under = wait
         over = True
-        for one in under:
-            while one.now and one.through():
-                self.step(one)
-            over &= not one.now
+        for sending in under:
+            while sending.now and sending.through():
+                self.step(sending)
+            over &= not sending.now
         return over if at is None else now >= at
 
     def acts(self) -> list[Act[Under]]:
         """Make the acts of all cycles."""
-        found: list[Act[Under]] = []
+        cycle_acts: list[Act[Under]] = []
         alone = len(self.schedule.cycles) == 1  # else others send across its boundaries
         for cycle in self.schedule.cycles:
             if cycle.mode == "gated":
-                found.append(self._gated(cycle, report=alone))
+                cycle_acts.append(self._gated(cycle, report=alone))
             elif cycle.mode == "exclusive":
-                found.append(self._exclusive(cycle))
+                cycle_acts.append(self._exclusive(cycle))
             else:
-                found += [self._alone(self.jobs[name], cycle) for name in cycle.jobs]
-        return found
+                cycle_acts += [self._alone(self.jobs[name], cycle) for name in cycle.jobs]
+        return cycle_acts
 
     def look(self) -> None:
         """Take who has trained by now from its GPUs."""
@@ -322,17 +322,17 @@ class Acts(ABC, Generic[Who, Under]):
 
     def train(self, jobs: Sequence[Who], cycle: Cycle) -> None:
         """Begin to train."""
-        for one in jobs:
-            name, units = one.plan.job, dict(one.plan.placement)
+        for job in jobs:
+            name, units = job.plan.job, dict(job.plan.placement)
             self._trained.discard(name)
             self._began[name] = self.now
-            priority = one.plan.priority if cycle.mode == "priority" else None
-            takes = round(one.job.compute_on(sum(units.values())) * PS_PER_S)
+            priority = job.plan.priority if cycle.mode == "priority" else None
+            takes = round(job.job.compute_on(sum(units.values())) * PS_PER_S)
             self.gpus.begin(name, units, takes, self.now, priority)
 
     def until_trained(self, jobs: Sequence[Who]) -> Act[Under]:
         """Wait for it."""
-        while not all(one.plan.job in self._trained for one in jobs):
+        while not all(job.plan.job in self._trained for job in jobs):
             end = self.gpus.next_end()
             assert end is not None  # noqa: S101
             yield (end, ())
@@ -341,27 +341,27 @@ class Acts(ABC, Generic[Who, Under]):
         self, jobs: Sequence[Who], configuration: int = -1, *, later: Sequence[Who] = (), dark_ps: int = 0
     ) -> Act[Under]:
         """Send and wait until it is through; ``later``: those whose circuits are dark, so long, first."""
-        starts = {one.plan.job: self.now for one in jobs}
+        starts = {job.plan.job: self.now for job in jobs}
         under = list(self.send(jobs, configuration)) if jobs else []
         if later:
             yield (self.now + dark_ps, under)
-            starts |= {one.plan.job: self.now for one in later}
+            starts |= {job.plan.job: self.now for job in later}
             under += self.send(later, configuration)
         yield (None, under)
         everybody = [*jobs, *later]
         self.sent(everybody, under, min(starts.values()))
-        for one in everybody:
-            start = starts[one.plan.job]
-            self.span(one.plan.job, "communicate", start, self.ended_ps(one, start))
+        for job in everybody:
+            start = starts[job.plan.job]
+            self.span(job.plan.job, "communicate", start, self.ended_ps(job, start))
 
-    def changes(self, one: Who, before: Matrix, after: Matrix, configuration: int) -> bool:
+    def changes(self, job: Who, before: Matrix, after: Matrix, configuration: int) -> bool:
         """Whether ports of a job change between two configurations, of which it needs the second (-1: for all)."""
-        return any(before[a][b] != after[a][b] for a, b in pairs_of(one.plan, configuration))
+        return any(before[a][b] != after[a][b] for a, b in pairs_of(job.plan, configuration))
 
     def finished(self, jobs: Sequence[Who]) -> None:
         """An iteration of each has ended."""
-        for one in jobs:
-            name = one.plan.job
+        for job in jobs:
+            name = job.plan.job
             if name in self._last:
                 self.played.iterations_ps[name].append(self.now - self._last[name])
             self._last[name] = self.now
@@ -421,12 +421,12 @@ class Acts(ABC, Generic[Who, Under]):
         """Circuits, darkness, communication; when light was there, and when all was done."""
         configurations = self.schedule.processes[key if switching else 0].configurations
         lit = done = self.now
-        for place, one in enumerate(configurations):
+        for place, configuration in enumerate(configurations):
             number = place if len(configurations) > 1 else -1
-            before = self._lit or one.circuits
-            dark = self.reconfigure(one.circuits, self.delta_ps)
+            before = self._lit or configuration.circuits
+            dark = self.reconfigure(configuration.circuits, self.delta_ps)
             # Ports that stay never go dark: jobs that have no other ones go on at once.
-            later = [job for job in own if dark and self.changes(job, before, one.circuits, number)]
+            later = [job for job in own if dark and self.changes(job, before, configuration.circuits, number)]
             if any(job.together for job in own):
                 later = list(own) if later else []
             if place == 0:
@@ -442,22 +442,22 @@ class Acts(ABC, Generic[Who, Under]):
         had = dict.fromkeys(cycle.jobs, 0)
         times = dict.fromkeys(cycle.jobs, 0)
         while min(times.values()) <= self.rounds:
-            name = min(cycle.jobs, key=lambda one: had[one])
+            name = min(cycle.jobs, key=lambda job: had[job])
             start = self.now
             yield from self._once(self.jobs[name], cycle)
             had[name] += self.now - start
             times[name] += 1
 
-    def _alone(self, one: Who, cycle: Cycle) -> Act[Under]:
+    def _alone(self, job: Who, cycle: Cycle) -> Act[Under]:
         own = self.played.iterations_ps
-        if one.plan.train_start_s > 0:
-            yield (self.now + round(one.plan.train_start_s * PS_PER_S), ())
+        if job.plan.train_start_s > 0:
+            yield (self.now + round(job.plan.train_start_s * PS_PER_S), ())
         while not self.stopping:
-            yield from self._once(one, cycle)
+            yield from self._once(job, cycle)
             self.stopping = min(map(len, own.values())) >= self.rounds
 
-    def _once(self, one: Who, cycle: Cycle) -> Act[Under]:
-        self.train([one], cycle)
-        yield from self.until_trained([one])
-        yield from self.communicate([one])
-        self.finished([one])
+    def _once(self, job: Who, cycle: Cycle) -> Act[Under]:
+        self.train([job], cycle)
+        yield from self.until_trained([job])
+        yield from self.communicate([job])
+        self.finished([job])

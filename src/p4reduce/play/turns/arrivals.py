@@ -160,8 +160,8 @@ def run_trace(arrivals: Sequence[Arrival], gpus: int, policy: str, progress: Pro
     """
     if policy not in MODES:
         raise TdmError(f"policy: {policy[:40]!r} is none of {', '.join(MODES)}")
-    if any(one.gpus > gpus for one in arrivals):
-        raise TdmError(f"a job of {max(one.gpus for one in arrivals)} units for {gpus} GPUs; use more hosts")
+    if any(arrival.gpus > gpus for arrival in arrivals):
+        raise TdmError(f"a job of {max(arrival.gpus for arrival in arrivals)} units for {gpus} GPUs; use more hosts")
     return _Cluster(arrivals, gpus, MODES[policy]).run(progress)
 
 
@@ -195,7 +195,7 @@ class _Cluster:
             self._move_out()
             if progress is not None and (done % 256 == 0 or done == total):
                 progress("jobs", done, total)
-        jct = [end - one.arrival_s for end, one in zip(self.finished, self.arrivals, strict=True)]
+        jct = [end - arrival.arrival_s for end, arrival in zip(self.finished, self.arrivals, strict=True)]
         return Outcome(jct, max(self.finished, default=0.0), len(self.paired))
 
     def _next_end(self) -> float:
@@ -210,17 +210,17 @@ class _Cluster:
         started = set()
         refused: set[tuple[int, Alone]] = set()
         for number in waiting:
-            one = self.arrivals[number]
-            job = _Running(number, one.gpus, one.step, one.duration_s, since=self.now)
-            if one.gpus <= self.free:
-                self.free -= one.gpus
+            arrival = self.arrivals[number]
+            job = _Running(number, arrival.gpus, arrival.step, arrival.duration_s, since=self.now)
+            if arrival.gpus <= self.free:
+                self.free -= arrival.gpus
                 self.hosts[number] = job
                 self._set_rate(job, 1.0)
                 started.add(number)
-            elif self.modes and (one.gpus, _rounded(one.step)) not in refused:
-                host = self._host(one)
+            elif self.modes and (arrival.gpus, _rounded(arrival.step)) not in refused:
+                host = self._host(arrival)
                 if host is None:
-                    refused.add((one.gpus, _rounded(one.step)))
+                    refused.add((arrival.gpus, _rounded(arrival.step)))
                     continue
                 job.host = host
                 host.guests.append(job)
@@ -230,22 +230,22 @@ class _Cluster:
         if started:
             self.queue = [number for number in self.queue if number not in started]
 
-    def _host(self, one: Arrival) -> _Running | None:
+    def _host(self, arrival: Arrival) -> _Running | None:
         """The running job that it had best join: what all on its GPUs then do together, less what they did before."""
         best: tuple[float, int, int] | None = None
-        found: _Running | None = None
+        host: _Running | None = None
         for job in self.hosts.values():
-            if job.room < one.gpus:
+            if job.room < arrival.gpus:
                 continue
             now = [_rounded(guest.step) for guest in job.guests]
-            rates = rated(_rounded(job.step), (*now, _rounded(one.step)), self.modes)
+            rates = rated(_rounded(job.step), (*now, _rounded(arrival.step)), self.modes)
             if rates is None:
                 continue
             before = rated(_rounded(job.step), tuple(now), self.modes) or (1.0,)
             key = (sum(rates) - sum(before), -job.room, -job.number)
             if key[0] >= self._worth() and (best is None or key > best):
-                best, found = key, job
-        return found
+                best, host = key, job
+        return host
 
     def _worth(self) -> float:
         return WORTH if self.modes != ("free",) else -math.inf
@@ -285,7 +285,7 @@ class _Cluster:
             guests = [guest for host in self.hosts.values() for guest in host.guests if guest.gpus <= self.free]
             if not guests:
                 return
-            guest = min(guests, key=lambda one: (one.rate, one.number))
+            guest = min(guests, key=lambda sharer: (sharer.rate, sharer.number))
             host = guest.host
             assert host is not None  # noqa: S101
             host.guests.remove(guest)
@@ -310,8 +310,8 @@ def rated(host: Alone, guests: tuple[Alone, ...], modes: tuple[Mode, ...]) -> tu
         way = best_sharing(host, guests[0], modes)
         return None if way.mode == "exclusive" else way.relative
     period = max(gated_period_s(host, guest) for guest in guests)
-    found = tuple(one.period_s / period for one in (host, *guests))
-    return found if min(found) >= LEAST else None
+    rates = tuple(partner.period_s / period for partner in (host, *guests))
+    return rates if min(rates) >= LEAST else None
 
 
 def _rounded(step: Alone) -> Alone:

@@ -137,7 +137,7 @@ Uses = dict[tuple[int, int], defaultdict[Resource, float]]
 
 
 def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Uses:
-    found: Uses = {}
+    uses: Uses = {}
     network = schedule.network
     hosts = [host for host, _ in plan.placement]
     pieces = pieces_of(plan, network.pod_of(hosts[0]))
@@ -153,14 +153,14 @@ def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Us
         up = size * (ANSWER if piece.operation is Operation.PULL else 1.0)
         down = size * (ANSWER if piece.operation is Operation.PUSH else 1.0)
         configuration = piece.tree.configuration if piece.tree.edges else -1
-        own = found.setdefault((int(piece.operation is Operation.PULL), configuration), defaultdict(float))
+        own = uses.setdefault((int(piece.operation is Operation.PULL), configuration), defaultdict(float))
         for host in hosts:
             own[host, "up"] += up
             own[host, "down"] += down
         for child, parent in piece.tree.edges:
             own[child, parent] += up
             own[parent, child] += down
-    return found
+    return uses
 
 
 def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors) -> Uses:
@@ -170,10 +170,10 @@ def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors
         pods[network.pod_of(host)] += units
     block = factor.padded(job.bytes)
     first = min((route.configuration for route in plan.routes), default=-1)
-    found: Uses = {}
+    uses: Uses = {}
     for phase in (0, 1):
         for route in plan.routes:
-            own = found.setdefault((phase, route.configuration), defaultdict(float))
+            own = uses.setdefault((phase, route.configuration), defaultdict(float))
             a, b = route.path[0], route.path[-1]
             for host, units in plan.placement:
                 if network.pod_of(host) == a:
@@ -182,11 +182,11 @@ def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors
                     own[host, "down"] += units * pods[a] * block * route.share
             for edge in pairwise(route.path):
                 own[edge] += pods[a] * pods[b] * block * route.share
-        own = found.setdefault((phase, first), defaultdict(float))
+        own = uses.setdefault((phase, first), defaultdict(float))
         for host, units in plan.placement:
             for way in ("up", "down"):
                 own[host, way] += units * (pods[network.pod_of(host)] - units) * block
-    return found
+    return uses
 
 
 def _named(schedule: Schedule, plan: JobPlan, configuration: int, name: Resource) -> Resource:
@@ -224,7 +224,7 @@ _SIZES: Final = (400_000, 3_200_000)
 @lru_cache(maxsize=4)
 def factors_of(network: OpticalNetwork) -> dict[Way, Factors]:
     """Factors of each way in a network of at least two pods, from two sizes each."""
-    found: dict[Way, Factors] = {}
+    factors: dict[Way, Factors] = {}
     for way in WAYS:
         points = []
         for size in _SIZES:
@@ -232,8 +232,8 @@ def factors_of(network: OpticalNetwork) -> dict[Way, Factors]:
             points.append((schedule.round_s, play(schedule, {job.name: job}, rounds=1).round_s))
         (small, took_small), (large, took_large) = points
         frames = (took_large - took_small) / (large - small)
-        found[way] = Factors(frames, took_small - frames * small, LANES * WORD)
-    return found
+        factors[way] = Factors(frames, took_small - frames * small, LANES * WORD)
+    return factors
 
 
 def _alone(network: OpticalNetwork, way: Way, size: int) -> tuple[Schedule, TdmJob]:
@@ -345,7 +345,7 @@ class _Fluid:
 
     def next_end(self) -> int | None:
         """When the next flow has sent, or what it sent is all there, in picoseconds; None if no flow sends."""
-        ends = [int(one) for one in self.done_ps[self.done_ps > self.now]]
+        ends = [int(end_ps) for end_ps in self.done_ps[self.done_ps > self.now]]
         if self.active.any():
             rate = self.rates()
             own = np.flatnonzero(self.active & (rate > 0))  # the rest waits for higher classes
@@ -436,16 +436,16 @@ class _FlowPlayer(Acts[_Job, _Sent]):
 
     def send(self, jobs: Sequence[_Job], configuration: int) -> Sequence[_Sent]:
         """Each job's phases follow each other, or those of all together where sub-phases are the group's."""
-        found = []
-        for own in [jobs] if any(one.together for one in jobs) else [[one] for one in jobs]:
-            numbers = [number for one in own for number in one.flows if self._in(number, configuration)]
+        all_sent = []
+        for own in [jobs] if any(job.together for job in jobs) else [[job] for job in jobs]:
+            numbers = [number for job in own for number in job.flows if self._in(number, configuration)]
             phases = sorted({self._flows[number].phase for number in numbers})
-            found.append(
-                _Sent(self._fluid, [[one for one in numbers if self._flows[one].phase == phase] for phase in phases])
+            all_sent.append(
+                _Sent(self._fluid, [[flow for flow in numbers if self._flows[flow].phase == phase] for phase in phases])
             )
-        for sent in found:
+        for sent in all_sent:
             sent.go_on()
-        return found
+        return all_sent
 
     def let_pass(self, until: int | None, under: Sequence[_Sent]) -> None:
         """Let time pass until a flow ends."""

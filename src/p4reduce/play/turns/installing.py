@@ -158,7 +158,7 @@ class Sent:
 
     def __init__(self, network: JobNetwork, jobs: Sequence[Installed], configuration: int) -> None:
         self._network, self._configuration = network, configuration
-        own = [part for one in jobs for part in one.parts if part.in_configuration(configuration)]
+        own = [part for job in jobs for part in job.parts if part.in_configuration(configuration)]
         self.phases: Iterator[list[Part]] = iter(
             [[part for part in own if part.phase == phase] for phase in sorted({part.phase for part in own})]
         )
@@ -220,7 +220,7 @@ def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
     if plan.ring is not None:
         order = plan.ring.order
         size = len(order)
-        found = []
+        pieces = []
         for place, root in enumerate(order):
             span = (place / size, (place + 1) / size)
             before = [order[(place + 1 + step) % size] for step in range(size - 1)] + [root]
@@ -233,17 +233,17 @@ def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
                 plan.ring.configuration,
                 pipelined=False,
             )
-            found += [Piece(Operation.PUSH, pushes, span), Piece(Operation.PULL, pulls, span)]
-        return found
+            pieces += [Piece(Operation.PUSH, pushes, span), Piece(Operation.PULL, pulls, span)]
+        return pieces
     trees = plan.trees or (Tree(pod, (), 1.0),)
     ends = [0.0]
     for tree in trees:
         ends.append(ends[-1] + tree.share)
-    found = []
+    pieces = []
     for tree, span in zip(trees, pairwise(ends), strict=True):
         ways = (Operation.ALL_REDUCE,) if tree.pipelined else (Operation.PUSH, Operation.PULL)
-        found += [Piece(way, tree, span) for way in ways]
-    return found
+        pieces += [Piece(way, tree, span) for way in ways]
+    return pieces
 
 
 # How fast hosts send blocks: as fast as the busiest link takes them, with all that is sent at the same time.
@@ -267,8 +267,13 @@ def set_paces(schedule: Schedule, installed: Mapping[str, Installed], rates: Rat
     turns = {number: list(_turns(schedule, cycle)) for number, cycle in enumerate(schedule.cycles)}
     for cycle, own in turns.items():
         for turn in own:
-            blocks = [(installed[name].plan, one) for name in turn for one in installed[name].parts if one.blocked]
-            for configuration in sorted({number for _, one in blocks for number in one.blocked}):
+            blocks = [
+                (installed[name].plan, blocked_part)
+                for name in turn
+                for blocked_part in installed[name].parts
+                if blocked_part.blocked
+            ]
+            for configuration in sorted({number for _, blocked_part in blocks for number in blocked_part.blocked}):
                 total = _sum(_load(installed[name], configuration, rates) for name in turn)
                 for number, others in turns.items():
                     if number != cycle:
@@ -291,23 +296,23 @@ def _paces(part: Part, configuration: int, total: Load, rates: Mapping[Hop, int]
     return [int(takes // (chunks * count)) if count else 0 for count in lit.tolist()]
 
 
-def _load(one: Installed, configuration: int, rates: RatesOf) -> Load:
+def _load(job: Installed, configuration: int, rates: RatesOf) -> Load:
     """The load of all phases of a job on every link."""
-    lit = rates(one.plan, configuration)
+    lit = rates(job.plan, configuration)
     return _sum(
         blocks_load(part, configuration, lit) if part.blocked else _sum_load(part)
-        for part in one.parts
+        for part in job.parts
         if part.in_configuration(configuration)
     )
 
 
 def _sum_load(part: Part) -> Load:
-    found: Load = Counter()
+    load: Load = Counter()
     for hop, traffic in part.predicted.items():
         if traffic.frames:
             rate = part.job.plan.topology.link_at(*hop).rate_bps
-            found[hop] += traffic.frames * frame_time_ps(traffic.bytes // traffic.frames, rate)
-    return found
+            load[hop] += traffic.frames * frame_time_ps(traffic.bytes // traffic.frames, rate)
+    return load
 
 
 def blocks_load(part: Part, configuration: int, rates: Mapping[Hop, int]) -> Load:
@@ -315,7 +320,7 @@ def blocks_load(part: Part, configuration: int, rates: Mapping[Hop, int]) -> Loa
     plan: Plan = part.job.plan
     chunks = -(-part.elements // (len(part.job.members) * plan.lanes))
     hosts = list(part.job.members)
-    found: Load = Counter()
+    load: Load = Counter()
     for rank, row in enumerate(part.blocked[configuration].tolist()):
         for step, closed in enumerate(row, 1):
             if closed:
@@ -328,23 +333,23 @@ def blocks_load(part: Part, configuration: int, rates: Mapping[Hop, int]) -> Loa
                 for hop in plan.path_hops(a, b):
                     # A port has other circuits in other configurations.
                     rate = rates[hop] if hop in rates else plan.topology.link_at(*hop).rate_bps
-                    found[hop] += frames * frame_time_ps(length, rate)
-    return found
+                    load[hop] += frames * frame_time_ps(length, rate)
+    return load
 
 
 def _sum(loads: Iterable[Load]) -> Load:
-    found: Load = Counter()
+    total: Load = Counter()
     for load in loads:
-        found.update(load)
-    return found
+        total.update(load)
+    return total
 
 
 def _busiest(loads: Iterable[Load]) -> Load:
-    found: Load = Counter()
+    busiest: Load = Counter()
     for load in loads:
         for hop, value in load.items():
-            found[hop] = max(found[hop], value)
-    return found
+            busiest[hop] = max(busiest[hop], value)
+    return busiest
 
 
 WORD: Final = 4
@@ -412,9 +417,9 @@ class Installer:
         self._gates = gates
         self.matrices: list[Matrix] = []
         for process in schedule.processes:
-            for one in process.configurations:
-                if one.circuits not in self.matrices:
-                    self.matrices.append(one.circuits)
+            for configuration in process.configurations:
+                if configuration.circuits not in self.matrices:
+                    self.matrices.append(configuration.circuits)
         self.circuits: list[tuple[Link, ...]] = self.lay()
         self._carried: Counter[tuple[int, Link]] = Counter()
         self._number = 0
@@ -503,7 +508,7 @@ class Installer:
             joining = [link for link in self.circuits[where] if {link.a, link.b} == pair]
             if not joining:
                 raise TdmError(f"job {plan.job!r}: its tree needs a circuit between pods {child} and {parent}")
-            link = min(joining, key=lambda one: self._carried[where, one])
+            link = min(joining, key=lambda circuit: self._carried[where, circuit])
             self._carried[where, link] += elements
             chosen.append(link)
         parents = {host: f"tor{network.pod_of(host) + 1}" for host in hosts}
@@ -578,19 +583,19 @@ class Installer:
             for number in crossing or [0]
         }
         parts = []
-        for phase, one in enumerate(made):
+        for phase, block_plan in enumerate(made):
             sources = _drawn(draw, size, block * size)
             came = np.stack(sources).reshape(size, size, block).swapaxes(0, 1).reshape(size, -1).copy()
             parts.append(
                 Part(
-                    self._network.add(one),
+                    self._network.add(block_plan),
                     phase,
                     first if crossing else -1,
                     Operation.ALL_TO_ALL,
                     sources,
                     [np.full_like(source, -1) for source in sources],
                     came,
-                    predict(one, Operation.ALL_TO_ALL, block * size, lead=0),
+                    predict(block_plan, Operation.ALL_TO_ALL, block * size, lead=0),
                     blocked=blocked,
                 )
             )
@@ -633,11 +638,11 @@ class Installer:
                 if onward.setdefault((a, target), b) != b:
                     raise TdmError(f"job {plan.job!r}: routes to {target} part at {a}; switches forward by destination")
                 where = self.index(plan, route.configuration)
-                found = [link for link in self.circuits[where] if {link.a, link.b} == {a, b}]
-                if not found:
+                circuits = [link for link in self.circuits[where] if {link.a, link.b} == {a, b}]
+                if not circuits:
                     raise TdmError(f"job {plan.job!r}: configuration {route.configuration} has no circuit {a} - {b}")
-                known = links.setdefault((min(a, b), max(a, b)), found[0])
-                if known not in found:
+                known = links.setdefault((min(a, b), max(a, b)), circuits[0])
+                if known not in circuits:
                     raise TdmError(f"job {plan.job!r}: {a} - {b} are joined at different ports in two configurations")
             paths[source, target] = (source, *tors, target)
             at[source, target] = route.configuration

@@ -53,7 +53,7 @@ class Counting:
         self._places = [place for place, hop in enumerate(self._links) if hop[0] not in passive]
         self._before = self._read()
         self._posted: Counter[int] = Counter()
-        self._parts = {id(part): part for one in jobs for part in one.parts}
+        self._parts = {id(part): part for job in jobs for part in job.parts}
 
     def post(self, part: Part) -> None:
         """Send a part once more."""
@@ -121,17 +121,17 @@ class Player(Acts[Installed, Sent]):
 
     def let_pass(self, until: int | None, under: Sequence[Sent]) -> None:
         """Let time pass until an endpoint is done, or until something is due that endpoints do not report."""
-        working = [index for one in under for index in one.busy()]
-        looks = [self.now + look for one in under if one.now and (look := one.look_ps()) is not None]
+        working = [index for sending in under for index in sending.busy()]
+        looks = [self.now + look for sending in under if sending.now and (look := sending.look_ps()) is not None]
         until = min([*looks, *([] if until is None else [until])], default=None)
         if until is None and not working:
             raise ClusterError(ITSELF)
         reason = self.network.advance(until, working, first=True) if working else self.network.advance(until)
         self._check(working, quiet=reason is Stop.QUIET and until is None)
 
-    def step(self, one: Sent) -> None:
+    def step(self, sending: Sent) -> None:
         """Begin the next phase of a communication, and count what is posted."""
-        for part in one.go_on():
+        for part in sending.go_on():
             self._counting.post(part)
 
     def _check(self, working: Sequence[int], *, quiet: bool) -> None:
@@ -148,16 +148,16 @@ class Player(Acts[Installed, Sent]):
 
     def send(self, jobs: Sequence[Installed], configuration: int) -> Sequence[Sent]:
         """Each job's phases follow each other, or those of all together where sub-phases are the group's."""
-        groups = [jobs] if any(one.together for one in jobs) else [[one] for one in jobs]
-        found = [Sent(self.network, own, configuration) for own in groups]
-        for one in found:
-            self.step(one)
-        return found
+        groups = [jobs] if any(job.together for job in jobs) else [[job] for job in jobs]
+        begun = [Sent(self.network, own, configuration) for own in groups]
+        for sending in begun:
+            self.step(sending)
+        return begun
 
     def sent(self, jobs: Sequence[Installed], under: Sequence[Sent], start: int) -> None:
         """Every sum and block is looked at."""
         del jobs, start
-        for part in (part for one in under for part in one.done):
+        for part in (part for sending in under for part in sending.done):
             self.played.exact &= part.exact() or (part.divided and bool(part.busy(self.network)))
 
     def ended_ps(self, job: Installed, start: int) -> int:
@@ -175,9 +175,9 @@ class Player(Acts[Installed, Sent]):
         """Against what plans predict."""
         return self._counting.boundary()
 
-    def changes(self, one: Installed, before: Matrix, after: Matrix, configuration: int) -> bool:
+    def changes(self, job: Installed, before: Matrix, after: Matrix, configuration: int) -> bool:
         """Whether circuits change on ports: another bond, or another port, is another circuit."""
-        pairs = [{f"tor{a + 1}", f"tor{b + 1}"} for a, b in pairs_of(one.plan, configuration)]
+        pairs = [{f"tor{a + 1}", f"tor{b + 1}"} for a, b in pairs_of(job.plan, configuration)]
         index = self.installer.matrices.index
         stay = set(self.installer.circuits[index(before)])
         return any({link.a, link.b} in pairs and link not in stay for link in self.installer.circuits[index(after)])
@@ -188,13 +188,13 @@ class Player(Acts[Installed, Sent]):
         if not self.halted:  # else gates would go on without the cross-connect's clock
             self.network.advance(self.now + 100_000_000)
         _, differing = self._counting.boundary()
-        unfinished = any(part.busy(self.network) for one in self.jobs.values() for part in one.parts)
+        unfinished = any(part.busy(self.network) for job in self.jobs.values() for part in job.parts)
         if not self.played.windows and not unfinished:
             self.played.differing += differing
         links = self.network.fabric.links.array()
         self.played.dark_lost, self.played.misrouted = int(links["dark_lost"].sum()), int(links["misrouted"].sum())
         self.played.lost = int(links["lost"].sum() + links["queue_drops"].sum())
-        carriers = {id(part.job): part.job for one in self.jobs.values() for part in one.parts}
+        carriers = {id(part.job): part.job for installed in self.jobs.values() for part in installed.parts}
         statuses = [status for job in carriers.values() for status in self.network.statuses(job)]
         self.played.resends = sum(status.resends for status in statuses)
         self.played.lasted_ps = self.now
@@ -226,7 +226,7 @@ class SlottedPlayer(Player):
         self._slots = list(zip(starts, [*starts[1:], self._round_ps], strict=True))
         if self.keep == "gates":
             self._set_gates()
-        waiting = [self._slotted(one) for one in self.jobs.values()]
+        waiting = [self._slotted(job) for job in self.jobs.values()]
         return [self._ticks(), *waiting]
 
     def _set_gates(self) -> None:
@@ -248,8 +248,8 @@ class SlottedPlayer(Player):
                     dark = min(self.delta_ps, end - start) if changes else 0
                     open_ = max(0, end - start - dark - fibre)
                     after = end - start - dark - open_
-                    found = ((dark, closed), (open_, closed | 1 << QUEUES[self._group(number)]), (after, closed))
-                    entries += [entry for entry in found if entry[0]]
+                    gates = ((dark, closed), (open_, closed | 1 << QUEUES[self._group(number)]), (after, closed))
+                    entries += [entry for entry in gates if entry[0]]
                 fabric.set_gates(port, entries, base_ps=0, longest=longest)
 
     def _circuit(self, port: Hop, process: int) -> Link | None:
@@ -259,21 +259,21 @@ class SlottedPlayer(Player):
         return next((link for link in lit if port in ((link.a, link.port_a), (link.b, link.port_b))), None)
 
     def _group(self, process: int) -> int:
-        found = [one.plan.group for one in self.jobs.values() if one.plan.process == process]
-        return found[0] if found else 0
+        groups = [job.plan.group for job in self.jobs.values() if job.plan.process == process]
+        return groups[0] if groups else 0
 
-    def _window(self, one: Installed, number: int) -> tuple[int, int]:
+    def _window(self, job: Installed, number: int) -> tuple[int, int]:
         """When a job's window opens and closes in a round, picoseconds."""
-        start, end = self._slots[one.plan.process]
-        opens = number * self._round_ps + start + self._dark_ps(one)
+        start, end = self._slots[job.plan.process]
+        opens = number * self._round_ps + start + self._dark_ps(job)
         return opens, max(opens, number * self._round_ps + end - self._guard_ps)
 
-    def _dark_ps(self, one: Installed) -> int:
+    def _dark_ps(self, job: Installed) -> int:
         """Picoseconds for which a job's circuits are dark when its process begins."""
         processes = self.schedule.processes
-        before = processes[one.plan.process - 1].configurations[0].circuits
-        after = processes[one.plan.process].configurations[0].circuits
-        return self.delta_ps if self.changes(one, before, after, -1) else 0
+        before = processes[job.plan.process - 1].configurations[0].circuits
+        after = processes[job.plan.process].configurations[0].circuits
+        return self.delta_ps if self.changes(job, before, after, -1) else 0
 
     def _ticks(self) -> Act[Sent]:
         """The cross-connect's clock, and that of the endpoints."""
@@ -294,32 +294,32 @@ class SlottedPlayer(Player):
 
     def _pause(self, number: int) -> None:
         fabric = self.network.fabric
-        for one in self.jobs.values():
-            opens, closes = self._window(one, number)
-            for index in (index for part in one.parts for index in part.job.endpoints):
+        for job in self.jobs.values():
+            opens, closes = self._window(job, number)
+            for index in (index for part in job.parts for index in part.job.endpoints):
                 if number == 0:
                     fabric.pause(index)
                 fabric.resume(index, opens)
                 fabric.pause(index, closes)
 
-    def _slotted(self, one: Installed) -> Act[Sent]:
+    def _slotted(self, job: Installed) -> Act[Sent]:
         """Train, wait for the window, communicate, wait for the window's end."""
-        cycle = self.schedule.cycles[one.plan.cycle]
-        closes = self._slots[one.plan.process][1]
+        cycle = self.schedule.cycles[job.plan.cycle]
+        closes = self._slots[job.plan.process][1]
         yield (closes if closes < self._round_ps else 0, ())
         while not self.stopping:
-            self.train([one], cycle)
-            yield from self.until_trained([one])
+            self.train([job], cycle)
+            yield from self.until_trained([job])
             now = self.network.now
             number = now // self._round_ps
-            opens, closes = self._window(one, number)
+            opens, closes = self._window(job, number)
             if now >= closes:
-                opens = self._window(one, number + 1)[0]
+                opens = self._window(job, number + 1)[0]
             yield (max(now, opens), ())
-            yield from self.communicate([one])
-            self.finished([one])
+            yield from self.communicate([job])
+            self.finished([job])
             number = (self.network.now - 1) // self._round_ps
-            yield (number * self._round_ps + self._slots[one.plan.process][1], ())
+            yield (number * self._round_ps + self._slots[job.plan.process][1], ())
 
 
 # The electrical twin on packets: a spine for each port of a ToR to the cross-connect, uplinks as fast as those.
@@ -376,11 +376,11 @@ class TwinInstaller(Installer):
 
     def pieces(self, plan: JobPlan, pod: int) -> list[Piece]:
         """Every piece in as many flows as an edge has."""
-        found = pieces_of(plan, pod)
-        if any(piece.operation is not Operation.ALL_REDUCE for piece in found):
+        whole_pieces = pieces_of(plan, pod)
+        if any(piece.operation is not Operation.ALL_REDUCE for piece in whole_pieces):
             raise TdmError(f"job {plan.job!r}: the electrical twin adds up along trees, chunk by chunk")
         cut: list[Piece] = []
-        for piece in found:
+        for piece in whole_pieces:
             first, last = piece.span
             count = self._flows if piece.tree.edges else 1
             ends = [first + (last - first) * flow / count for flow in range(count + 1)]

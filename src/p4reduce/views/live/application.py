@@ -40,16 +40,16 @@ COLOURS: Final = 32
 def drawn(plain: Mapping[str, Any]) -> dict[str, Any]:
     """A scene with its drawing as SVG (None: too large), made here whatever the scene came from, and the colours."""
     jobs = plain["jobs"]
-    paths = list(dict.fromkeys(tuple(path) for one in jobs for path in one["paths"]))
+    paths = list(dict.fromkeys(tuple(path) for job in jobs for path in job["paths"]))
     hosts = {node["name"] for node in plain["nodes"] if node["kind"] == "host"}
     taking = {name for path in paths for name in (path[0], path[-1]) if name in hosts}
     svg = None
     if 0 < len(plain["nodes"]) <= MAX_DRAWN:
         drawing = Drawing.of_result(
-            {"nodes": plain["nodes"], "links": [{"a": one["from"], "b": one["to"]} for one in plain["links"][::2]]},
+            {"nodes": plain["nodes"], "links": [{"a": link["from"], "b": link["to"]} for link in plain["links"][::2]]},
             title=f"Network {plain['topology']}",
             paths=paths,
-            aggregators={name for one in jobs for name in one["switches"]},
+            aggregators={name for job in jobs for name in job["switches"]},
             participants=taking if jobs else None,
             marked=True,
         )
@@ -59,12 +59,12 @@ def drawn(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def colours() -> list[dict[str, str]]:
     """Colours of loads from the least to the full scale, light and dark."""
-    found = []
+    pairs = []
     for number in range(COLOURS):
         style = load_colour(2.0 ** (HALVINGS * ((number + 1) / COLOURS - 1)))
         light, dark = (part.partition(":")[2] for part in style.split(";"))
-        found.append({"light": light, "dark": dark})
-    return found
+        pairs.append({"light": light, "dark": dark})
+    return pairs
 
 
 TOKEN: Final = "x-live-token"  # noqa: S105  (the name of a header)
@@ -335,11 +335,11 @@ class _Ticks:
     async def _ticks(self, request: Request) -> AsyncIterator[bytes]:
         self._ticking.looks(1)
         try:
-            said, quiet = "", 0
+            last, quiet = "", 0
             while not self._ending():
                 text = json.dumps(self._tick())
-                if text != said or quiet >= QUIET_TICKS:
-                    said, quiet = text, 0
+                if text != last or quiet >= QUIET_TICKS:
+                    last, quiet = text, 0
                     yield f"data: {text}\n\n".encode()
                 quiet += 1
                 await asyncio.sleep(TICK_S)
@@ -473,12 +473,12 @@ class _Play(_Ticks):
 
 def _whole(name: str, text: str) -> int:
     try:
-        found = int(text)
+        number = int(text)
     except ValueError:
         raise BadRequest(f"{name}: a whole number") from None
-    if not -(1 << 62) < found < 1 << 62:
+    if not -(1 << 62) < number < 1 << 62:
         raise BadRequest(f"{name}: a whole number")
-    return found
+    return number
 
 
 async def _body(request: Request, most: int = MOST_BODY) -> dict[str, Any]:
@@ -492,12 +492,12 @@ async def _body(request: Request, most: int = MOST_BODY) -> dict[str, Any]:
     except TimeoutError:
         raise BadRequest(f"the request did not come within {BODY_S:g} s") from None
     try:
-        found = json.loads(text)
+        body = json.loads(text)
     except (ValueError, RecursionError):
         raise BadRequest("the request is no JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise BadRequest("the request is no JSON object")
-    return found
+    return body
 
 
 def _page(name: str, request: Request) -> Response:

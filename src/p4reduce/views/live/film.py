@@ -193,8 +193,8 @@ class Film:
             now = self.network.fabric.now
             for name, passed in passes.items():
                 delay_ps = self.network.fabric.delay_ps(name)
-                found = self._latest(last, name, len(last.frames))
-                reel.waiting[name] = [one for one in found if one[1] + delay_ps > now]
+                arrivals = self._latest(last, name, len(last.frames))
+                reel.waiting[name] = [arrival for arrival in arrivals if arrival[1] + delay_ps > now]
                 self._offset[name] = passed - (self._arrived[name] - len(reel.waiting[name]))
         slots = sum(a.slots * (4 * job.plan.lanes + 64) for job in self.network.jobs for a in job.plan.aggregators)
         reel.nbytes = reel.copies = COPY_BYTES * len(fresh if reel.devices else ()) + slots
@@ -202,23 +202,23 @@ class Film:
 
     def _latest(self, reel: _Reel, switch: str, most: int) -> list[tuple[int, int, bytes]]:
         """The last frames that a switch got: (port, when, frame)."""
-        found: list[tuple[int, int, bytes]] = []
+        arrivals: list[tuple[int, int, bytes]] = []
         for at in range(len(reel.frames) - 1, -1, -1):
-            if len(found) >= most:
+            if len(arrivals) >= most:
                 break
             node, port = self._ends[reel.links[at]]
             if node == switch:
-                found.append((port, reel.times[at], reel.frames[at]))
-        short = most - len(found)
+                arrivals.append((port, reel.times[at], reel.frames[at]))
+        short = most - len(arrivals)
         earlier = reel.waiting.get(switch, [])
-        return [*(earlier[-short:] if 0 < short <= len(earlier) else []), *reversed(found)]
+        return [*(earlier[-short:] if 0 < short <= len(earlier) else []), *reversed(arrivals)]
 
     def _add(self, reel: _Reel) -> None:
         with self._lock:
             if self._reels and not self._reels[-1].frames:
                 self._reels.pop()
             self._reels.append(reel)
-            while len(self._reels) > 1 and sum(one.nbytes for one in self._reels) > KEPT_BYTES:
+            while len(self._reels) > 1 and sum(kept_reel.nbytes for kept_reel in self._reels) > KEPT_BYTES:
                 self._reels.popleft()
 
     def _next(self) -> int:
@@ -228,8 +228,8 @@ class Film:
         return [node.name for node in self.network.fabric.topology.switches]
 
     def _devices(self) -> dict[str, Device]:
-        found = {name: self.network.fabric.device(name) for name in self._switches()}
-        return {name: device for name, device in found.items() if isinstance(device, Device)}
+        devices = {name: self.network.fabric.device(name) for name in self._switches()}
+        return {name: device for name, device in devices.items() if isinstance(device, Device)}
 
     # --- what the page asks for
 
@@ -241,28 +241,28 @@ class Film:
 
     def flights(self, from_ps: int, to_ps: int) -> list[Flight]:
         """Frames that arrived in a time, ``MOST_FLIGHTS`` at most: the first ones."""
-        found: list[Flight] = []
+        arrived: list[Flight] = []
         for reel, at in self._from(from_ps):
-            if reel.times[at] > to_ps or len(found) >= MOST_FLIGHTS:
+            if reel.times[at] > to_ps or len(arrived) >= MOST_FLIGHTS:
                 break
-            found.append(self._flight(reel, at))
-        return found
+            arrived.append(self._flight(reel, at))
+        return arrived
 
     def pending(self) -> list[Flight]:
         """Frames that have yet to arrive, about ``MOST_FLIGHTS`` at most. Only while time stands still."""
-        found: list[Flight] = []
+        coming: list[Flight] = []
         for place, hop in enumerate(self._hops):
-            if len(found) < MOST_FLIGHTS:
+            if len(coming) < MOST_FLIGHTS:
                 on_wire = self.network.fabric.on_wire(hop)
-                found += [self._on_link(None, place, one.arrives_ps, one.frame) for one in on_wire]
-        return found
+                coming += [self._on_link(None, place, waiting.arrives_ps, waiting.frame) for waiting in on_wire]
+        return coming
 
     def near(self, link: Hop, time_ps: int) -> list[Flight]:
         """Frames that arrived by a link around a time."""
         place = self._hops.index(link)
-        after = islice((one for one in self._from(time_ps + 1) if one[0].links[one[1]] == place), AROUND)
-        before = islice((one for one in self._until(time_ps) if one[0].links[one[1]] == place), AROUND)
-        return [self._flight(*one) for one in [*reversed(list(before)), *after]]
+        after = islice((spot for spot in self._from(time_ps + 1) if spot[0].links[spot[1]] == place), AROUND)
+        before = islice((spot for spot in self._until(time_ps) if spot[0].links[spot[1]] == place), AROUND)
+        return [self._flight(*spot) for spot in [*reversed(list(before)), *after]]
 
     def trace(self, number: int) -> dict[str, Any]:
         """The steps that the node at the end of its link took with a frame. Raises `NotOffered`.
@@ -273,13 +273,13 @@ class Film:
         reel, at = self._find(number)
         flight = self._flight(reel, at)
         node, port = self._ends[flight.link]
-        found: dict[str, Any] = {"node": node, "port": port, "time_ps": flight.arrives_ps, "frame": flight.frame.hex()}
+        about: dict[str, Any] = {"node": node, "port": port, "time_ps": flight.arrives_ps, "frame": flight.frame.hex()}
         if node not in reel.devices:
             if self.network.fabric.topology.node(node).is_switch:
                 raise NotOffered(self._why or TOO_EARLY)
             says = f"Host {node} takes the frame. It runs no P4 program: its endpoint does, or nothing."
             end: dict[str, Any] = {"stage": "end", "kind": "end", "says": says, "rows": [], "at": "", "restart": -1}
-            return {**found, "outcome": says, "steps": [end], "onward": []}
+            return {**about, "outcome": says, "steps": [end], "onward": []}
         taken_ps = flight.arrives_ps + self.network.fabric.delay_ps(node)
         if self._glossary is None:
             self._glossary = of_folder(package_root() / "p4src")
@@ -287,7 +287,7 @@ class Film:
             device = self._before(reel, node, at)
             traced = what_if(device, port, flight.frame, [package_root()], self._glossary, taken_ps // PS_PER_US)
         sent = traced.pop("sent")
-        return {**found, **traced, "onward": self._onward(node, flight, sent, number)}
+        return {**about, **traced, "onward": self._onward(node, flight, sent, number)}
 
     def _before(self, reel: _Reel, node: str, at: int) -> Device:
         """A switch as it was before the frame at a place of a reel; begins where the last question has ended."""
@@ -312,18 +312,18 @@ class Film:
     def _onward(self, node: str, flight: Flight, sent: list[list[Any]], number: int) -> list[dict[str, Any]]:
         places = {hop: place for place, hop in enumerate(self._hops)}
         wanted = [(port, places.get((node, port)), bytes.fromhex(text)) for port, text in sent]
-        found: list[dict[str, Any]] = [
+        copies: list[dict[str, Any]] = [
             {"port": port, "to": None if place is None else self._ends[place][0], "number": None}
             for port, place, _ in wanted
         ]
         for seen, (reel, at) in enumerate(self._from(flight.arrives_ps)):
-            if seen > LOOKED_THROUGH or all(one["number"] is not None for one in found):
+            if seen > LOOKED_THROUGH or all(copy["number"] is not None for copy in copies):
                 break
-            for one, (_, place, frame) in zip(found, wanted, strict=True):
+            for copy, (_, place, frame) in zip(copies, wanted, strict=True):
                 same = reel.links[at] == place and reel.frames[at] == frame
-                if one["number"] is None and same and reel.first + at > number:
-                    one["number"] = reel.first + at
-        return found
+                if copy["number"] is None and same and reel.first + at > number:
+                    copy["number"] = reel.first + at
+        return copies
 
     def _find(self, number: int) -> tuple[_Reel, int]:
         with self._lock:

@@ -88,12 +88,12 @@ class Look(Closable):
         """The answer to a request."""
         try:
             remote.send(self._connection, {"do": what, **fields}, limit=LIMIT)
-            found = remote.receive(self._connection, limit=LIMIT)
+            message = remote.receive(self._connection, limit=LIMIT)
         except (OSError, remote.FramingError) as error:
             raise GoneError(str(error)) from None
-        if found is None:
+        if message is None:
             raise GoneError("it has ended")
-        answer = found[0]
+        answer = message[0]
         if "refused" in answer:
             raise NotOffered(str(answer["refused"]))
         if "error" in answer:
@@ -102,23 +102,23 @@ class Look(Closable):
 
     def moment(self) -> Moment:
         """The present one; its time counts from the first."""
-        found = self.ask("moment")
+        answer = self.ask("moment")
         if self._began_ns is None:
-            self._began_ns = int(found["at_ns"])
+            self._began_ns = int(answer["at_ns"])
         links = np.full((len(self.hops), len(COLUMNS)), np.nan)
-        for node, port, *seen in found["links"]:
+        for node, port, *seen in answer["links"]:
             place = self._places.get((node, port))
             if place is not None:
                 links[place] = [np.nan if value is None else value for value in seen]
-        slots = {(job, epoch): own for job, epoch, own in found["slots"]}
+        slots = {(job, epoch): own for job, epoch, own in answer["slots"]}
         endpoints: list[NDArray[Any]] = []
         jobs = [
             self._job(plan, slots.get((plan.job, plan.epoch), {}), endpoints)
-            for key in found["plans"]
+            for key in answer["plans"]
             if (plan := self._plan(*key)) is not None
         ]
         records = np.concatenate(endpoints) if endpoints else np.zeros(0, ENDPOINT_DTYPE)
-        time_ps = (int(found["at_ns"]) - self._began_ns) * PS_PER_NS
+        time_ps = (int(answer["at_ns"]) - self._began_ns) * PS_PER_NS
         return Moment(time_ps, 0, links, records, tuple(jobs))
 
     def _plan(self, job: int, epoch: int) -> Plan | None:
@@ -151,8 +151,8 @@ class Look(Closable):
         if not len(made):
             return None
         newest = made[made["epoch"] == plan.epoch]
-        found: NDArray[Any] = (newest if len(newest) else made)[-1:]
-        return found
+        record: NDArray[Any] = (newest if len(newest) else made)[-1:]
+        return record
 
     def close(self) -> None:
         """Look away."""
@@ -169,7 +169,7 @@ class RealViews(Views):
 
     def links(self, moment: Moment, before: Moment) -> list[list[float | None]]:
         """A row of ``LINK_FIELDS`` for each direction; None: not counted."""
-        now, then = (dict(zip(COLUMNS, one.links.T, strict=True)) for one in (moment, before))
+        now, then = (dict(zip(COLUMNS, end.links.T, strict=True)) for end in (moment, before))
         frames = now["frames"] - then["frames"]
         passed_s = max(moment.time_ps - before.time_ps, 1) / 1e12
         sent = np.maximum(now["bytes"] - then["bytes"], LEAST_BYTES * frames) + OVERHEAD_BYTES * frames
@@ -317,10 +317,10 @@ class RealSource:
 
     def view(self, wanted: Wanted) -> dict[str, Any] | None:
         """As of `Source`."""
-        found, views = self.history.at(wanted.time_ps, wanted.offset, WINDOW_PS), self._views
-        if found is None or views is None or len(found[0].links) != len(views.topology.links) * 2:
+        pair, views = self.history.at(wanted.time_ps, wanted.offset, WINDOW_PS), self._views
+        if pair is None or views is None or len(pair[0].links) != len(views.topology.links) * 2:
             return None
-        return {**views.view(*found, switch=wanted.switch, job=wanted.job), "events": None}
+        return {**views.view(*pair, switch=wanted.switch, job=wanted.job), "events": None}
 
     def note(self) -> None:
         """Do nothing: a network that has ended gives no more moments."""
@@ -355,8 +355,8 @@ class RealSource:
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
         """As of `Source`: the switch has most often taken this very frame already."""
-        found: dict[str, Any] = self._ask("trace", node=link[0], port=link[1], frame=frame.hex())
-        return found
+        traced: dict[str, Any] = self._ask("trace", node=link[0], port=link[1], frame=frame.hex())
+        return traced
 
     def _ask(self, what: str, **fields: Any) -> Any:
         with self._asking:

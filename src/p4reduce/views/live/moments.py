@@ -163,7 +163,7 @@ def _slots_of(network: JobNetwork, switch: str) -> Register | None:
     """The register of a switch's slots; None where its program has none."""
     device = network.fabric.device(switch)
     registers = device.registers if isinstance(device, Device) else {}
-    return next((found for name, found in registers.items() if name.rsplit(".", 1)[-1] == "slots"), None)
+    return next((register for name, register in registers.items() if name.rsplit(".", 1)[-1] == "slots"), None)
 
 
 class History:
@@ -270,15 +270,15 @@ class Views:
             "since_ps": before.time_ps,
             "events": moment.events,
             "links": self.links(moment, before),
-            "workers": [row for one in moment.jobs for row in _workers(one, moment, statuses)],
+            "workers": [row for own_job in moment.jobs for row in _workers(own_job, moment, statuses)],
             "waits": _waits(moment, statuses)[:MOST_LINES],
             "slots": slots(moment, switch, job),
         }
 
     def whole(self, moment: Moment, before: Moment) -> dict[str, Any]:
         """The view of a moment with the slots of every job at each of its switches, for a recording."""
-        found = [slots(moment, name, job_key(job.plan)) for job in moment.jobs for name in job.slots]
-        return {**self.view(moment, before, switch=None, job=None), "slots": found}
+        every_slot = [slots(moment, name, job_key(job.plan)) for job in moment.jobs for name in job.slots]
+        return {**self.view(moment, before, switch=None, job=None), "slots": every_slot}
 
     def links(self, moment: Moment, before: Moment) -> list[list[float | None]]:
         """A row of ``LINK_FIELDS`` for each direction, in the order of ``scene.directions``."""
@@ -373,8 +373,8 @@ def slots(moment: Moment, switch: str | None, key: str | None) -> dict[str, Any]
 
     state: free, waiting (for children), complete (for the parent's result), done. None where the job has none there.
     """
-    job = next((one for one in moment.jobs if job_key(one.plan) == key and switch in one.slots), None)
-    job = job or next((one for one in moment.jobs if switch in one.slots and key is None), None)
+    job = next((shown for shown in moment.jobs if job_key(shown.plan) == key and switch in shown.slots), None)
+    job = job or next((shown for shown in moment.jobs if switch in shown.slots and key is None), None)
     if job is None or switch is None:
         return None
     aggregator, plan, register = job.plan.by_switch[switch], job.plan, job.slots[switch]

@@ -75,11 +75,11 @@ class PlaySource:
         """The texts as they are on disk, each with its name and digest; what is not there is a suggestion."""
         suggested = {"program": "", "entries": FIRST_ENTRIES, "packets": FIRST_PACKETS}
         texts = {which: self._read(which) for which in WHICH}
-        found = [
+        shown = [
             {"which": which, "name": self._given.files[which].name, "text": suggested[which] if text is None else text,
              "digest": _digest(text)} for which, text in texts.items()
         ]  # fmt: skip
-        return {"title": self._given.files["program"].name, "files": found}
+        return {"title": self._given.files["program"].name, "files": shown}
 
     def attempt(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """Compile and run these texts; return ``messages`` and ``traces`` (see :func:`attempt`)."""
@@ -125,10 +125,10 @@ class PlaySource:
 
     def _digest(self, which: str) -> str:
         try:
-            found = self._given.files[which].stat()
+            status = self._given.files[which].stat()
         except OSError:
             return ""
-        stamp = found.st_mtime_ns, found.st_size, found.st_ino
+        stamp = status.st_mtime_ns, status.st_size, status.st_ino
         if self._seen.get(which, (None, ""))[0] != stamp:
             try:
                 self._seen[which] = stamp, _digest(self._read(which))
@@ -220,18 +220,18 @@ def attempt(question: Mapping[str, Any]) -> dict[str, Any]:
 
     folders = [Path(folder) for folder in question["folders"]]
     names, path = question["names"], question["path"]
-    found = compile_text(question["program"], path, question["defines"], folders=folders)
+    compiled = compile_text(question["program"], path, question["defines"], folders=folders)
     messages = []
-    for item in found.diagnostics.items:
-        place = found.sources.place(item.position)
+    for item in compiled.diagnostics.items:
+        place = compiled.sources.place(item.position)
         own = place.file == path
         text = item.message if own else f"{place.file}:{place.line}: {item.message}"
         which, line = ("program", place.line) if own else ("other", None)
         messages.append(_message(which, line, text, item.severity, item.hint))
     answer: dict[str, Any] = {"messages": messages, "traces": [], "more": 0}
-    if not found.ok or found.json is None:
+    if not compiled.ok or compiled.json is None:
         return answer
-    program = load_program(found.json)
+    program = load_program(compiled.json)
     device = Device(program, executor="interpreted")
     try:
         if question["entries"].strip(" \n") and _says_something(question["entries"]):
@@ -243,16 +243,16 @@ def attempt(question: Mapping[str, Any]) -> dict[str, Any]:
     except PacketError as error:
         messages.append(_placed("packets", str(error)))
         packets = []
-    lines = dict(zip(found.sources.names, (text.splitlines() for text in found.sources.texts), strict=True))
-    shown = TextFormat(program, Sources([], dict(lines)), from_sources(found.sources.texts), all_writes=False)
+    lines = dict(zip(compiled.sources.names, (text.splitlines() for text in compiled.sources.texts), strict=True))
+    shown = TextFormat(program, Sources([], dict(lines)), from_sources(compiled.sources.texts), all_writes=False)
     recorder, size = Recorder(device), 0
     for number, packet in enumerate(packets):
-        one = traced(recorder.run(packet, question["port"]), shown)
-        size += len(json.dumps(one))
+        trace = traced(recorder.run(packet, question["port"]), shown)
+        size += len(json.dumps(trace))
         if number >= MOST_PACKETS or size > MOST_ANSWER // 2:
             answer["more"] = len(packets) - number
             break
-        answer["traces"].append(one)
+        answer["traces"].append(trace)
     return answer
 
 
@@ -266,8 +266,8 @@ def _message(which: str, line: int | None, text: str, severity: str = "error", h
 
 def _placed(which: str, text: str) -> dict[str, Any]:
     """An error that names a file and a line of it."""
-    found = _PLACE.fullmatch(text)
-    return _message(which, int(found[1]), found[2]) if found else _message(which, None, text)
+    match = _PLACE.fullmatch(text)
+    return _message(which, int(match[1]), match[2]) if match else _message(which, None, text)
 
 
 def _in_a_copy(question: bytes) -> bytes:

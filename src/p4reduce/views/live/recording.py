@@ -40,13 +40,13 @@ def frames(network: VirtualNetwork, link: Hop, program: Program | None) -> list[
     """Frames on the link that leaves a node by a port, the next to arrive first: hexadecimal, and what it is."""
     return [
         {
-            "arrives_ps": one.arrives_ps,
-            "bytes": len(one.frame),
-            "damaged": one.damaged,
-            "says": said(one.frame, program),
-            "frame": one.frame.hex(),
+            "arrives_ps": waiting.arrives_ps,
+            "bytes": len(waiting.frame),
+            "damaged": waiting.damaged,
+            "says": said(waiting.frame, program),
+            "frame": waiting.frame.hex(),
         }
-        for one in network.on_wire(link, MOST_FRAMES)
+        for waiting in network.on_wire(link, MOST_FRAMES)
     ]
 
 
@@ -54,13 +54,13 @@ def filmed(flights: Sequence[Flight], program: Program | None) -> list[dict[str,
     """The same of frames that have arrived, each with its ``number``."""
     return [
         {
-            "number": one.number,
-            "arrives_ps": one.arrives_ps,
-            "bytes": len(one.frame),
+            "number": flight.number,
+            "arrives_ps": flight.arrives_ps,
+            "bytes": len(flight.frame),
             "damaged": False,
-            "says": said(one.frame, program),
+            "says": said(flight.frame, program),
         }
-        for one in flights
+        for flight in flights
     ]
 
 
@@ -258,7 +258,9 @@ class RecordedSource:
         place = last if wanted.time_ps is None else max(bisect_right(self._times, wanted.time_ps) - 1, 0)
         view = self.views[min(max(place + wanted.offset, 0), last)]
         slots = [
-            one for one in view.slots if one.switch == wanted.switch and (wanted.job is None or one.job == wanted.job)
+            slot
+            for slot in view.slots
+            if slot.switch == wanted.switch and (wanted.job is None or slot.job == wanted.job)
         ]
         return {**view.model_dump(mode="json"), "slots": slots[0].model_dump(mode="json") if slots else None}
 
@@ -302,9 +304,9 @@ def beside(named: Sequence[tuple[str, RecordedSource]]) -> RecordedSource:
             {
                 **job,
                 "key": f"{number}:{job['key']}",
-                "workers": [f"{number}:{one}" for one in job["workers"]],
+                "workers": [f"{number}:{worker}" for worker in job["workers"]],
                 "server": job["server"] and f"{number}:{job['server']}",
-                "switches": [f"{number}:{one}" for one in job["switches"]],
+                "switches": [f"{number}:{switch}" for switch in job["switches"]],
                 "paths": [[f"{number}:{node}" for node in path] for path in job["paths"]],
                 "tree": [{**row, "node": f"{number}:{row['node']}"} for row in job["tree"]],
             }
@@ -318,7 +320,9 @@ def beside(named: Sequence[tuple[str, RecordedSource]]) -> RecordedSource:
             }
             for node in scene["nodes"]
         ]
-        links = [{**one, "from": f"{number}:{one['from']}", "to": f"{number}:{one['to']}"} for one in scene["links"]]
+        links = [
+            {**link, "from": f"{number}:{link['from']}", "to": f"{number}:{link['to']}"} for link in scene["links"]
+        ]
         notes = [f"{number}: {note}" for note in scene["notes"]]
         scenes.append({**scene, "nodes": nodes, "links": links, "jobs": jobs, "notes": notes})
     whole_scene = {
@@ -329,7 +333,7 @@ def beside(named: Sequence[tuple[str, RecordedSource]]) -> RecordedSource:
     title = f"{names} on {topology}, at the same times"
     sources = [source for _, source in named]
     views = [
-        _at_once(sources, time_ps) for time_ps in sorted({one.time_ps for source in sources for one in source.views})
+        _at_once(sources, time_ps) for time_ps in sorted({view.time_ps for source in sources for view in source.views})
     ]
     return RecordedSource(
         SceneLine.model_validate({"title": title, "topology": topology, **whole_scene}),
@@ -417,7 +421,7 @@ def of_result(result: RunResult) -> RecordedSource:
     loads = {(load.node, load.peer): load for load in network.links}
     rates = {frozenset((link["a"], link["b"])): int(link["rate_bps"]) for link in topology["links"]}
     pairs = [pair for link in topology["links"] for pair in ((link["a"], link["b"]), (link["b"], link["a"]))]
-    end = max((one.done_ps for one in network.collectives), default=0)
+    end = max((collective.done_ps for collective in network.collectives), default=0)
     kinds = {node["name"]: node["kind"] for node in topology["nodes"]}
     scene = {
         "title": f"{network.plan} on {network.topology}",

@@ -150,8 +150,8 @@ class VirtualSource:
         player = self.player
         if self._serial != player.serial:
             self._serial, self._plans = player.serial, {}
-        found = player.history.at(None)
-        for job in found[0].jobs if found else ():
+        newest = player.history.at(None)
+        for job in newest[0].jobs if newest else ():
             self._plans.setdefault(job_key(job.plan), job.plan)
         while len(self._plans) > MOST_JOBS:
             del self._plans[next(iter(self._plans))]
@@ -170,8 +170,8 @@ class VirtualSource:
         latest = history.at(None)
         if network is None or latest is None:
             return None
-        found = history.at(wanted.time_ps, wanted.offset, window_ps(latest[0]))
-        return None if found is None else _views(network).view(*found, switch=wanted.switch, job=wanted.job)
+        pair = history.at(wanted.time_ps, wanted.offset, window_ps(latest[0]))
+        return None if pair is None else _views(network).view(*pair, switch=wanted.switch, job=wanted.job)
 
     def views(self, most: int) -> list[dict[str, Any]]:
         """Views of at most ``most`` moments, with the first and the latest, with all slots: for a recording."""
@@ -211,11 +211,14 @@ class VirtualSource:
         from p4reduce.views.live.film import KINDS, MOST_FLIGHTS, kind_of  # noqa: PLC0415  (slow to import)
 
         film, network = self._film(), self.player.network
-        found = film.flights(from_ps, to_ps)
-        whole = len(found) < MOST_FLIGHTS
+        shown = film.flights(from_ps, to_ps)
+        whole = len(shown) < MOST_FLIGHTS
         if network is not None and self._stands() and to_ps >= network.now:
-            found += self.player.ask(film.pending)
-        rows = [[one.number, one.link, one.departs_ps, one.arrives_ps, kind_of(one.frame)] for one in found]
+            shown += self.player.ask(film.pending)
+        rows = [
+            [flight.number, flight.link, flight.departs_ps, flight.arrives_ps, kind_of(flight.frame)]
+            for flight in shown
+        ]
         return {"kinds": KINDS, "rows": rows, "all": whole}
 
     def replay(self, number: int) -> dict[str, Any]:
@@ -353,8 +356,8 @@ def whole_views(history: History, views: Views, span_ps: int, most: int) -> list
     most = min(most, max(MOST_ROWS // max(rows, 1), 2))
     step = max(1, -(-(len(moments) - 1) // max(most - 1, 1)))
     chosen = [*moments[:-1:step], moments[-1]]
-    found = [history.at(moment.time_ps, 0, span_ps) for moment in chosen]
-    return [views.whole(*pair) for pair in found if pair is not None]
+    pairs = [history.at(moment.time_ps, 0, span_ps) for moment in chosen]
+    return [views.whole(*pair) for pair in pairs if pair is not None]
 
 
 def _views(network: JobNetwork) -> Views:
@@ -401,9 +404,9 @@ def live_page(
         except Exception as error:
             if player.network is None:
                 raise
-            said = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
-            source.finish(f"the run has failed{said}")
-            stay(output, f"the run has failed{said}")
+            reason = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
+            source.finish(f"the run has failed{reason}")
+            stay(output, f"the run has failed{reason}")
             raise
         source.finish("the run has ended")
         stay(output, "the run has ended")
@@ -431,10 +434,10 @@ def real_page(
         try:
             yield source
         except Exception as error:
-            said = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
-            source.finish(f"the run has failed{said}")
+            reason = "" if isinstance(error, typer.Exit) else f": {error}"  # what was said already
+            source.finish(f"the run has failed{reason}")
             if len(source.history):
-                stay(output, f"the run has failed{said}")
+                stay(output, f"the run has failed{reason}")
             raise
         source.finish("the run has ended")
         stay(output, "the run has ended")
@@ -447,7 +450,7 @@ def watch_running(output: Output, run: "Run", *, browser: bool, data: bool = Fal
     from p4reduce.views.live.session import LiveServer  # noqa: PLC0415
 
     title = f"{run.name}: {run.info.get('what', run.kind)}"
-    source = RealSource(title, lambda: state.view_of(lambda one: one.word == run.word), restarts=False)
+    source = RealSource(title, lambda: state.view_of(lambda other_run: other_run.word == run.word), restarts=False)
     with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), closing(source), LiveServer(source) as server:
         if data:
             output.data({"url": server.url})

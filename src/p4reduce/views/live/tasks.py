@@ -39,18 +39,18 @@ class TaskSource(VirtualSource):
 
     def _changed(self) -> int:
         """When the database was last written, nanoseconds; 0: it does not exist."""
-        found = 0
+        newest_ns = 0
         for suffix in ("", "-wal") if self._database is not None else ():
             with suppress(OSError):
-                found = max(found, Path(f"{self._database}{suffix}").stat().st_mtime_ns)
-        return found
+                newest_ns = max(newest_ns, Path(f"{self._database}{suffix}").stat().st_mtime_ns)
+        return newest_ns
 
     def view(self, wanted: Wanted) -> dict[str, Any] | None:
         """As of `Source`, and ``tasks`` as they stood then."""
-        found = super().view(wanted)
-        if found is None:
+        network_view = super().view(wanted)
+        if network_view is None:
             return None
-        return {**found, "tasks": self._tasks(int(found["time_ps"])), "no_tasks": self.fault}
+        return {**network_view, "tasks": self._tasks(int(network_view["time_ps"])), "no_tasks": self.fault}
 
     def _tasks(self, at_ps: int) -> list[dict[str, Any]]:
         with self._lock:
@@ -84,7 +84,7 @@ class TaskSource(VirtualSource):
             return
         plans = store.plans(tuple(Phase), row.name)
         self._jobs[row.name] = [f"{plan.job}.{plan.epoch}" for plan in plans]
-        self._ends[row.name] = [one["done_ps"] for one in store.history.rounds(row.name)]
+        self._ends[row.name] = [round_["done_ps"] for round_ in store.history.rounds(row.name)]
         if row.finished_ps is not None:
             self._final.add(row.name)
 

@@ -72,12 +72,12 @@ def _between(stops: tuple[str, ...], place: float) -> str:
 def series_of(names: Sequence[str]) -> list[int]:
     """The series, and so the colour, of each plan: its own where it is known and stands once, else one that is free."""
     plans = [name.split(",")[0] for name in names]
-    found = [_OF_PLAN.get(plan) if plans.count(plan) == 1 else None for plan in plans]
-    for place, one in enumerate(found):
-        if one is not None and one in found[:place]:
-            found[place] = None
-    free = itertools.chain([n for n in range(SERIES) if n not in found], itertools.count(SERIES))
-    return [next(free) % SERIES if one is None else one for one in found]
+    own = [_OF_PLAN.get(plan) if plans.count(plan) == 1 else None for plan in plans]
+    for place, series in enumerate(own):
+        if series is not None and series in own[:place]:
+            own[place] = None
+    free = itertools.chain([n for n in range(SERIES) if n not in own], itertools.count(SERIES))
+    return [next(free) % SERIES if series is None else series for series in own]
 
 
 DRAWINGS: Final = f"""
@@ -211,28 +211,28 @@ def schedule_svg(schedule: Schedule) -> str:
         period = schedule.cycles[plan.cycle].period_s
         y = _TOP + row * _ROW
         parts.append(element("text", plan.job[:16], x=4, y=y + 14))
-        for start, length, kind, said in (
+        for start, length, kind, label in (
             (plan.train_start_s, plan.train_s, "train", "trains"),
             (plan.start_s, plan.duration_s, "send", "communicates"),
         ):
             for begin, width in _wrapped(start, length, period):
-                parts.append(_bar(begin, width, y, kind, scale, f"{plan.job} {said} for {1e3 * length:.3g} ms"))
+                parts.append(_bar(begin, width, y, kind, scale, f"{plan.job} {label} for {1e3 * length:.3g} ms"))
         row += 1
     row += 1
-    lit = [one for process in schedule.processes for one in process.configurations]
+    lit = [configuration for process in schedule.processes for configuration in process.configurations]
     pods = range(schedule.network.pods)
-    pairs = [(i, j) for i in pods for j in pods if i < j and any(one.circuits[i][j] for one in lit)]
+    pairs = [(i, j) for i in pods for j in pods if i < j and any(laid.circuits[i][j] for laid in lit)]
     for i, j in pairs:
         y = _TOP + row * _ROW
         parts.append(element("text", f"tor{i + 1} - tor{j + 1}", x=4, y=y + 14))
-        for place, one in enumerate(lit):
-            before = lit[place - 1].circuits if len(lit) > 1 else one.circuits
-            dark = schedule.network.delta_s if one.circuits[i][j] != before[i][j] else 0.0
+        for place, laid in enumerate(lit):
+            before = lit[place - 1].circuits if len(lit) > 1 else laid.circuits
+            dark = schedule.network.delta_s if laid.circuits[i][j] != before[i][j] else 0.0
             if dark:
-                parts.append(_bar(one.start_s, dark, y, "dark", scale, "dark"))
-            if one.circuits[i][j]:
-                said = f"{one.circuits[i][j]} circuits"
-                parts.append(_bar(one.start_s + dark, one.duration_s - dark, y, "lit", scale, said))
+                parts.append(_bar(laid.start_s, dark, y, "dark", scale, "dark"))
+            if laid.circuits[i][j]:
+                label = f"{laid.circuits[i][j]} circuits"
+                parts.append(_bar(laid.start_s + dark, laid.duration_s - dark, y, "lit", scale, label))
         row += 1
     height = _TOP + row * _ROW + 30
     for tick in range(6):
@@ -255,9 +255,9 @@ def _wrapped(start: float, length: float, period: float) -> list[tuple[float, fl
     return [(start, period - start), (0.0, start + length - period)]
 
 
-def _bar(start: float, length: float, y: float, kind: str, scale: float, said: str) -> Markup:
+def _bar(start: float, length: float, y: float, kind: str, scale: float, label: str) -> Markup:
     width = max(0.75, length * scale)
-    title = element("title", said)
+    title = element("title", label)
     return element("rect", title, x=_LEFT + start * scale, y=y, width=width, height=_ROW - 6, class_=kind)
 
 
@@ -363,8 +363,8 @@ class Axis:
         """Round values inside the axis."""
         if self.logarithmic:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            found = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
-            return [value for value in found if self.low <= value <= self.high]
+            steps = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
+            return [value for value in steps if self.low <= value <= self.high]
         span = self.high - self.low
         step = 10.0 ** math.floor(math.log10(span / 4 or 1.0))
         step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 6)
@@ -394,8 +394,8 @@ def curves(
         parts.append(element("line", class_="target", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
         parts.append(element("text", f"target {100 * target:.0f} %", x=LEFT + 6, y=y - 5, class_="small soft"))
     if same := coinciding([(curve.name, _pixels(curve, across, up)) for _, curve in drawn]):
-        said = "; ".join(f"{names} coincide" for names in same)
-        parts.append(element("text", said, x=LEFT, y=HEIGHT - 8, class_="small soft"))  # below: no text over curves
+        note = "; ".join(f"{names} coincide" for names in same)
+        parts.append(element("text", note, x=LEFT, y=HEIGHT - 8, class_="small soft"))  # below: no text over curves
     for number, curve in drawn:
         path = " ".join(f"{across.at(time):.1f},{up.at(value):.1f}" for time, value in curve.points)
         parts.append(

@@ -119,10 +119,10 @@ def _levels(nodes: Iterable[str], hosts: set[str], links: Sequence[tuple[str, st
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from(links)
-    found = nx.multi_source_dijkstra_path_length(graph, hosts) if hosts else {}
-    if len(found) != len(graph) or any(abs(found[a] - found[b]) != 1 for a, b in links):
+    distances = nx.multi_source_dijkstra_path_length(graph, hosts) if hosts else {}
+    if len(distances) != len(graph) or any(abs(distances[a] - distances[b]) != 1 for a, b in links):
         return None
-    levels = {name: int(found[name]) for name in graph}  # in the order of the nodes
+    levels = {name: int(distances[name]) for name in graph}  # in the order of the nodes
     return levels if max(levels.values()) < MAX_ROWS else None
 
 
@@ -170,16 +170,16 @@ def label_places(names: Sequence[str], at: Mapping[str, Point], taken: Boxes, si
     Names for which there is no room are left out.
     """
     used = list(taken)
-    found = {}
+    places = {}
     for name in names:
         for x, y in _candidates(name, *at[name]):
             box = label_box(name, (x, y))
             inside = box[0] >= 0 and box[1] >= 0 and box[2] <= size[0] and box[3] <= size[1]
             if inside and not any(_overlap(box, other) for other in used):
                 used.append(box)
-                found[name] = (x, y)
+                places[name] = (x, y)
                 break
-    return found
+    return places
 
 
 def label_box(name: str, start: Point) -> Box:
@@ -207,8 +207,8 @@ def _candidates(name: str, x: float, y: float) -> list[Point]:
     ]
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _overlap(box: Box, other: Box) -> bool:
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
 
 
 Ends = tuple[str, str]
@@ -309,8 +309,8 @@ def _draw(drawing: Drawing, style: str) -> Markup:
         )
     if legend:
         parts.append(_legend(placed, scale))
-    said = {"title": drawing.title, "description": _describe(drawing)}
-    return picture(placed.width, height, *parts, **said, style=style, inline=not drawing.marked)
+    texts = {"title": drawing.title, "description": _describe(drawing)}
+    return picture(placed.width, height, *parts, **texts, style=style, inline=not drawing.marked)
 
 
 def _describe(drawing: Drawing) -> str:

@@ -162,8 +162,12 @@ def card(heading: str, *content: str) -> Markup:
 
 def _bar_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup]:
     pairs = list(zip(names, (result.network for result in results), series_of(names), strict=True))
-    total = [Bar(name, one.total_bytes, bytes_text(one.total_bytes), series=own) for name, one, own in pairs]
-    busiest = [Bar(name, one.busiest_bytes, bytes_text(one.busiest_bytes), series=own) for name, one, own in pairs]
+    total = [
+        Bar(name, network.total_bytes, bytes_text(network.total_bytes), series=own) for name, network, own in pairs
+    ]
+    busiest = [
+        Bar(name, network.busiest_bytes, bytes_text(network.busiest_bytes), series=own) for name, network, own in pairs
+    ]
     times = [
         Bar(
             name,
@@ -329,7 +333,7 @@ def _curves(rows: Sequence[Row], value: Value) -> list[Curve]:
         sizes = grouped.setdefault(", ".join(others), {})
         sizes.setdefault(4 * row["elements"], []).append(value(row))
     return [
-        Curve(name, [(float(size), statistics.median(found)) for size, found in sorted(sizes.items())], number)
+        Curve(name, [(float(size), statistics.median(values)) for size, values in sorted(sizes.items())], number)
         for (name, sizes), number in zip(grouped.items(), series_of(list(grouped)), strict=True)
     ]
 
