@@ -1,17 +1,18 @@
 """A schedule played at flow level: max-min shares of NICs and circuits, GPUs that are shared, dark times.
 
-The same turns as on packets (`acts`). Each phase of a job is one flow that uses, at the same rate, every NIC and
-every circuit that its trees or routes cross, each way by itself. Rates are max-min fair (progressive filling), classes
-one after the other. Bytes and the time after the last of them are multiplied by, and added to, what packets of jobs
+The same turns as on packets (`acts`). Each tree of a phase of a job, and all its blocks together, is one flow that uses,
+at the same rate, every NIC and every circuit that it crosses, each way by itself. Rates are max-min fair (progressive
+filling), classes one after the other. Blocks have the pace that hosts have on packets, before other flows of a class. Bytes and the time after the last of them are multiplied by, and added to, what packets of jobs
 that are alone show (`factors_of`).
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
+from operator import or_
 from typing import Final, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ from p4reduce.control_plane.tdm.schedule import (
     Tree,
 )
 from p4reduce.play.turns.acts import ITSELF, Acts, Played
-from p4reduce.play.turns.installing import WORD, cut_chunks, pieces_of
+from p4reduce.play.turns.installing import PHASES, WORD, cut_chunks, pieces_of, together
 from p4reduce.play.turns.player import LANES, play
 from p4switch.base.values import PS_PER_S
 
@@ -85,7 +86,7 @@ ANSWER = 86 / 1110
 
 @dataclass(frozen=True)
 class Flow:
-    """One phase of a job in one configuration: a flow with one rate on everything that it uses."""
+    """A tree, or all blocks, of one phase of a job in one configuration: one rate on everything that it uses."""
 
     job: str
     phase: int
@@ -95,6 +96,8 @@ class Flow:
     """bytes"""
     lead_s: float
     """after the last byte"""
+    spread_s: float = 0.0
+    """time over which hosts spread it, at least; 0: they send as fast as links allow"""
 
 
 def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf) -> list[Flow]:
@@ -107,7 +110,7 @@ def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf)
     """
     factor = factors[way_of(job, plan)]
     uses = _blocks(schedule.network, plan, job, factor) if job.kind == "a2a" else _sums(schedule, plan, job, factor)
-    phases = len({phase for phase, _ in uses})
+    phases = len({phase for phase, _, _ in uses})
     return [
         Flow(
             job.name,
@@ -116,7 +119,7 @@ def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf)
             {_named(schedule, plan, configuration, name): factor.frames * size for name, size in own.items() if size},
             factor.lead_s / phases,
         )
-        for (phase, configuration), own in sorted(uses.items())
+        for (phase, configuration, _), own in sorted(uses.items())
         if sum(own.values()) > 0
     ]
 
@@ -132,8 +135,8 @@ def capacity_of(schedule: Schedule, resource: Resource) -> float:
     return _lit(schedule, process, configuration)[a][b] * network.circuit
 
 
-Uses = dict[tuple[int, int], defaultdict[Resource, float]]
-"""by (phase, configuration)"""
+Uses = dict[tuple[int, int, int], defaultdict[Resource, float]]
+"""by (phase, configuration, tree); shards of a ring, and all blocks, are one"""
 
 
 def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Uses:
@@ -148,12 +151,13 @@ def _sums(schedule: Schedule, plan: JobPlan, job: TdmJob, factor: Factors) -> Us
         (end - first) * factor.chunk for first, end in cut_chunks(-(-job.bytes // factor.chunk), shares, 1)
     ] if factor.chunk > 1 else [job.bytes * share for share in shares]  # fmt: skip
     sizes = dict(zip(spans, cut, strict=True))
-    for piece in pieces:
+    for number, piece in enumerate(pieces):
         size = sizes[piece.span]
         up = size * (ANSWER if piece.operation is Operation.PULL else 1.0)
         down = size * (ANSWER if piece.operation is Operation.PUSH else 1.0)
         configuration = piece.tree.configuration if piece.tree.edges else -1
-        own = uses.setdefault((int(piece.operation is Operation.PULL), configuration), defaultdict(float))
+        tree = number if plan.ring is None else 0
+        own = uses.setdefault((int(piece.operation is Operation.PULL), configuration, tree), defaultdict(float))
         for host in hosts:
             own[host, "up"] += up
             own[host, "down"] += down
@@ -173,7 +177,7 @@ def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors
     uses: Uses = {}
     for phase in (0, 1):
         for route in plan.routes:
-            own = uses.setdefault((phase, route.configuration), defaultdict(float))
+            own = uses.setdefault((phase, route.configuration, 0), defaultdict(float))
             a, b = route.path[0], route.path[-1]
             for host, units in plan.placement:
                 if network.pod_of(host) == a:
@@ -182,7 +186,7 @@ def _blocks(network: OpticalNetwork, plan: JobPlan, job: TdmJob, factor: Factors
                     own[host, "down"] += units * pods[a] * block * route.share
             for edge in pairwise(route.path):
                 own[edge] += pods[a] * pods[b] * block * route.share
-        own = uses.setdefault((phase, first), defaultdict(float))
+        own = uses.setdefault((phase, first, 0), defaultdict(float))
         for host, units in plan.placement:
             for way in ("up", "down"):
                 own[host, way] += units * (pods[network.pod_of(host)] - units) * block
@@ -206,8 +210,30 @@ def _lit(schedule: Schedule, process: int, configuration: int) -> Matrix:
 
 
 def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf) -> Sequence[Flow]:
-    """The flows of all jobs of a schedule."""
-    return [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
+    """The flows of all jobs of a schedule; those of all-to-alls have the pace of `installing.set_paces`."""
+    flows = [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
+
+    def busy_s(names: Sequence[str], configuration: int) -> Counter[Resource]:
+        total: Counter[Resource] = Counter()
+        for flow in flows:
+            if flow.job in names and max(0, flow.configuration) == configuration:
+                for resource, size in flow.uses.items():
+                    total[resource] += size / (capacity_of(schedule, resource) or inf)
+        return total
+
+    spread_s: dict[tuple[str, int], float] = {}
+    for turn, others in together(schedule):
+        if not any(jobs[name].kind == "a2a" for name in turn):
+            continue
+        beside: Counter[Resource] = Counter()
+        for other in others:
+            beside += reduce(or_, (busy_s(names, 0) for names in other), Counter())
+        for configuration in {max(0, flow.configuration) for flow in flows if flow.job in turn}:
+            total = busy_s(turn, configuration) + beside
+            for flow in flows:
+                if flow.job in turn and jobs[flow.job].kind == "a2a" and max(0, flow.configuration) == configuration:
+                    spread_s[flow.job, configuration] = max(total[resource] for resource in flow.uses) / PHASES
+    return [replace(flow, spread_s=spread_s.get((flow.job, max(0, flow.configuration)), 0.0)) for flow in flows]
 
 
 # What packets take beyond the bytes of a schedule: headers, and the round trips before the first result.
@@ -326,9 +352,15 @@ class _Fluid:
                 rows.append(number)
                 columns.append(resources[name])
                 shares.append(size / self.size[number])
+            if flow.spread_s:
+                rows.append(number)
+                columns.append(len(capacity))
+                shares.append(1.0)
+                capacity.append(float(self.size[number]) / flow.spread_s / PS_PER_S)
         self.use = csr_matrix((shares, (rows, columns)), shape=(len(flows), len(capacity)))
         self.capacity = np.array(capacity)
-        self.classes = np.array([classes[flow.job] for flow in flows], np.int64)
+        # Within a class what has a pace keeps it: the windows of sums wait for results, and take what is left.
+        self.classes = np.array([2 * classes[flow.job] + (flow.spread_s > 0) for flow in flows], np.int64)
         self.left = np.zeros(len(flows))
         self.active = np.zeros(len(flows), np.bool_)
         self.done_ps = np.full(len(flows), -1, np.int64)

@@ -264,23 +264,28 @@ PHASES = 2
 
 def set_paces(schedule: Schedule, installed: Mapping[str, Installed], rates: RatesOf) -> None:
     """Give the blocks of every all-to-all their paces, configuration by configuration."""
-    turns = {number: list(_turns(schedule, cycle)) for number, cycle in enumerate(schedule.cycles)}
-    for cycle, own in turns.items():
+    for turn, others in together(schedule):
+        blocks = [
+            (installed[name].plan, blocked_part)
+            for name in turn
+            for blocked_part in installed[name].parts
+            if blocked_part.blocked
+        ]
+        for configuration in sorted({number for _, blocked_part in blocks for number in blocked_part.blocked}):
+            total = _sum(_load(installed[name], configuration, rates) for name in turn)
+            for other in others:
+                total += _busiest(_sum(_load(installed[name], 0, rates) for name in names) for names in other)
+            for plan, part in blocks:
+                if configuration in part.blocked:
+                    part.paces[configuration] = _paces(part, configuration, total, rates(plan, configuration))
+
+
+def together(schedule: Schedule) -> Iterator[tuple[list[str], list[list[list[str]]]]]:
+    """Yield each group of jobs that send at the same time, with the groups of every other cycle."""
+    turns = [list(_turns(schedule, cycle)) for cycle in schedule.cycles]
+    for number, own in enumerate(turns):
         for turn in own:
-            blocks = [
-                (installed[name].plan, blocked_part)
-                for name in turn
-                for blocked_part in installed[name].parts
-                if blocked_part.blocked
-            ]
-            for configuration in sorted({number for _, blocked_part in blocks for number in blocked_part.blocked}):
-                total = _sum(_load(installed[name], configuration, rates) for name in turn)
-                for number, others in turns.items():
-                    if number != cycle:
-                        total += _busiest(_sum(_load(installed[name], 0, rates) for name in other) for other in others)
-                for plan, part in blocks:
-                    if configuration in part.blocked:
-                        part.paces[configuration] = _paces(part, configuration, total, rates(plan, configuration))
+            yield turn, [other for place, other in enumerate(turns) if place != number]
 
 
 def _turns(schedule: Schedule, cycle: Cycle) -> Iterable[list[str]]:
