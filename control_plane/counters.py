@@ -230,7 +230,7 @@ def parts_bound(parts: Sequence[tuple[Plan, int]], operation: Operation = Operat
             busy[hop] = busy.get(hop, Fraction(0)) + took
     if not busy:  # a single worker uses no link
         return PlanBound(0, (parts[0][0].workers[0], 1), Fraction(0))
-    hop = max(busy, key=lambda one: busy[one])
+    hop = max(busy, key=lambda link: busy[link])
     least = busy[hop]
     return PlanBound(-(-least.numerator // least.denominator), hop, frames[hop] / whole)
 
@@ -342,10 +342,10 @@ def _longest(way: Any) -> int:
     return max((sum(trips) + _longest(below) for trips, below in way), default=0)
 
 
-def _later(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _later(lag: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Distribution of the sum of two delays; the last bin also holds all longer sums."""
-    size = 2 * len(one)
-    both: npt.NDArray[np.float64] = np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[: len(one)]
+    size = 2 * len(lag)
+    both: npt.NDArray[np.float64] = np.fft.irfft(np.fft.rfft(lag, size) * np.fft.rfft(other, size), size)[: len(lag)]
     both[-1] += max(1.0 - both.sum(), 0.0)
     return both
 
@@ -353,7 +353,7 @@ def _later(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.
 def _complete(way: Any, loss: float, repairs: int, unit: float, known: dict[Any, Any]) -> npt.NDArray[np.float64]:
     """The probability, by bin, that a chunk of all branches has arrived by then."""
     if way not in known:
-        found = np.ones(_BINS)
+        arrived = np.ones(_BINS)
         for trips, below in way:
             masses = np.diff(_complete(below, loss, repairs, unit, known), prepend=0.0)
             for trip in trips:
@@ -363,8 +363,8 @@ def _complete(way: Any, loss: float, repairs: int, unit: float, known: dict[Any,
                     np.add.at(hop, times, (1 - loss) * loss ** np.arange(repairs + 1))
                     known[trip, unit] = hop
                 masses = _later(masses, known[trip, unit])
-            found *= np.cumsum(masses)
-        known[way] = found
+            arrived *= np.cumsum(masses)
+        known[way] = arrived
     return known[way]  # type: ignore[no-any-return]
 
 
@@ -607,7 +607,7 @@ def compare_links(
     topology: Topology, expected: Mapping[Hop, Traffic], counted: Mapping[Hop, Traffic | tuple[int, int]]
 ) -> list[str]:
     """Differences between expected and counted first transmissions, one line for each directed link; empty: equal."""
-    found = []
+    differences = []
     for hop in sorted({*expected, *counted}):
         want = expected.get(hop, Traffic())
         have = counted.get(hop, Traffic())
@@ -615,11 +615,11 @@ def compare_links(
             have = Traffic(*have)
         if have != want:
             node, port = hop
-            found.append(
+            differences.append(
                 f"link {node} -> {topology.neighbour(node, port)} (port {port}): predicted {want.frames} frames, "
                 f"{want.bytes} bytes; counted {have.frames} frames, {have.bytes} bytes"
             )
-    return found
+    return differences
 
 
 def compare_counters(
@@ -629,17 +629,17 @@ def compare_counters(
 
     Only frames: BMv2 counts the bytes that a packet had when it came in.
     """
-    found = []
+    differences = []
     for switch, own in counters.items():
         for port in range(1, len(topology.neighbours(switch)) + 1):
             want = expected.get((switch, port), Traffic()).frames
             have = own.link_sent[(port, 0)].frames
             if want != have:
-                found.append(
+                differences.append(
                     f"{switch}.link_sent[port {port}, first]: predicted {want} frames, counted {have} "
                     f"(to {topology.neighbour(switch, port)})"
                 )
-    return found
+    return differences
 
 
 def compare_sent(
@@ -656,7 +656,7 @@ def compare_sent(
     counters : mapping of str to SwitchCounters
         The aggregators' counters. They do not include frames that a full queue dropped.
     """
-    found = []
+    differences = []
     shares = [(operation, exchange(plan, operation, elements, lead)) for operation, elements, lead in collectives]
     pulls = sum(share.up_empty for operation, share in shares if operation is Operation.PULL)
     pushes = sum(share.up_full + share.up_empty for _, share in shares) - pulls
@@ -671,10 +671,10 @@ def compare_sent(
         ):
             have = own[(kind, 0)].frames
             if have != want:
-                found.append(
+                differences.append(
                     f"{aggregator.name}.job_sent[job {plan.job}, {kind}, first]: predicted {want}, counted {have}"
                 )
-    return found
+    return differences
 
 
 def _rest(plan: Plan, onward: Mapping[tuple[str, str], str], incident: Incident) -> tuple[str, ...]:

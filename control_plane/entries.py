@@ -97,7 +97,11 @@ def who_is_missing(plan: Plan, seq: int, read: ReadCell) -> str:
 
 def _tops(plan: Plan) -> list[Aggregator]:
     """Switches without a switch above them: the root, or those directly below workers that aggregate."""
-    return [one for one in plan.aggregators if one.parent is None or one.parent.name not in plan.by_switch]
+    return [
+        aggregator
+        for aggregator in plan.aggregators
+        if aggregator.parent is None or aggregator.parent.name not in plan.by_switch
+    ]
 
 
 def _explain(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> list[str]:
@@ -186,13 +190,13 @@ def _missing_names(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell)
     if ours and slot.seq != seq and (slot.seq - seq) & 0xFFFFFFFF < 1 << 31:
         return set()  # a later chunk: this one was done long ago
     there = slot.bitmap if ours and slot.seq == seq else 0
-    found: set[str] = set()
+    missing: set[str] = set()
     for child in aggregator.children:
         if not there & child.mask:
-            found.add(child.name)
+            missing.add(child.name)
             if not child.is_worker:
-                found |= _missing_names(plan, plan.by_switch[child.name], seq, read)
-    return found
+                missing |= _missing_names(plan, plan.by_switch[child.name], seq, read)
+    return missing
 
 
 def out_of_turn(plan: Plan, seqs: Collection[int], read: ReadCell, *, pulls: bool) -> frozenset[str]:
@@ -202,7 +206,7 @@ def out_of_turn(plan: Plan, seqs: Collection[int], read: ReadCell, *, pulls: boo
     slot opened by packets of the other kind is closed to workers that send the right kind. So is the slot of a chunk a
     whole lap of the slots ahead, which no correct worker sends: the window is at most half of the slots.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for aggregator in plan.aggregators:
         for seq in seqs:
             cell = read(aggregator.name, slot_index(aggregator, seq))
@@ -211,8 +215,8 @@ def out_of_turn(plan: Plan, seqs: Collection[int], read: ReadCell, *, pulls: boo
                 continue
             lap = 0 < (slot.seq - seq) & 0xFFFFFFFF < 1 << 31
             if lap or (slot.seq == seq and slot.pull != pulls):
-                found |= {child.name for child in aggregator.children if child.is_worker and slot.bitmap & child.mask}
-    return frozenset(found)
+                names |= {child.name for child in aggregator.children if child.is_worker and slot.bitmap & child.mask}
+    return frozenset(names)
 
 
 # Missing contributions from the WAITs that switches send to workers (docs/protocol.md, Loss): needs no registers.
@@ -248,10 +252,10 @@ def explain_waits(plan: Plan, waits: Mapping[str, WaitStatus | None]) -> list[st
     if not told:
         return []
     oldest = min(wait.seq for wait in told.values())
-    found = dict(awaited_at(plan, name, wait) for name, wait in told.items() if wait.seq == oldest)
+    awaited = dict(awaited_at(plan, name, wait) for name, wait in told.items() if wait.seq == oldest)
     lines = []
-    for node, names in found.items():
-        ends = [name for name in names if not found.get(name)]
+    for node, names in awaited.items():
+        ends = [name for name in names if not awaited.get(name)]
         if ends:
             who = ", ".join(_name(plan, name) for name in ends)
             slot = f"slot {slot_index(plan.by_switch[node], oldest)} of " if node in plan.by_switch else ""
@@ -545,8 +549,8 @@ def _plain(name: str) -> str:
 
 def switches_on_paths(plan: Plan) -> tuple[str, ...]:
     """Every switch that a plan's frames pass, by index."""
-    found = {name for path in plan.paths.values() for name in path if plan.topology.node(name).is_switch}
-    return tuple(switch.name for switch in plan.topology.switches if switch.name in found)
+    passed = {name for path in plan.paths.values() for name in path if plan.topology.node(name).is_switch}
+    return tuple(switch.name for switch in plan.topology.switches if switch.name in passed)
 
 
 def describe(entry: Entity) -> str:

@@ -317,13 +317,13 @@ def wan(
     TopologyError
         When topohub has no such graph, or the graph is not one connected simple network.
     """
-    key, found = _find(graph)
-    cities = _city_names(found["nodes"])
+    key, network = _find(graph)
+    cities = _city_names(network["nodes"])
     if hosts < 1 or not 0 <= servers <= len(cities):
         raise TopologyError(f"hosts, servers: need hosts >= 1 and 0 <= servers <= {len(cities)} for {key}")
     chosen = CapableSwitches(capable)
     builder = TopologyBuilder(name or key.rsplit("/", 1)[1])
-    for node in found["nodes"]:
+    for node in network["nodes"]:
         city = cities[node["id"]]
         builder.switch(city, capable=city in chosen, position=_position(node))
     access = rate if access_rate is None else access_rate
@@ -331,7 +331,7 @@ def wan(
         for number in range(1, hosts + 1):
             builder.host(f"{city}-h{number}")
             builder.link(f"{city}-h{number}", city, access, access_delay)
-    for edge in found["edges"]:
+    for edge in network["edges"]:
         a, b = cities[edge["source"]], cities[edge["target"]]
         builder.link(a, b, rate, _delay(edge, key, a, b) if delay is None else delay)
     for city in list(cities.values())[:servers]:

@@ -335,8 +335,8 @@ def _explain(error: ValidationError, model: type[BaseModel] | None) -> str:
                 message += f" (known: {', '.join(model.model_fields)})"
         elif problem["type"] == "missing":
             message = "is missing; add it"
-        elif (said := short(problem["input"])) not in message:
-            message += f" (it says {said})"
+        elif (value := short(problem["input"])) not in message:
+            message += f" (it says {value})"
         lines.append(f"{field}: {message}")
     shown = list(dict.fromkeys(lines))
     more = [f"... and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
@@ -508,12 +508,12 @@ class Imported:
     def topology(self, name: str, *, hosts: int, servers: int, rate: int | str, delay: int | str) -> Topology:
         """Build the network; where the file names no host, add workers at each switch and servers at the first ones."""
         builder = TopologyBuilder(name)
-        for node, said in self.nodes.items():
-            if said["host"]:
-                builder.host(node, server=said["server"], position=said["position"])
+        for node, properties in self.nodes.items():
+            if properties["host"]:
+                builder.host(node, server=properties["server"], position=properties["position"])
             else:
-                builder.switch(node, capable=said["capable"], position=said["position"])
-        switches = [node for node, said in self.nodes.items() if not said["host"]]
+                builder.switch(node, capable=properties["capable"], position=properties["position"])
+        switches = [node for node, properties in self.nodes.items() if not properties["host"]]
         if len(switches) == len(self.nodes):
             if hosts < 1 or not 0 <= servers <= len(switches):
                 most = len(switches)
@@ -586,15 +586,15 @@ def import_file(
         raise TopologyError(f"{path}: larger than {_FILE_LIMIT} bytes; this is no topology")
     try:
         text = read_text(path)
-        found = _READERS[form](text)
-        topology = found.topology(path.stem, hosts=hosts, servers=servers, rate=rate, delay=delay)
+        imported = _READERS[form](text)
+        topology = imported.topology(path.stem, hosts=hosts, servers=servers, rate=rate, delay=delay)
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise TopologyError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
     except (TopologyError, YamlError, ValueError) as error:
         raise TopologyError(f"{path}: {error}") from None
-    return topology, found.left_out
+    return topology, imported.left_out
 
 
 def from_networkx(graph: "nx.Graph[Any]") -> Imported:
@@ -607,35 +607,35 @@ def from_networkx(graph: "nx.Graph[Any]") -> Imported:
     """
     if graph.is_directed():
         raise TopologyError("links: they are directed; links of a network carry both ways: write an undirected graph")
-    names = _unique({node: plain_name(str(said.get("label") or node)) for node, said in graph.nodes(data=True)})
-    found = Imported()
+    names = _unique({node: plain_name(str(data.get("label") or node)) for node, data in graph.nodes(data=True)})
+    imported = Imported()
     places: dict[Any, tuple[float, float]] = {}
-    for node, said in graph.nodes(data=True):
-        where = _numbers(said.get("Longitude"), said.get("Latitude"))
+    for node, data in graph.nodes(data=True):
+        where = _numbers(data.get("Longitude"), data.get("Latitude"))
         if where is not None:
             places[node] = where
-        position = said.get("position")
+        position = data.get("position")
         pair = _numbers(*position) if isinstance(position, list | tuple) and len(position) == 2 else where
-        found.nodes[names[node]] = {
-            "host": str(said.get("kind", "switch")).lower() in _HOST_KINDS,
-            "server": said.get("role") == "server",
-            "capable": said.get("capable", True) not in (False, 0, "false", "False"),
+        imported.nodes[names[node]] = {
+            "host": str(data.get("kind", "switch")).lower() in _HOST_KINDS,
+            "server": data.get("role") == "server",
+            "capable": data.get("capable", True) not in (False, 0, "false", "False"),
             "position": pair,
         }
     edges = sorted(graph.edges(data=True), key=lambda edge: _number(edge[2].get("number")))
-    for number, (one, other, said) in enumerate(edges):
-        a, b = (other, one) if said.get("start") == names[other] else (one, other)
+    for number, (end, other, data) in enumerate(edges):
+        a, b = (other, end) if data.get("start") == names[other] else (end, other)
         where_at = f"links[{number}] ({names[a]} - {names[b]})"
-        raw = said.get("rate", said.get("LinkSpeedRaw"))
+        raw = data.get("rate", data.get("LinkSpeedRaw"))
         try:
             rate = None if raw is None else parse_rate(int(raw) if isinstance(raw, float) and raw.is_integer() else raw)
-            delay = None if said.get("delay") is None else parse_delay(said["delay"])
+            delay = None if data.get("delay") is None else parse_delay(data["delay"])
         except (ValueError, OverflowError) as error:
             raise TopologyError(f"{where_at}: {error}") from None
         if delay is None and a in places and b in places:
             delay = round(_distance_km(places[a], places[b]) * PS_PER_KM)
-        found.links.append((names[a], names[b], rate, delay))
-    return found
+        imported.links.append((names[a], names[b], rate, delay))
+    return imported
 
 
 def to_networkx(topology: Topology) -> "nx.Graph[str]":
@@ -694,20 +694,20 @@ def _from_containerlab(text: str) -> Imported:
         given = link.get("endpoints") if isinstance(link, dict) else None
         if not isinstance(given, list) or len(given) != 2:
             raise TopologyError(f"topology.links[{number}].endpoints: takes two, as ['s1:eth1', 's2:eth1']")
-        pair = [str(one.get("node", "") if isinstance(one, dict) else one).partition(":")[0] for one in given]
+        pair = [str(end.get("node", "") if isinstance(end, dict) else end).partition(":")[0] for end in given]
         for node in pair:
             if node not in inside["nodes"]:
                 raise TopologyError(f"topology.links[{number}].endpoints: there is no node {node!r} in topology.nodes")
         ends.append((pair[0], pair[1]))
     degree = Counter(node for pair in ends for node in pair)
     default = (inside.get("defaults") or {}).get("kind") if isinstance(inside.get("defaults") or {}, dict) else None
-    found = Imported()
-    for node, said in inside["nodes"].items():
-        kind = str((said if isinstance(said, dict) else {}).get("kind") or default or "")
+    imported = Imported()
+    for node, settings in inside["nodes"].items():
+        kind = str((settings if isinstance(settings, dict) else {}).get("kind") or default or "")
         host = kind.lower() in _HOST_KINDS and degree[node] == 1
-        found.nodes[str(node)] = {"host": host, "server": False, "capable": True, "position": None}
-    found.links = [(a, b, None, None) for a, b in ends]
-    return found
+        imported.nodes[str(node)] = {"host": host, "server": False, "capable": True, "position": None}
+    imported.links = [(a, b, None, None) for a, b in ends]
+    return imported
 
 
 def _from_links(text: str) -> Imported:
@@ -733,10 +733,10 @@ def _from_links(text: str) -> Imported:
         raise TopologyError(f"line 1: {nodes} nodes; addresses allow {MAX_NODES} hosts and as many switches")
     nvlink, fabric = set(listed[:inner]), set(listed[inner:])
     names = {number: f"s{number}" if number in fabric else f"h{number}" for number in range(nodes)}
-    found = Imported()
+    imported = Imported()
     for number, name in names.items():
         if number not in nvlink:
-            found.nodes[name] = {"host": number not in fabric, "server": False, "capable": True, "position": None}
+            imported.nodes[name] = {"host": number not in fabric, "server": False, "capable": True, "position": None}
     dropped = lossy = 0
     for place, words in enumerate(lines[2:], 3):
         if len(words) < 4:
@@ -749,15 +749,15 @@ def _from_links(text: str) -> Imported:
             dropped += 1
             continue
         try:
-            found.links.append((names[a], names[b], parse_rate(words[2].removesuffix("bps")), parse_delay(words[3])))
+            imported.links.append((names[a], names[b], parse_rate(words[2].removesuffix("bps")), parse_delay(words[3])))
         except ValueError as error:
             raise TopologyError(f"line {place}: {error}") from None
         lossy += len(words) > 4 and bool(words[4].strip("0."))
     if lossy:
-        found.left_out.append(f"error rates of {lossy} link{'s' * (lossy > 1)}: say --loss in a run")
+        imported.left_out.append(f"error rates of {lossy} link{'s' * (lossy > 1)}: say --loss in a run")
     if dropped:
-        found.left_out.append(f"{inner} NVSwitches with {dropped} links: they are inside of servers")
-    return found
+        imported.left_out.append(f"{inner} NVSwitches with {dropped} links: they are inside of servers")
+    return imported
 
 
 _READERS: Final[Mapping[str, Callable[[str], Imported]]] = {
@@ -780,8 +780,8 @@ def _unique(names: Mapping[Any, str]) -> dict[Any, str]:
     return {node: name if times[name] == 1 else f"{name}-{plain_name(str(node))}" for node, name in names.items()}
 
 
-def _number(said: Any) -> float:
-    return float(said) if isinstance(said, int | float) and not isinstance(said, bool) else math.inf
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.inf
 
 
 def _numbers(x: Any, y: Any) -> tuple[float, float] | None:
@@ -792,8 +792,8 @@ def _numbers(x: Any, y: Any) -> tuple[float, float] | None:
     return pair if all(map(math.isfinite, pair)) else None
 
 
-def _distance_km(one: tuple[float, float], other: tuple[float, float]) -> float:
+def _distance_km(point: tuple[float, float], other: tuple[float, float]) -> float:
     """Great-circle distance in km (haversine formula) between two (longitude, latitude) pairs in degrees."""
-    (x1, y1), (x2, y2) = (tuple(map(math.radians, place)) for place in (one, other))
+    (x1, y1), (x2, y2) = (tuple(map(math.radians, place)) for place in (point, other))
     half = math.sin((y2 - y1) / 2) ** 2 + math.cos(y1) * math.cos(y2) * math.sin((x2 - x1) / 2) ** 2
     return 2 * _EARTH_KM * math.asin(min(1.0, math.sqrt(half)))

@@ -181,11 +181,11 @@ class Topology:
 
     @cached_property
     def _neighbours(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        neighbours: dict[str, list[str]] = {node.name: [] for node in self.nodes}
         for link in self.links:
-            found[link.a].append(link.b)
-            found[link.b].append(link.a)
-        return {name: tuple(names) for name, names in found.items()}
+            neighbours[link.a].append(link.b)
+            neighbours[link.b].append(link.a)
+        return {name: tuple(names) for name, names in neighbours.items()}
 
     def node(self, name: str) -> Node:
         """The node with this name; `TopologyError` when there is none."""

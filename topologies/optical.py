@@ -93,13 +93,13 @@ def uplinks(topology: Topology) -> dict[str, list[Link]]:
         raise TopologyError(
             f"topology {topology.name!r} has no cross-connect: build it with 'oxc:pods=8,hosts=4,ports=4'"
         )
-    found: dict[str, list[Link]] = {switch.name: [] for switch in topology.switches}
+    fibres: dict[str, list[Link]] = {switch.name: [] for switch in topology.switches}
     for link in topology.links:
         if link.a in crossconnects:
-            found[link.b].append(Link(link.b, link.port_b, link.a, link.port_a, link.rate_bps, link.delay_ps))
+            fibres[link.b].append(Link(link.b, link.port_b, link.a, link.port_a, link.rate_bps, link.delay_ps))
         elif link.b in crossconnects:
-            found[link.a].append(link)
-    return found
+            fibres[link.a].append(link)
+    return fibres
 
 
 def lay_circuits(
@@ -170,7 +170,7 @@ def joined(topology: Topology, size: Mapping[frozenset[str], int]) -> Joined:
     fibres = {name: len(own) for name, own in uplinks(topology).items()}
     place = {switch.name: number for number, switch in enumerate(topology.switches)}
     left = sorted(size, key=lambda pair: (-size[pair], sorted(pair)))
-    found: dict[frozenset[str], tuple[Link, ...]] = {}
+    by_pair: dict[frozenset[str], tuple[Link, ...]] = {}
     while left:
         free, chosen = dict(fibres), Counter[frozenset[str]]()
 
@@ -190,9 +190,9 @@ def joined(topology: Topology, size: Mapping[frozenset[str], int]) -> Joined:
         except TopologyError:  # of two planes: what cannot be halved
             chosen = Counter(left[:1])
             circuits = _laid(topology, chosen, place)
-        found |= dict.fromkeys(chosen, circuits)
+        by_pair |= dict.fromkeys(chosen, circuits)
         left = [pair for pair in left if pair not in chosen]
-    return found
+    return by_pair
 
 
 def _laid(topology: Topology, counts: Mapping[frozenset[str], int], place: Mapping[str, int]) -> tuple[Link, ...]:
@@ -245,7 +245,7 @@ def _demand(names: Sequence[str], matrix: Matrix, ports: dict[str, int], where: 
     """The number of circuits between each pair of switches."""
     if len(matrix) != len(names) or any(len(row) != len(names) for row in matrix):
         raise TopologyError(f"{where}: must have {len(names)} rows of {len(names)} numbers, one for each pod")
-    found: Demand = {}
+    demand: Demand = {}
     for i, row in enumerate(matrix):
         for j, count in enumerate(row):
             if int(count) != count or count < 0 or count != matrix[j][i]:
@@ -253,17 +253,17 @@ def _demand(names: Sequence[str], matrix: Matrix, ports: dict[str, int], where: 
             if i == j and count:
                 raise TopologyError(f"{where}: row {i}: a pod has no circuit to itself")
             if i < j and count:
-                found[names[i], names[j]] = int(count)
+                demand[names[i], names[j]] = int(count)
         if sum(row) > ports[names[i]]:
             raise TopologyError(f"{where}: {names[i]} has {ports[names[i]]} ports, but {sum(row)} circuits")
-    return found
+    return demand
 
 
 def _always(wanted: Sequence[Demand], parallel: Parallel) -> Demand:
     """The circuits that are in every configuration."""
     common: Demand = {}
     for pair, count in (wanted[0] if wanted else {}).items():
-        counts = [one.get(pair, 0) for one in wanted]
+        counts = [demand.get(pair, 0) for demand in wanted]
         least = min(counts)
         if least and (parallel == "striped" or least == max(counts)):
             common[pair] = min(least, count)
@@ -366,14 +366,14 @@ def _tour(start: str, edges: dict[int, tuple[str, str]], at: dict[str, list[int]
 
 
 def _as_links(placed: Placed, parallel: Parallel) -> tuple[Link, ...]:
-    found = []
+    links = []
     for (a, b), ends in placed.items():
-        bonds = [ends] if parallel == "bonded" else [[one] for one in ends]
+        bonds = [ends] if parallel == "bonded" else [[fibre] for fibre in ends]
         for bond in bonds:
             (first, second), fibres = bond[0], len(bond)
             rate = min(first.rate_bps, second.rate_bps) * fibres
-            found.append(Link(a, first.port_of(a), b, second.port_of(b), rate, first.delay_ps + second.delay_ps))
-    return tuple(found)
+            links.append(Link(a, first.port_of(a), b, second.port_of(b), rate, first.delay_ps + second.delay_ps))
+    return tuple(links)
 
 
 # The part of a network that remains when links and switches are down.
@@ -416,7 +416,7 @@ def unreachable(
     sizes: dict[str, int] = {}
     for name in names:
         sizes[part[name]] = sizes.get(part[name], 0) + 1
-    best = max(sizes, key=lambda one: sizes[one])  # the first of equal ones
+    best = max(sizes, key=lambda first: sizes[first])  # the first of equal ones
     return frozenset(name for name in names if part[name] != best)
 
 
@@ -427,14 +427,14 @@ def _parts(topology: Topology, down: Callable[[Link], bool]) -> Mapping[str, str
         if not down(link):
             beside[link.a].append(link.b)
             beside[link.b].append(link.a)
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     for first in beside:
-        if first in found:
+        if first in parts:
             continue
-        found[first], open_ = first, [first]
+        parts[first], open_ = first, [first]
         while open_:
             for other in beside[open_.pop()]:
-                if other not in found:
-                    found[other] = first
+                if other not in parts:
+                    parts[other] = first
                     open_.append(other)
-    return found
+    return parts

@@ -131,19 +131,19 @@ class Wdm:
             free[link.a].remove(link.port_a)
             free[link.b].remove(link.port_b)
         need = Counter[str]()
-        found = []
+        links = []
         for number, path in enumerate(paths):
             a, b = path[0], path[-1]
             if number in kept:
-                found.append(kept[number])
+                links.append(kept[number])
                 continue
             need.update((a, b))
             for name in (a, b):
                 if not free[name]:
                     raise TopologyError(f"{name}: {need[name]} lightpaths more than it has transponders")
             delay_ps = self.delay_ps(path) + SURFACING_PS
-            found.append(Link(a, free[a].pop(), b, free[b].pop(), self.rate_bps, delay_ps))
-        return tuple(found)
+            links.append(Link(a, free[a].pop(), b, free[b].pop(), self.rate_bps, delay_ps))
+        return tuple(links)
 
     def lit(self, physical: Topology, circuits: Iterable[Link]) -> View:
         """The network of hosts and switches with these lightpaths, at most one between any two switches."""

@@ -73,9 +73,9 @@ class _World:
             again = [self.grooming.admit(self.policy, self.running[number][0]) for number in chosen]
             if granted is not None and None not in again:
                 for number, new in zip(chosen, again, strict=True):
-                    one, old = self.running[number]
+                    moved_task, old = self.running[number]
                     self.interrupted += _parts(new) != _parts(old)
-                    self.running[number] = one, new
+                    self.running[number] = moved_task, new
                 return granted
         groomer.lights = before
         return None
@@ -131,7 +131,7 @@ def arrive(
     draw = random.Random(f"{seed} times")  # noqa: S311  (a simulation)
     times = [(draw.expovariate(1.0), draw.expovariate(1.0)) for _ in tasks]
     world = _World(Grooming(network, options or Options()), policy, random.Random(f"{seed} moved"))  # noqa: S311
-    found = Arrived(policy, load, moved, seed, tasks=arrivals)
+    arrived = Arrived(policy, load, moved, seed, tasks=arrivals)
     ends: list[tuple[float, int]] = []
     now, blocked = 0.0, 0
     for number, (task, (gap, stay)) in enumerate(zip(tasks, times, strict=True)):
@@ -145,12 +145,12 @@ def arrive(
         else:
             blocked += 1
         if number >= warm:
-            found.transponders += 2 * len(world.grooming.groomer.lights.lit) / arrivals
-            found.running += len(world.running) / arrivals
+            arrived.transponders += 2 * len(world.grooming.groomer.lights.lit) / arrivals
+            arrived.running += len(world.running) / arrivals
         if progress is not None and number % 32 == 0:
             progress("arrivals", number, len(tasks))
-    found.blocked, found.interrupted = blocked / arrivals, world.interrupted / arrivals
-    return found
+    arrived.blocked, arrived.interrupted = blocked / arrivals, world.interrupted / arrivals
+    return arrived
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

@@ -104,11 +104,11 @@ class Fibres:
     def __init__(self, network: Wdm, grid: Grid = "fixed", assign: Assign = "first-fit") -> None:
         self.network, self.grid, self.assign = network, grid, assign
         self.size = len(network.nodes)
-        ends = [(network.place[one.a], network.place[one.b]) for one in network.fibres]
+        ends = [(network.place[fibre.a], network.place[fibre.b]) for fibre in network.fibres]
         self.number: dict[Pair, int] = {}
         for number, (a, b) in enumerate(ends):
             self.number[a, b] = self.number[b, a] = number
-        self.km: Final = np.array([one.delay_ps / PS_PER_KM for one in network.fibres])
+        self.km: Final = np.array([fibre.delay_ps / PS_PER_KM for fibre in network.fibres])
         self._ends: Final = np.array(ends, np.int64).reshape(-1, 2)
         self.between: Final = np.full((self.size, self.size), np.inf)
         """length in km of the fibre between two nodes, inf where there is none"""
@@ -135,8 +135,8 @@ class Fibres:
             graph = csr_matrix(
                 (np.tile(weights, 2), (np.r_[a, b], np.r_[b, a])), shape=(self.size, self.size), dtype=np.float64
             )
-            found = dijkstra(graph, directed=False, return_predecessors=True)
-            self._cheapest[key] = (found[0], found[1])
+            shortest = dijkstra(graph, directed=False, return_predecessors=True)
+            self._cheapest[key] = (shortest[0], shortest[1])
         return self._cheapest[key]
 
     def path(self, a: int, b: int, before: npt.NDArray[np.int32]) -> tuple[int, ...]:
@@ -156,23 +156,23 @@ class Fibres:
     def others(self, a: int, b: int) -> tuple[tuple[int, ...], ...]:
         """Paths of a pair: the shortest by fibres and by kilometres."""
         if (a, b) not in self._others:
-            found: dict[tuple[int, ...], None] = {}
+            paths: dict[tuple[int, ...], None] = {}
             for weight in ("hops", "km"):
                 for path in islice(nx.shortest_simple_paths(self._graph, a, b, weight=weight), PATHS):
-                    found[tuple(path)] = None
-            self._others[a, b] = tuple(found)
+                    paths[tuple(path)] = None
+            self._others[a, b] = tuple(paths)
         return self._others[a, b]
 
-    def lightpath(self, one: Lit) -> Lightpath:
+    def lightpath(self, lit: Lit) -> Lightpath:
         """Convert a lightpath to names."""
-        return Lightpath(tuple(self.network.nodes[node] for node in one.path), one.first, one.count)
+        return Lightpath(tuple(self.network.nodes[node] for node in lit.path), lit.first, lit.count)
 
-    def lit(self, one: Lightpath) -> Lit:
+    def lit(self, lightpath: Lightpath) -> Lit:
         """Convert a lightpath to numbers."""
-        path = tuple(self.network.place[name] for name in one.path)
+        path = tuple(self.network.place[name] for name in lightpath.path)
         over = tuple(self.number[pair] for pair in pairwise(path))
         km = float(self.km[list(over)].sum())
-        return Lit((path[0], path[-1]), path, over, len(over), one.first, one.count, km)
+        return Lit((path[0], path[-1]), path, over, len(over), lightpath.first, lightpath.count, km)
 
     def slices(self, km: float) -> int:
         """Number of slices for a new lightpath of this length; 0: out of reach."""
@@ -213,15 +213,15 @@ class Groomer:
         first = self.fibres.fit(self.lights, fibres, count)
         return None if first < 0 else Lit((path[0], path[-1]), path, fibres, len(fibres), first, count, km)
 
-    def light(self, one: Lit) -> int:
+    def light(self, lit: Lit) -> int:
         """Light a lightpath; returns its number."""
         lights, number = self.lights, self._next
         self._next += 1
-        lights.lit[number], lights.taken[number] = one, 0
-        for end, other in (one.ends, one.ends[::-1]):
+        lights.lit[number], lights.taken[number] = lit, 0
+        for end, other in (lit.ends, lit.ends[::-1]):
             lights.left[end] -= 1
             lights.between[end, other] = (*lights.between.get((end, other), ()), number)
-        lights.free[list(one.fibres), one.first : one.first + one.count] = False
+        lights.free[list(lit.fibres), lit.first : lit.first + lit.count] = False
         return number
 
     def take(self, number: int, slots: int) -> Taken:
@@ -240,12 +240,12 @@ class Groomer:
         for number, mask in uses:
             lights.taken[number] &= ~mask
             if not lights.taken[number]:
-                one = lights.lit.pop(number)
+                lit = lights.lit.pop(number)
                 del lights.taken[number]
-                for end, other in (one.ends, one.ends[::-1]):
+                for end, other in (lit.ends, lit.ends[::-1]):
                     lights.left[end] += 1
                     lights.between[end, other] = tuple(n for n in lights.between[end, other] if n != number)
-                lights.free[list(one.fibres), one.first : one.first + one.count] = True
+                lights.free[list(lit.fibres), lit.first : lit.first + lit.count] = True
 
     def room(self, a: int, b: int, slots: int) -> list[int]:
         """Lightpaths between two nodes with at least ``slots`` free slots."""
@@ -329,9 +329,9 @@ class _Costs:
             self.cost[a, b] = self.cost[b, a] = np.inf
         self._lit: dict[Pair, int] = {}
         most, cost, by_hop, by_km = fibres.network.slots - slots, self.cost, share * WAVELENGTH + way.mu, way.lam + _TIE
-        for number, one in lights.lit.items():
+        for number, lit in lights.lit.items():
             if lights.taken[number].bit_count() <= most:
-                (a, b), value = one.ends, share * 2 * TRANSPONDER + one.hops * by_hop + one.km * by_km
+                (a, b), value = lit.ends, share * 2 * TRANSPONDER + lit.hops * by_hop + lit.km * by_km
                 if value <= cost[a, b] + (-_TIE if (a, b) in self._lit else _TIE):
                     cost[a, b] = cost[b, a] = value
                     self._lit[a, b] = self._lit[b, a] = number
@@ -377,21 +377,21 @@ class _Costs:
         if (a, b) in self._lit or (a, b) in self._planned:
             return True
         groomer, fibres = self._groomer, self._groomer.fibres
-        found = groomer.plan((a, b) if self._opaque else fibres.path(a, b, self._before))
-        if found is None:
+        planned = groomer.plan((a, b) if self._opaque else fibres.path(a, b, self._before))
+        if planned is None:
             options = [] if self._opaque else [groomer.plan(path) for path in fibres.others(a, b)]
-            known = [one for one in options if one is not None]
-            found = min(known, key=self._of, default=None)
-        value = np.inf if found is None else self._of(found)
-        exact = found is not None and value <= self.cost[a, b] * (1 + 1e-9)
+            known = [lit for lit in options if lit is not None]
+            planned = min(known, key=self._of, default=None)
+        value = np.inf if planned is None else self._of(planned)
+        exact = planned is not None and value <= self.cost[a, b] * (1 + 1e-9)
         self.cost[a, b] = self.cost[b, a] = value
         self._stale |= not exact
-        if found is not None:
-            self._planned[a, b] = found
+        if planned is not None:
+            self._planned[a, b] = planned
         return exact
 
-    def _of(self, one: Lit) -> float:
-        return float(self._new * 2 * TRANSPONDER + self._groomer.fibres.weigh(self._new, self._way, one.hops, one.km))
+    def _of(self, lit: Lit) -> float:
+        return float(self._new * 2 * TRANSPONDER + self._groomer.fibres.weigh(self._new, self._way, lit.hops, lit.km))
 
     def realise(self, a: int, b: int) -> int | None:
         """The lightpath of an edge; None: its resources are used up by now, and the edge is gone."""

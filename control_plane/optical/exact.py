@@ -51,10 +51,10 @@ class _Program(Rows):
 
     def best(self, time_limit_s: float) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
         """Values and a lower bound; `OpticalError` where time was too short for any."""
-        found = self.solve(self.cost, whole=self.whole, most=self.most, time_limit=time_limit_s, mip_rel_gap=1e-6)
-        if found.x is None:
-            raise OpticalError(f"exact: {found.message.strip()}; give it more time, or use best")
-        return found.x, float(found.mip_dual_bound)
+        solution = self.solve(self.cost, whole=self.whole, most=self.most, time_limit=time_limit_s, mip_rel_gap=1e-6)
+        if solution.x is None:
+            raise OpticalError(f"exact: {solution.message.strip()}; give it more time, or use best")
+        return solution.x, float(solution.mip_dual_bound)
 
 
 def exact(tasks: Sequence[Task], network: Wdm, options: "Options") -> GroomingPlan:
@@ -70,13 +70,13 @@ def exact(tasks: Sequence[Task], network: Wdm, options: "Options") -> GroomingPl
     for wavelengths in (1, network.wavelengths):
         columns, trees, dual = _solved(tasks, fibres, options.time_limit_s, split=wavelengths > 1)
         bound = max(bound, dual)
-        found = columns if wavelengths > 1 else _coloured([path for path, _ in columns], fibres)
-        if found is not None:
+        coloured = columns if wavelengths > 1 else _coloured([path for path, _ in columns], fibres)
+        if coloured is not None:
             break
-    assert found is not None  # noqa: S101  (wavelengths were variables)
+    assert coloured is not None  # noqa: S101  (wavelengths were variables)
     grooming = Grooming(network, options, fibres)
     granted: list[Granted] = [None] * len(tasks)
-    _lay(grooming.groomer, found)
+    _lay(grooming.groomer, coloured)
     for place, (task, tree) in enumerate(zip(tasks, trees, strict=True)):
         if tree is not None:
             granted[place] = {"": tuple(_take(grooming.groomer, a, b, slots_of(task, network)) for a, b in tree)}
@@ -152,7 +152,7 @@ def _ends(task: Task, network: Wdm) -> tuple[int, set[int]]:
 def _coloured(paths: Sequence[tuple[int, ...]], fibres: Fibres) -> list[Column] | None:
     """A wavelength for each path, different where paths share a fibre; None: W are too few."""
     over = [frozenset(fibres.number[pair] for pair in pairwise(path)) for path in paths]
-    order = sorted(range(len(paths)), key=lambda one: -len(over[one]))
+    order = sorted(range(len(paths)), key=lambda number: -len(over[number]))
     waves: dict[int, int] = {}
 
     def colour(place: int) -> bool:

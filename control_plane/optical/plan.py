@@ -90,11 +90,11 @@ class GroomingPlan:
     @property
     def cost(self) -> float:
         """Cost of the lightpaths: 10 for a transponder, 1 for a wavelength on a fibre."""
-        return sum(20.0 + one.hops for one in self.lightpaths)
+        return sum(20.0 + lightpath.hops for lightpath in self.lightpaths)
 
     @cached_property
     def _at(self) -> Counter[str]:
-        return Counter(end for one in self.lightpaths for end in (one.path[0], one.path[-1]))
+        return Counter(end for lightpath in self.lightpaths for end in (lightpath.path[0], lightpath.path[-1]))
 
     def edges(self, task: int) -> list[tuple[str, str, int]]:
         """Edges of a task's tree: (child, parent, lightpath), parents first."""
@@ -104,26 +104,28 @@ class GroomingPlan:
             beside.setdefault(path[0], []).append((path[-1], use.lightpath))
             beside.setdefault(path[-1], []).append((path[0], use.lightpath))
         root = self.network.home[self.tasks[task].server]
-        found: list[tuple[str, str, int]] = []
+        edges: list[tuple[str, str, int]] = []
         seen, open_ = {root}, [root]
         for node in open_:
             for other, number in beside.get(node, ()):
                 if other not in seen:
                     seen.add(other)
                     open_.append(other)
-                    found.append((other, node, number))
-        return found
+                    edges.append((other, node, number))
+        return edges
 
     def layout(self, task: int) -> TreeLayout:
         """A task's tree with aggregation at routers with workers and where branches meet; other routers forward."""
-        one, home = self.tasks[task], self.network.home
+        own_task, home = self.tasks[task], self.network.home
         above = {child: parent for child, parent, _ in self.edges(task)}
-        below = Counter(above.values()) + Counter(home[worker] for worker in one.workers)
-        root = home[one.server]
+        below = Counter(above.values()) + Counter(home[worker] for worker in own_task.workers)
+        root = home[own_task.server]
         joints = {root} | {node for node, count in below.items() if count > 1}
-        joints |= {home[worker] for worker in one.workers if home[worker] != root}
-        parent: dict[str, str] = {worker: home[worker] for worker in one.workers}
-        full: dict[tuple[str, str], tuple[str, ...]] = {pair: pair for pair in [*parent.items(), (root, one.server)]}
+        joints |= {home[worker] for worker in own_task.workers if home[worker] != root}
+        parent: dict[str, str] = {worker: home[worker] for worker in own_task.workers}
+        full: dict[tuple[str, str], tuple[str, ...]] = {
+            pair: pair for pair in [*parent.items(), (root, own_task.server)]
+        }
         for node in joints - {root}:
             path = [node, above[node]]
             while path[-1] not in joints:
@@ -134,33 +136,34 @@ class GroomingPlan:
 
     def depths_ps(self, task: int) -> dict[str, int]:
         """Propagation in ps from each router of a task's tree, or each worker of its flows, to the global model."""
-        numbers = [self._delay_ps(one) for one in self.lightpaths]
+        numbers = [self._delay_ps(lightpath) for lightpath in self.lightpaths]
         if not self.trees:
             flows = dict.fromkeys(self.tasks[task].workers, 0)
             for use in self.uses[task]:
                 flows[use.worker] += numbers[use.lightpath]
             return flows
-        found = {self.network.home[self.tasks[task].server]: 0}
+        depths = {self.network.home[self.tasks[task].server]: 0}
         for child, parent, number in self.edges(task):
-            found[child] = found[parent] + numbers[number]
-        return found
+            depths[child] = depths[parent] + numbers[number]
+        return depths
 
     def latency_ps(self, task: int, *, bytes_: int | None = None) -> int:
         """Time in ps of the longest path there and back, and of one model (n without aggregation) at its slots' rate.
 
         A fibre takes 4.9 us for a kilometre, a lightpath 2 us beyond its fibres. ``bytes_``: size of the model as sent.
         """
-        one = self.tasks[task]
-        size = BYTES * one.elements if bytes_ is None else bytes_
-        access = min(self.network.base.link_at(host, 1).rate_bps for host in (one.server, *one.workers))
+        own_task = self.tasks[task]
+        size = BYTES * own_task.elements if bytes_ is None else bytes_
+        access = min(self.network.base.link_at(host, 1).rate_bps for host in (own_task.server, *own_task.workers))
         if self.trees:
-            rate, copies = min(access, slots_of(one, self.network) * self.network.rate_bps // self.network.slots), 1
+            rate = min(access, slots_of(own_task, self.network) * self.network.rate_bps // self.network.slots)
+            copies = 1
         else:
-            rate, copies = access, len(one.workers)
+            rate, copies = access, len(own_task.workers)
         return 2 * max(self.depths_ps(task).values()) + copies * size * 8 * PS_PER_S // rate
 
-    def _delay_ps(self, one: Lightpath) -> int:
-        return self.network.delay_ps(one.path) + SURFACING_PS
+    def _delay_ps(self, lightpath: Lightpath) -> int:
+        return self.network.delay_ps(lightpath.path) + SURFACING_PS
 
     def metrics(self) -> dict[str, float]:
         """Figures for tables; bytes and times are means over admitted tasks, 0 if there are none."""
@@ -178,9 +181,15 @@ class GroomingPlan:
             "lightpaths": len(self.lightpaths),
             "transponders": self.transponders,
             "most_at_a_node": max(self._at.values(), default=0),
-            "wavelengths": len({place for one in self.lightpaths for place in range(one.first, one.first + one.count)}),
-            "wavelength_links": sum(one.hops * one.count for one in self.lightpaths),
-            "bypassed": mean([float(one.hops > 1) for one in self.lightpaths]),
+            "wavelengths": len(
+                {
+                    place
+                    for lightpath in self.lightpaths
+                    for place in range(lightpath.first, lightpath.first + lightpath.count)
+                }
+            ),
+            "wavelength_links": sum(lightpath.hops * lightpath.count for lightpath in self.lightpaths),
+            "bypassed": mean([float(lightpath.hops > 1) for lightpath in self.lightpaths]),
             "fill": slots / (network.slots * len(self.lightpaths)) if self.lightpaths else 0.0,
             "fibre_bytes": mean(
                 [sizes[t] * sum(self.lightpaths[use.lightpath].hops for use in self.uses[t]) for t in done]
@@ -202,12 +211,15 @@ class GroomingPlan:
                 "slots": network.slots,
                 "rate_bps": network.rate_bps,
                 "transponders": network.transponders,
-                "fibres": [[one.a, one.b, round(network.km((one.a, one.b)), 3)] for one in network.fibres],
+                "fibres": [[fibre.a, fibre.b, round(network.km((fibre.a, fibre.b)), 3)] for fibre in network.fibres],
                 "hosts": dict(network.home),
             },
             "trees": self.trees,
             "metrics": self.metrics(),
-            "lightpaths": [{"path": list(one.path), "first": one.first, "count": one.count} for one in self.lightpaths],
+            "lightpaths": [
+                {"path": list(lightpath.path), "first": lightpath.first, "count": lightpath.count}
+                for lightpath in self.lightpaths
+            ],
             "tasks": [
                 {
                     "name": task.name,

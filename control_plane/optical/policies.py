@@ -103,8 +103,8 @@ class Grooming:
             if a == b:
                 continue
             if policy == "groom":
-                found = self.groomer.join(b, [a], slots, way, no_new=no_new)
-                uses = None if found is None else tuple(found.values())[::-1]
+                joined = self.groomer.join(b, [a], slots, way, no_new=no_new)
+                uses = None if joined is None else tuple(joined.values())[::-1]
             else:
                 uses = self._shortest(policy, a, b, slots)
             if uses is None:
@@ -121,11 +121,11 @@ class Grooming:
         for part in pairwise(path) if policy == "opaque" else [path]:
             known = [] if policy == "lightpath-per-flow" else self.groomer.room(part[0], part[-1], slots)
             if not known:
-                one = self.groomer.plan(part)
-                if one is None:
+                lit = self.groomer.plan(part)
+                if lit is None:
                     self.groomer.release(uses)
                     return None
-                known = [self.groomer.light(one)]
+                known = [self.groomer.light(lit)]
             uses.append(self.groomer.take(known[0], slots))
         return tuple(uses)
 
@@ -136,10 +136,10 @@ class Grooming:
         uses = tuple(
             tuple(
                 Use(numbers[number], tuple(slot for slot in slots if mask >> slot & 1), worker)
-                for worker, own in (one or {}).items()
+                for worker, own in (grant or {}).items()
                 for number, mask in own
             )
-            for one in granted
+            for grant in granted
         )
         return GroomingPlan(
             self.network,
@@ -147,7 +147,7 @@ class Grooming:
             tuple(tasks),
             tuple(map(self.fibres.lightpath, lights.lit.values())),
             uses,
-            tuple(one is not None for one in granted),
+            tuple(grant is not None for grant in granted),
             trees=policy not in FLOWS,
         )
 
@@ -223,15 +223,15 @@ class _Search:
         if self._options.budget:
             self._limit = self._options.budget * plan.fibre_copies
         groomer = self._grooming.groomer = Groomer(self._grooming.fibres)
-        numbers = [groomer.light(self._grooming.fibres.lit(one)) for one in plan.lightpaths]
+        numbers = [groomer.light(self._grooming.fibres.lit(lightpath)) for lightpath in plan.lightpaths]
         granted: list[Granted] = []
         for own, yes in zip(plan.uses, plan.admitted, strict=True):
-            one: dict[str, tuple[Taken, ...]] = {} if self._policy == "best-flows" else {"": ()}
+            grant: dict[str, tuple[Taken, ...]] = {} if self._policy == "best-flows" else {"": ()}
             for use in own:
                 number, mask = numbers[use.lightpath], sum(1 << slot for slot in use.slots)
                 groomer.lights.taken[number] |= mask
-                one[use.worker] = (*one.get(use.worker, ()), (number, mask))
-            granted.append(one if yes else None)
+                grant[use.worker] = (*grant.get(use.worker, ()), (number, mask))
+            granted.append(grant if yes else None)
         self._origin, self._price = tuple(granted), price
         return self._annealed(self._state(granted))
 
@@ -283,9 +283,9 @@ class _Search:
 
     def _state(self, granted: Sequence[Granted]) -> _State:
         lights = self._grooming.groomer.lights
-        hops = {number: one.hops for number, one in lights.lit.items()}
-        copies = sum(hops[number] for one in granted for number, _ in _uses(one))
-        worth = sum(one.worth for one in lights.lit.values())
+        hops = {number: lit.hops for number, lit in lights.lit.items()}
+        copies = sum(hops[number] for grant in granted for number, _ in _uses(grant))
+        worth = sum(lit.worth for lit in lights.lit.values())
         return _State(lights, tuple(granted), granted.count(None), 2 * len(lights.lit), copies, worth)
 
     def _changed(self, state: _State) -> _State:
@@ -294,11 +294,11 @@ class _Search:
         lights = state.lights.copy()
         self._grooming.groomer = Groomer(self._grooming.fibres, lights)
         granted = list(state.granted)
-        blocked = [place for place, one in enumerate(granted) if one is None]
+        blocked = [place for place, grant in enumerate(granted) if grant is None]
         banned: list[tuple[int, int]] = []
         if lights.lit and draw.random() < 0.6:
-            number = min(draw.choices(list(lights.lit), k=3), key=lambda one: lights.taken[one].bit_count())
-            chosen = [place for place, one in enumerate(granted) if any(n == number for n, _ in _uses(one))]
+            number = min(draw.choices(list(lights.lit), k=3), key=lambda candidate: lights.taken[candidate].bit_count())
+            chosen = [place for place, grant in enumerate(granted) if any(n == number for n, _ in _uses(grant))]
             banned = [lights.lit[number].ends]
         else:
             chosen = draw.sample(range(len(granted)), min(len(granted), draw.randint(1, 3)))
@@ -363,8 +363,8 @@ def draw_tasks(
             f"{network.base.name} has {len(hosts)}"
         )
     draw = random.Random(70_000 + seed)  # noqa: S311
-    found = []
+    drawn = []
     for number in range(tasks):
         server, *workers = draw.sample(hosts, models + 1)
-        found.append(Task(f"task{number}", server, tuple(workers), elements, demand_bps=demand_bps))
-    return found
+        drawn.append(Task(f"task{number}", server, tuple(workers), elements, demand_bps=demand_bps))
+    return drawn

@@ -141,7 +141,7 @@ class SpinePlan:
             "rotating": self.ports,
             "slot_s": self.spine.slot_s,
             "slots": self.slots,
-            "runs": [[one.channel, one.first, one.slots, *one.pair] for one in self.runs],
+            "runs": [[run.channel, run.first, run.slots, *run.pair] for run in self.runs],
         }
 
 
@@ -174,13 +174,13 @@ def plan_spine(work: Floats, spine: Spine, sharing: Sharing = "hybrid") -> Spine
     else:
         most = spine.fast if sharing == "hybrid" else 0
         counts = [whole - ports for ports in range(0, most + 1, 2)]
-    found = [_rotating(work, spine, count, sharing) for count in counts]
+    plans = [_rotating(work, spine, count, sharing) for count in counts]
     if sharing != "slots":
-        found += _turning(work, spine, sharing)
-    known = [one for one in found if one is not None]
+        plans += _turning(work, spine, sharing)
+    known = [plan for plan in plans if plan is not None]
     if not known:
         raise OpticalError("ports: a leaf whose only transceiver is slow is joined to one other leaf; give more ports")
-    best = min(known, key=lambda one: one.time_s)
+    best = min(known, key=lambda plan: plan.time_s)
     return replace(best, runs=rotation(best.units, best.ports))
 
 
@@ -190,7 +190,11 @@ def _turning(work: Floats, spine: Spine, sharing: Sharing) -> list[SpinePlan | N
     most = spine.delta_s + 2 * float(work.sum(axis=1).max()) / spine.transceivers + least
     slow = [replace(spine, slot_s=float(length), guard_s=spine.delta_s)
             for length in np.geomspace(least, most, _LENGTHS)]  # fmt: skip
-    return [_rotating(work, one, spine.transceivers % 2, sharing) for one in slow] if spine.transceivers > 1 else []
+    return (
+        [_rotating(work, slow_spine, spine.transceivers % 2, sharing) for slow_spine in slow]
+        if spine.transceivers > 1
+        else []
+    )
 
 
 def _rotating(work: Floats, spine: Spine, count: int, sharing: Sharing) -> SpinePlan | None:
@@ -227,15 +231,15 @@ def _units(left: Floats, spine: Spine) -> Ints:
 
 def greedy_circuits(work: Floats, most: int) -> Ints:
     """L, (leaves, leaves): in each step a circuit for the pair with most work per circuit, up to ``most`` a leaf."""
-    found = np.zeros(work.shape, np.int64)
+    circuits = np.zeros(work.shape, np.int64)
     used = np.zeros(len(work), np.int64)
     while True:
-        share = np.where((used[:, None] < most) & (used < most), work / (found + 1), 0.0)
+        share = np.where((used[:, None] < most) & (used < most), work / (circuits + 1), 0.0)
         a, b = divmod(int(share.argmax()), len(work))
         if share[a, b] <= 0:
-            return found
-        found[a, b] += 1
-        found[b, a] += 1
+            return circuits
+        circuits[a, b] += 1
+        circuits[b, a] += 1
         used[[a, b]] += 1
 
 
@@ -255,7 +259,7 @@ def rotation(units: Ints, ports: int) -> tuple[Run, ...]:
     total = int(max(arcs.sum(axis=0).max(), arcs.sum(axis=1).max()))
     channels = ports // 2
     length = -(-total // channels)
-    found: dict[tuple[int, int, Pair], Run] = {}
+    runs: dict[tuple[int, int, Pair], Run] = {}
     """by channel, end and pair"""
     place = 0
     for count, pairs in _matchings(arcs, total):
@@ -263,11 +267,11 @@ def rotation(units: Ints, ports: int) -> tuple[Run, ...]:
             channel, first = divmod(place, length)
             part = min(count, length - first)
             for pair in pairs:
-                before = found.pop((channel, first, pair), None)
+                before = runs.pop((channel, first, pair), None)
                 began = first if before is None else before.first
-                found[channel, first + part, pair] = Run(channel, began, first + part - began, pair)
+                runs[channel, first + part, pair] = Run(channel, began, first + part - began, pair)
             place, count = place + part, count - part  # noqa: PLW2901
-    return tuple(sorted(found.values(), key=lambda one: (one.channel, one.first, one.pair)))
+    return tuple(sorted(runs.values(), key=lambda run: (run.channel, run.first, run.pair)))
 
 
 def _oriented(units: Ints) -> Ints:
@@ -290,15 +294,15 @@ def _matchings(arcs: Ints, total: int) -> list[tuple[int, list[Pair]]]:
     left[:size, :size], left[size:, size:] = arcs, arcs.T
     left[:size, size:] = np.diag(total - arcs.sum(axis=1))
     left[size:, :size] = np.diag(total - arcs.sum(axis=0))
-    found = []
+    matchings = []
     nodes = np.arange(2 * size)
     while total:
         match = maximum_bipartite_matching(csr_matrix(left), perm_type="column")
         count = int(left[nodes, match].min())
         left[nodes, match] -= count
         total -= count
-        found.append((count, [(a, int(b)) for a, b in enumerate(match[:size].tolist()) if b < size]))
-    return found
+        matchings.append((count, [(a, int(b)) for a, b in enumerate(match[:size].tolist()) if b < size]))
+    return matchings
 
 
 # The work of pairs of leaves.
@@ -313,14 +317,14 @@ def elephants(leaves: int, share: float, seed: int, *, pairs: int = 32, load_s: 
     every = np.argwhere(np.triu(np.ones((leaves, leaves), np.int64), 1))
     if not 0 <= share <= 1 or not 1 <= pairs <= len(every):
         raise OpticalError(f"share, pairs: {share:g} must be within 0..1, {pairs} within 1..{len(every)}")
-    found = np.zeros((leaves, leaves))
+    work = np.zeros((leaves, leaves))
     large = every[draw.choice(len(every), pairs, replace=False)]
     weights, small = draw.lognormal(0.0, 1.0, pairs), draw.uniform(0.5, 1.5, len(every))
-    found[tuple(large.T)] += share * weights / weights.sum()
-    found[tuple(every.T)] += (1 - share) * small / small.sum()
-    found += found.T
-    found *= load_s / found.sum(axis=1).max()
-    return found
+    work[tuple(large.T)] += share * weights / weights.sum()
+    work[tuple(every.T)] += (1 - share) * small / small.sum()
+    work += work.T
+    work *= load_s / work.sum(axis=1).max()
+    return work
 
 
 def work_of(tasks: Sequence[Task], pod_of: dict[str, int], how: str, rate: float) -> Floats:
@@ -330,13 +334,13 @@ def work_of(tasks: Sequence[Task], pod_of: dict[str, int], how: str, rate: float
     copy from leaf to leaf, with aggregation at the leaves.
     """
     size = max(pod_of.values()) + 1
-    found = np.zeros((size, size))
+    work = np.zeros((size, size))
     for task in tasks:
         root = pod_of[task.server]
         others = [pod_of[worker] for worker in task.workers if pod_of[worker] != root]
         ends = others if how == "flows" else list(dict.fromkeys(others))
         above = [root, *ends[:-1]] if how == "chain" else [root] * len(ends)
         for a, b in zip(ends, above, strict=True):
-            found[a, b] += 4 * task.elements / rate
-            found[b, a] += 4 * task.elements / rate
-    return found
+            work[a, b] += 4 * task.elements / rate
+            work[b, a] += 4 * task.elements / rate
+    return work

@@ -179,14 +179,14 @@ class Admission:
                 self._schedule(row)
                 self._queue.tried(row)
                 rows.remove(row)
-            for one in turns.admit(rows) if rows else ():
-                if one.fault:
-                    self._reject(one.row, one.reason)
-                elif one.alone or not self._options.queueing:
-                    self._does_not_fit(one.row, one.reason)
+            for refused in turns.admit(rows) if rows else ():
+                if refused.fault:
+                    self._reject(refused.row, refused.reason)
+                elif refused.alone or not self._options.queueing:
+                    self._does_not_fit(refused.row, refused.reason)
                 else:
-                    self._store.note_waiting(one.row.name, one.reason)
-                self._queue.tried(one.row)
+                    self._store.note_waiting(refused.row.name, refused.reason)
+                self._queue.tried(refused.row)
             if not rows:
                 break
 

@@ -201,11 +201,11 @@ class ComputingManager:
         """Record training times in ps of a task's round, by host; returns the new slowdowns of these hosts."""
         if not task.training_ps:
             return {}
-        found = {}
+        measured = {}
         for host, took_ps in training_ps.items():
             now = took_ps / task.training_ps
-            self.measured[host] = found[host] = now + (self.measured.get(host, now) - now) * (1 - MEASURED_SHARE)
-        return found
+            self.measured[host] = measured[host] = now + (self.measured.get(host, now) - now) * (1 - MEASURED_SHARE)
+        return measured
 
     def utility(self, host: str) -> float | None:
         """Usefulness of the host's data; None: not known."""
@@ -323,12 +323,12 @@ def _parse(source: str, text: str) -> HostsFile:
     try:
         document = HostsDocument.model_validate(data)
     except ValidationError as error:
-        found = error.errors()[0]
-        field = one_line(".".join(map(str, found["loc"])), 80)
-        said = one_line(found["msg"].removeprefix("Value error, "))
-        if found["type"] == "extra_forbidden":
-            said = f"there is no such field; a profile has {', '.join(ProfileEntry.model_fields)}"
-        raise TaskError(f"{source}: {field}: {said}") from None
+        problem = error.errors()[0]
+        field = one_line(".".join(map(str, problem["loc"])), 80)
+        message = one_line(problem["msg"].removeprefix("Value error, "))
+        if problem["type"] == "extra_forbidden":
+            message = f"there is no such field; a profile has {', '.join(ProfileEntry.model_fields)}"
+        raise TaskError(f"{source}: {field}: {message}") from None
     default = HostProfile(**_given(document.default))
     return HostsFile(
         source, default, {name: replace(default, **_given(entry)) for name, entry in document.hosts.items()}
@@ -429,10 +429,10 @@ def is_read(role: Role) -> bool:
     return role.startswith(_READ)
 
 
-def are_all(found: Collection[Role]) -> bool:
+def are_all(task_roles: Collection[Role]) -> bool:
     """Whether these are the roles of all jobs of a task, and of all its reads or none."""
-    reads = {role for role in found if is_read(role)}
-    jobs = {*found} - reads
+    reads = {role for role in task_roles if is_read(role)}
+    jobs = {*task_roles} - reads
     return (
         bool(jobs)
         and reads == {*read_roles(len(reads))}

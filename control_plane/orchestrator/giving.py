@@ -94,11 +94,11 @@ class KindsOf:
         key = (task.workers, task.server, frozenset(state.down))
         known = self._known.get(task.name)
         if known is None or known[0] != key:
-            found = Kinds(self._trees(task, state), self._hosts(task, state))
-            if not found.trees and found.hosts is None:
+            kinds = Kinds(self._trees(task, state), self._hosts(task, state))
+            if not kinds.trees and kinds.hosts is None:
                 self._policy(task, replace(state, slots={}), lanes=self._lanes)  # raises and names the obstacle
                 raise PlanError(f"task {task.name}: neither a whole tree nor its hosts' links have room for it")
-            known = self._known[task.name] = key, found
+            known = self._known[task.name] = key, kinds
         return known[1]
 
     def forget(self, name: str) -> None:
@@ -118,7 +118,7 @@ class KindsOf:
                 return (Kind(decision, {}),) if decision.parts else ()
         if task.aggregation == "hosts" or not self._served:
             return ()
-        found: list[Kind] = []
+        kinds: list[Kind] = []
         state = replace(state, slots={}, reserved_slots={})
         without: dict[str, int] = {}
         for _ in range(MOST_TREES):
@@ -130,29 +130,29 @@ class KindsOf:
                 break
             if not kind.switches or any(slots > self._slots for slots in kind.switches.values()):
                 break
-            if found and kind.seconds(state, 0.0) > 1.001 * found[0].seconds(state, 0.0):
+            if kinds and kind.seconds(state, 0.0) > 1.001 * kinds[0].seconds(state, 0.0):
                 break
-            found.append(kind)
+            kinds.append(kind)
             hosts = {*task.workers, task.server}
             between = [name for name in kind.switches if not hosts & set(self._topology.neighbours(name))]
             if not between:
                 break
             without |= dict.fromkeys(between, 0)
-        return tuple(found)
+        return tuple(kinds)
 
     def _hosts(self, task: Task, state: NetworkState) -> Kind | None:
         """A ring, or paths to the server, whichever takes less time; None where neither fits.
 
         For a task that states what its hosts exchange, that exchange.
         """
-        found = []
+        kinds = []
         policies = [self._policy] if task.exchange is not None else [policy_named("ring"), policy_named("spff")]
         for policy in policies if task.aggregation != "switches" else ():
             try:
-                found.append(Kind(policy(task, state, lanes=self._lanes), {}))
+                kinds.append(Kind(policy(task, state, lanes=self._lanes), {}))
             except PlanError:
                 continue
-        return min(found, key=lambda kind: kind.seconds(state, 0.0), default=None)
+        return min(kinds, key=lambda kind: kind.seconds(state, 0.0), default=None)
 
     def _kind(self, decision: Decision) -> Kind:
         slots: Counter[str] = Counter()
@@ -201,8 +201,8 @@ class Placer:
 
     def choose(self, task: Task, state: NetworkState) -> Placement:
         """Hosts for a task now; `PlanError` when there are none."""
-        found = place(task, self._cluster(state), self._policy)
-        return Placement(found.workers, found.server, {"placement": self._policy, **found.why})
+        placement = place(task, self._cluster(state), self._policy)
+        return Placement(placement.workers, placement.server, {"placement": self._policy, **placement.why})
 
     def serve(self, task: Task, state: NetworkState, lanes: int) -> Placement:
         """A host for the server of a task that infers; `PlanError` when there is none."""
@@ -289,11 +289,11 @@ class _Standing:
     @property
     def has(self) -> dict[str, int]:
         """Slots that the task has, by switch."""
-        found: dict[str, int] = {}
+        slots: dict[str, int] = {}
         for plan in self.plans:
             for switch in plan.by_switch:
-                found[switch] = found.get(switch, 0) + plan.slots
-        return found
+                slots[switch] = slots.get(switch, 0) + plan.slots
+        return slots
 
     def contender(self) -> Contender:
         trees = [tuple(tree.switches) for tree in self.kinds.trees]
@@ -358,19 +358,19 @@ class Giver:
             return
         self.due = False
         rows = [row for row in self._store.tasks(AT_WORK) if row.task.serving is None]
-        standing = {one.row.name: one for row in rows if (one := self._standing(row)) is not None}
-        contenders = [one.contender() for one in standing.values() if one.kinds.trees or one.on_tree]
+        standing = {running.row.name: running for row in rows if (running := self._standing(row)) is not None}
+        contenders = [running.contender() for running in standing.values() if running.kinds.trees or running.on_tree]
         resources = self._installer.controller.resources
-        names = {switch for one in contenders for tree in one.trees for switch in tree}
+        names = {switch for contender in contenders for tree in contender.trees for switch in tree}
         chosen = whole_trees(contenders, dict.fromkeys(names, resources.slots))
-        for name, one in standing.items():
-            if not one.keeps and one.on_tree and name not in chosen and one.kinds.hosts is not None:
-                self._change(one, [one.kinds.hosts], "hosts add", "its slots save others more")
-        for name, one in standing.items():
-            if not one.keeps and not one.on_tree and name in chosen:
-                first = one.kinds.trees[chosen[name]]
-                others = [tree for tree in one.kinds.trees if tree is not first]
-                self._change(one, [first, *others], "tree", "its tree saves most")
+        for name, running in standing.items():
+            if not running.keeps and running.on_tree and name not in chosen and running.kinds.hosts is not None:
+                self._change(running, [running.kinds.hosts], "hosts add", "its slots save others more")
+        for name, running in standing.items():
+            if not running.keeps and not running.on_tree and name in chosen:
+                first = running.kinds.trees[chosen[name]]
+                others = [tree for tree in running.kinds.trees if tree is not first]
+                self._change(running, [first, *others], "tree", "its tree saves most")
 
     def _standing(self, row: TaskRow) -> _Standing | None:
         """The present plans and the choices of a running task; plans of a pending change count as present ones."""
@@ -389,13 +389,13 @@ class Giver:
         keeps = bool(pending) or left < 2 or kinds.hosts is None or not kinds.trees
         return _Standing(row, plans, kinds, left, tree_s, ring_s, keeps)
 
-    def _change(self, one: _Standing, kinds: list[Kind], what: str, cause: str) -> None:
+    def _change(self, running: _Standing, kinds: list[Kind], what: str, cause: str) -> None:
         """Have a task change at the end of its round to the first of these kinds that has its slots now."""
-        if one.row.name in self._replanner.pending or self._store.task(one.row.name).state not in AT_WORK:
+        if running.row.name in self._replanner.pending or self._store.task(running.row.name).state not in AT_WORK:
             return
-        workers = len(one.row.task.workers)
-        saving = (one.ring_s - one.tree_s) * (one.left - 1) * workers * (1 if what == "tree" else -1)
-        cost = workers * max((plan.rtt_ps for plan in one.plans), default=0) / PS_PER_S
+        workers = len(running.row.task.workers)
+        saving = (running.ring_s - running.tree_s) * (running.left - 1) * workers * (1 if what == "tree" else -1)
+        cost = workers * max((plan.rtt_ps for plan in running.plans), default=0) / PS_PER_S
         threshold = self._installer.options.threshold
         if what == "tree" and (threshold is None or saving <= threshold * cost):
             return
@@ -404,9 +404,9 @@ class Giver:
                 proposals = self._installer.propose(kind.decision, whole=bool(kind.switches))
             except PlanError:
                 continue
-            why = {"tree_s": one.tree_s, "hosts_add_s": one.ring_s, "switches": sorted(kind.switches)}
-            change = Change(one.row.task, proposals, what, cause, saving_s=saving, cost_s=cost, why=why)
-            self._replanner.begin(one.row, change)
+            why = {"tree_s": running.tree_s, "hosts_add_s": running.ring_s, "switches": sorted(kind.switches)}
+            change = Change(running.row.task, proposals, what, cause, saving_s=saving, cost_s=cost, why=why)
+            self._replanner.begin(running.row, change)
             return
 
     def _trains(self, task: Task) -> float:
@@ -504,30 +504,30 @@ class Mover:
             task, cluster = self._elsewhere(row, row.wanted, state)
             if task.workers == row.task.workers:
                 return
-            found = self._weigh(row, row.wanted, task, cluster, left - 1)
+            saving = self._weigh(row, row.wanted, task, cluster, left - 1)
         except PlanError:
             return
-        if found.saving_s > threshold * found.cost_s:
+        if saving.saving_s > threshold * saving.cost_s:
             cause = "it is predicted to be quicker there"
-            self.change(row, task, state, "move", cause, saving=found)
+            self.change(row, task, state, "move", cause, saving=saving)
         elif self._kept.get(row.name) != task.workers:
             self._kept[row.name] = task.workers
-            self._note(row, "stay", {"hosts": list(task.workers), **vars(found), "threshold": threshold})
+            self._note(row, "stay", {"hosts": list(task.workers), **vars(saving), "threshold": threshold})
 
     def _elsewhere(self, row: TaskRow, wanted: Wanted, state: NetworkState) -> tuple[Task, Cluster]:
         """The task at the hosts that it would get now, and the cluster without it; `PlanError`: there are none."""
         asked = replace(row.task, workers=(), wanted=replace(wanted, count=len(row.task.workers)))
-        found, cluster = self._placer.another(asked, state)
-        if row.task.server in found.workers:
+        placement, cluster = self._placer.another(asked, state)
+        if row.task.server in placement.workers:
             raise PlanError(f"task {row.name}: its server's host cannot be a worker")
-        new = iter([host for host in found.workers if host not in row.task.workers])
-        hosts = tuple(host if host in found.workers else next(new) for host in row.task.workers)
+        new = iter([host for host in placement.workers if host not in row.task.workers])
+        hosts = tuple(host if host in placement.workers else next(new) for host in row.task.workers)
         return replace(row.task, workers=hosts), cluster
 
     def _weigh(self, row: TaskRow, wanted: Wanted, task: Task, cluster: Cluster, left: int) -> Saving:
         totals, times, sends = [], [], 0.0
-        for one in (row.task, task):
-            load = replace(cluster.load(one, one.workers, one.server), rounds=float(left))
+        for placed in (row.task, task):
+            load = replace(cluster.load(placed, placed.workers, placed.server), rounds=float(left))
             round_s, others_s = cluster.seconds(load)
             times.append(round_s)
             totals.append(round_s * left + others_s)

@@ -131,31 +131,31 @@ def _task(spec: str) -> tuple[Task, str]:
 
 def _chosen(task: Task, text: str) -> tuple[Task, str]:
     """The task with the workers that were chosen for it, and their fault, if any."""
-    said = "its choice of workers in the database cannot be used"
+    fault = "its choice of workers in the database cannot be used"
     try:
-        chosen = from_json(Names, text, said)
+        chosen = from_json(Names, text, fault)
         if not set(chosen) <= set(task.workers):
-            return UNREADABLE, f"{said}: it is no list of its workers"
+            return UNREADABLE, f"{fault}: it is no list of its workers"
         return replace(task, workers=chosen, select=None), ""
     except RecordError as error:
         return UNREADABLE, one_line(error)
     except PlanError as error:
-        return UNREADABLE, f"{said}: {one_line(error)}"
+        return UNREADABLE, f"{fault}: {one_line(error)}"
 
 
 def _placed(task: Task, text: str) -> tuple[Task, tuple[int, ...], str]:
     """The task with its present hosts, their ranks, and the fault of the hosts, if any."""
-    said = "its hosts in the database cannot be used"
+    fault = "its hosts in the database cannot be used"
     try:
-        hosts = from_json(Placed, text, said)
+        hosts = from_json(Placed, text, fault)
         ranks = tuple(range(len(hosts.workers))) if hosts.ranks is None else hosts.ranks
         if len({*ranks}) != len(hosts.workers) or min(ranks) < 0:
-            return UNREADABLE, (0,), f"{said}: they have other ranks than one each"
+            return UNREADABLE, (0,), f"{fault}: they have other ranks than one each"
         return replace(task, workers=hosts.workers, server=hosts.server, wanted=None), ranks, ""
     except RecordError as error:
         return UNREADABLE, (0,), one_line(error)
     except PlanError as error:
-        return UNREADABLE, (0,), f"{said}: {one_line(error)}"
+        return UNREADABLE, (0,), f"{fault}: {one_line(error)}"
 
 
 def plan_row(row: sqlite3.Row) -> PlanRow:

@@ -45,10 +45,10 @@ Key = tuple[object, ...]
 class Inventory:
     """All entries of the plans' tables and multicast groups in the switches at one time."""
 
-    def __init__(self, found: Mapping[str, Iterable[P4Entity]]) -> None:
+    def __init__(self, by_switch: Mapping[str, Iterable[P4Entity]]) -> None:
         self._entries: dict[str, dict[Key, Entity]] = {
             switch: {key(entry): entry for entry in entries if isinstance(entry, Entity)}
-            for switch, entries in found.items()
+            for switch, entries in by_switch.items()
         }
 
     @classmethod
@@ -72,13 +72,13 @@ class Inventory:
             jobs.add(plan.job)
             for switch, entries in plan_entries(plan).items():
                 known.setdefault(switch, set()).update(map(key, (*entries.activate, *entries.prepare)))
-        found: dict[str, list[Entity]] = {}
+        strangers: dict[str, list[Entity]] = {}
         for switch, present in self._entries.items():
             extra = [entry for name, entry in present.items() if name not in known.get(switch, set())]
             extra = [entry for entry in extra if not _classifies(entry, jobs)]
             if extra:
-                found[switch] = sorted(extra, key=_order)
-        return found
+                strangers[switch] = sorted(extra, key=_order)
+        return strangers
 
 
 def _classifies(entry: Entity, jobs: set[int]) -> bool:
@@ -278,10 +278,10 @@ class _Trees:
 
     def decision(self, hosts: Sequence[str]) -> Decision:
         """The trees for these hosts; `PlanError` where there are none."""
-        found = self._ask(hosts)[1]
-        if isinstance(found, str):
-            raise PlanError(found)
-        return found
+        answer = self._ask(hosts)[1]
+        if isinstance(answer, str):
+            raise PlanError(answer)
+        return answer
 
     def refusal(self, hosts: Sequence[str]) -> str:
         """Reason why there are no trees for these hosts."""
@@ -419,13 +419,15 @@ class Installer:
     ) -> list[Proposal]:
         """Plan with as many slots as are free, but at least enough to keep the links busy."""
         topology, lanes = view or self.controller.topology, self.controller.program.lanes
-        plain = [(role, replace(one, max_slots=None, lanes=lanes)) for role, one in requests]
-        ranges = [window_range(topology, one) for _, one in plain]
+        plain = [(role, replace(request, max_slots=None, lanes=lanes)) for role, request in requests]
+        ranges = [window_range(topology, request) for _, request in plain]
         shrunk = 0
         while True:
             windows = [max(least, most >> shrunk) for least, most in ranges]
             try:
-                sized = [(role, replace(one, window=size)) for (role, one), size in zip(plain, windows, strict=True)]
+                sized = [
+                    (role, replace(request, window=size)) for (role, request), size in zip(plain, windows, strict=True)
+                ]
                 return self._plan(decision, sized, view)
             except PlanError:
                 if windows == [least for least, _ in ranges]:
@@ -481,14 +483,14 @@ class Installer:
 
     @staticmethod
     def _demand(decision: Decision, role: Role, request: PlanRequest, topology: Topology) -> dict[Hop, int]:
-        task, found = decision.task, dict[Hop, int]()
+        task, demand = decision.task, dict[Hop, int]()
         if task.reserved_bps and request.layout is not None:
             _, weight, total = request.part
             for direction in DIRECTIONS:
                 if role not in DIRECTIONS or role == direction:
                     for hop, times in copies(task, topology, request.layout, direction).items():
-                        found[hop] = found.get(hop, 0) + times * task.reserved_bps * weight // total
-        return found
+                        demand[hop] = demand.get(hop, 0) + times * task.reserved_bps * weight // total
+        return demand
 
     def withdraw(self, proposals: Sequence[Proposal]) -> None:
         """Release the resources of plans that will not be installed."""
@@ -654,7 +656,7 @@ class Installer:
                 self.controller.install(proposal.plan)
             except Exception as error:  # entries that cannot be encoded are this task's fault, too
                 known = {plan.generation for plan in self.controller.installed}
-                for plan in (one.plan for one in proposals):
+                for plan in (other.plan for other in proposals):
                     if plan.generation not in known:
                         self.controller.release(plan)  # and adopt it: it may be in switches
                         self.controller.adopt(plan)
@@ -698,11 +700,11 @@ class Installer:
     def _is_due(self, row: PlanRow) -> bool:
         return row.generation not in self._stuck or self.executor.now() >= self._stuck[row.generation][1]
 
-    def sweep(self, found: Inventory | None = None) -> None:
+    def sweep(self, inventory: Inventory | None = None) -> None:
         """Remove the entries of switches that belong to no plan; where a switch refuses, try again later."""
-        found = found or Inventory.read(self.controller)
+        inventory = inventory or Inventory.read(self.controller)
         self._sweep_at = None
-        for switch, entries in found.strangers(self.controller.installed).items():
+        for switch, entries in inventory.strangers(self.controller.installed).items():
             try:
                 self.controller.delete(switch, entries)
             except ControllerError as error:

@@ -65,7 +65,9 @@ class Lightpaths:
             raise StoreError(f"{self._store.path}: its tasks have wavelengths, {known}; give its own -t wdm:…")
         self._store.set_fact("wavelengths", here)
         self._grooming = Grooming(network)
-        rates = tuple(replace(one, rate_bps=network.rate_bps) if one in network.fibres else one for one in base.links)
+        rates = tuple(
+            replace(link, rate_bps=network.rate_bps) if link in network.fibres else link for link in base.links
+        )
         self._cluster = Cluster(Racks(replace(base, links=rates)), NetworkState(base), slots={}, free={})
         self._granted: dict[str, Granted] = {}
         self._links: dict[int, Link] = {}
@@ -112,7 +114,7 @@ class Lightpaths:
             lights = self._grooming.groomer.lights
             made = self._grooming.finished(self._policy, [task], [granted], lights)
             kept = {place: self._links[number] for place, number in enumerate(lights.lit) if number in self._links}
-            circuits = self._network.circuits(self._physical, [one.path for one in made.lightpaths], kept)
+            circuits = self._network.circuits(self._physical, [lightpath.path for lightpath in made.lightpaths], kept)
             self._links = dict(zip(lights.lit, circuits, strict=True))
             own = [circuits[use.lightpath] for use in made.uses[0]]
             rate = slots_of(task, self._network) * self._network.rate_bps // self._network.slots
@@ -131,12 +133,14 @@ class Lightpaths:
     def of(self, name: str) -> list[dict[str, Any]]:
         """The lightpaths of a task as plain data: path, spectrum, slots as bits, and the circuit at ports."""
         lit = self._grooming.groomer.lights.lit
-        found = []
+        lightpaths = []
         for number, mask in (self._granted.get(name) or {}).get("", ()):
-            one = self._grooming.fibres.lightpath(lit[number])
+            lightpath = self._grooming.fibres.lightpath(lit[number])
             circuit = list(astuple(self._links[number]))
-            found.append({"path": list(one.path), "first": one.first, "slots": mask, "circuit": circuit})
-        return found
+            lightpaths.append(
+                {"path": list(lightpath.path), "first": lightpath.first, "slots": mask, "circuit": circuit}
+            )
+        return lightpaths
 
     def end(self, name: str) -> None:
         """Free the slots of an ended task, and lightpaths that no other task uses."""
@@ -148,8 +152,12 @@ class Lightpaths:
         """Restore the lightpaths of these tasks from the database; fail those whose lightpaths cannot be read."""
         for name in names:
             try:
-                said = [one["why"] for one in self._store.history.decisions(name) if one["what"] == "schedule"]
-                self._granted[name] = {"": tuple(self._again(one) for one in said[-1]["lightpaths"])}
+                reasons = [
+                    decision["why"]
+                    for decision in self._store.history.decisions(name)
+                    if decision["what"] == "schedule"
+                ]
+                self._granted[name] = {"": tuple(self._again(lightpath) for lightpath in reasons[-1]["lightpaths"])}
             except (LookupError, TypeError, ValueError) as error:
                 fail(name, f"its lightpaths in the database cannot be used: {type(error).__name__}: {one_line(error)}")
 

@@ -70,16 +70,16 @@ class Foresight:
         for hop in measured:
             self._history.setdefault(hop, deque([0.0] * min(self._samples, KEPT), maxlen=KEPT))
         self._samples += 1
-        found: dict[Hop, int] = {}
+        predicted: dict[Hop, int] = {}
         self.missing = ""
         for hop, history in self._history.items():
             history.append(float(measured.get(hop, 0)))
             try:
-                found[hop] = max(0, round(self._of(hop, np.array(history))))
+                predicted[hop] = max(0, round(self._of(hop, np.array(history))))
             except PlanError as error:
                 self.missing = one_line(error)
-                found[hop] = measured.get(hop, 0)
-        return {hop: bps for hop, bps in found.items() if bps}
+                predicted[hop] = measured.get(hop, 0)
+        return {hop: bps for hop, bps in predicted.items() if bps}
 
     def _of(self, hop: Hop, history: Floats) -> float:
         known = self._learned.get(hop)
@@ -175,11 +175,11 @@ class Monitor:
 
 def _inc_bytes(counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
     """Bytes of INC by directed link, including resends."""
-    found: dict[Hop, int] = {}
+    sent: dict[Hop, int] = {}
     for switch, read in counters.items():
         for (port, _), traffic in read.link_sent.items():
-            found[(switch, port)] = found.get((switch, port), 0) + traffic.bytes
-    return found
+            sent[(switch, port)] = sent.get((switch, port), 0) + traffic.bytes
+    return sent
 
 
 Fail = Callable[[str, str], None]

@@ -228,14 +228,14 @@ class Replanner:
         self.pending.pop(name, None)
         if not plans:
             return  # recovery will find that not all of its plans are known
-        one = min(plans.values(), key=lambda plan: plan.generation)
-        workers = hosts_of(one, row.task.server)
+        first_plan = min(plans.values(), key=lambda plan: plan.generation)
+        workers = hosts_of(first_plan, row.task.server)
         if workers != row.task.workers:
             self._store.place(name, workers, row.task.server, ranks_at(row.task.workers, row.ranks, workers))
-        kind = _described(one, len(plans), workers)
+        kind = _described(first_plan, len(plans), workers)
         reason = f"{'again ' if report.data['again'] else ''}round {report.data['round']}: {kind}"
         self._store.change(name, TaskState.RESCHEDULED, report.at_ps, reason)
-        self._store.history.note_replanned(one.generation, report.at_ps, int(report.data["round"]))
+        self._store.history.note_replanned(first_plan.generation, report.at_ps, int(report.data["round"]))
         task = self._store.task(name).task
         self._computing.settle(task)
         self._changed(task, plans)
@@ -261,7 +261,7 @@ class Replanner:
         if run is None or run.ended or run.keys == keys:
             return  # its end, or the change, will be reported
         first = min(plan.generation for plan in plans.values())
-        known = {one["generation"]: one for one in self._store.history.replans(name)}
+        known = {replan["generation"]: replan for replan in self._store.history.replans(name)}
         try:
             if not complete or first not in known:
                 raise RefusedError("the orchestrator ended before all of its plans were installed")

@@ -267,14 +267,18 @@ class Rescheduler:
                 known = "" if isinstance(error, PlanError) else f"{type(error).__name__}: "
                 self._give_up(row, cause.text, f"no other tree fits: {known}{one_line(error)}")
             return
-        changed = [one for one in proposals if row.name in self.lost or not same_tree(olds[one.role], one.plan)]
-        unfit = next((one for one in changed if not _exchangeable(olds[one.role], one.plan)), None)
+        changed = [
+            proposal
+            for proposal in proposals
+            if row.name in self.lost or not same_tree(olds[proposal.role], proposal.plan)
+        ]
+        unfit = next((proposal for proposal in changed if not _exchangeable(olds[proposal.role], proposal.plan)), None)
         if unfit is not None:
             self._installer.withdraw(proposals)
             if cause is not None and cause.must:
                 self._give_up(row, cause.text, f"hosts cannot change to a {unfit.plan.name} plan on the way")
             return
-        self._installer.withdraw([one for one in proposals if one not in changed])
+        self._installer.withdraw([proposal for proposal in proposals if proposal not in changed])
         trade_off = self._weigh(row, olds, changed)
         if changed and (cause is not None or trade_off.worthwhile):
             self._swap(row, changed, cause or Cause("saving", False), trade_off)
@@ -284,7 +288,7 @@ class Rescheduler:
 
     def _exchanges(self, row: TaskRow) -> bool:
         """Whether the hosts exchange the sum among themselves; such tasks change only between rounds, or repeat one."""
-        return any(self._installer.plan_of(one).exchanged for one in self._rows(row))
+        return any(self._installer.plan_of(plan_row).exchanged for plan_row in self._rows(row))
 
     def _give_up(self, row: TaskRow, cause: str, otherwise: str) -> None:
         """Repeat the round with other plans, at other hosts or with fewer; or fail the task. No other trees fit."""
@@ -294,7 +298,7 @@ class Rescheduler:
     def _weigh(self, row: TaskRow, olds: Mapping[Role, Plan], changed: Sequence[Proposal]) -> TradeOff:
         done = self._store.history.rounds_done(row.name)
         threshold = self._installer.options.threshold
-        pairs = [(one.role, olds[one.role], one.plan) for one in changed]
+        pairs = [(proposal.role, olds[proposal.role], proposal.plan) for proposal in changed]
         return weigh(row.task, pairs, row.task.rounds - done, 0.0 if threshold is None else threshold)
 
     def _swap(self, row: TaskRow, changed: Sequence[Proposal], cause: Cause, trade_off: TradeOff) -> None:

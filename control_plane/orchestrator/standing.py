@@ -76,7 +76,9 @@ class Standing:
 
     def _circuits(self) -> tuple[Link, ...]:
         """The circuits of all running services."""
-        return tuple(dict.fromkeys(one for row in self._rows() for one in circuits_of(self._installer.plan_of(row))))
+        return tuple(
+            dict.fromkeys(circuit for row in self._rows() for circuit in circuits_of(self._installer.plan_of(row)))
+        )
 
     # --- who may, and where
 
@@ -112,8 +114,8 @@ class Standing:
             if pod not in ways:
                 ways[pod] = self._cost(task, pod, circuits)
             if (cost := ways[pod]) is not None:
-                found = (*cost, serving.get(host, 0), place), host
-                best = found if best is None else min(best, found)
+                option = (*cost, serving.get(host, 0), place), host
+                best = option if best is None else min(best, option)
         if best is None:
             raise PlanError(
                 f"task {task.name}: service_ports: no ports that are kept for services are left to join its pods"
@@ -141,19 +143,19 @@ class Standing:
                 continue
             far = _away(end, (*circuits, *new))
             pairs = [
-                (near[a] + far[b], a, b, one, other)
+                (near[a] + far[b], a, b, fibre, other)
                 for a in near
                 for b in far
-                for one in free[a]
+                for fibre in free[a]
                 for other in free[b]
-                if one.b == other.b
+                if fibre.b == other.b
             ]
             if not pairs:
                 return None
-            _, a, b, one, other = min(pairs, key=lambda pair: pair[:3])
-            rate, delay_ps = min(one.rate_bps, other.rate_bps), one.delay_ps + other.delay_ps
-            new.append(Link(a, one.port_a, b, other.port_a, rate, delay_ps))
-            free[a].remove(one)
+            _, a, b, fibre, other = min(pairs, key=lambda pair: pair[:3])
+            rate, delay_ps = min(fibre.rate_bps, other.rate_bps), fibre.delay_ps + other.delay_ps
+            new.append(Link(a, fibre.port_a, b, other.port_a, rate, delay_ps))
+            free[a].remove(fibre)
             free[b].remove(other)
         return new
 
@@ -187,11 +189,11 @@ def _away(start: str, circuits: Iterable[Link]) -> dict[str, int]:
     for link in circuits:
         beside.setdefault(link.a, []).append(link.b)
         beside.setdefault(link.b, []).append(link.a)
-    found, left = {start: 0}, [start]
+    away, left = {start: 0}, [start]
     while left:
         at = left.pop(0)
         for other in beside.get(at, ()):
-            if other not in found:
-                found[other] = found[at] + 1
+            if other not in away:
+                away[other] = away[at] + 1
                 left.append(other)
-    return found
+    return away

@@ -503,12 +503,12 @@ class Store(Closable):
 
     def next_event_ps(self, after_ps: int) -> int | None:
         """The first arrival after a time, or deadline, of a queued task, in ps; None if there is none."""
-        found = self._connection.execute(
+        times_ps = self._connection.execute(
             "SELECT (SELECT min(arrival_ps) FROM tasks WHERE state = 'queued' AND arrival_ps > ?), "
             "(SELECT min(deadline_ps) FROM tasks WHERE state = 'queued' AND deadline_ps IS NOT NULL)",
             (after_ps,),
         ).fetchone()
-        return min((int(at_ps) for at_ps in found if at_ps is not None), default=None)
+        return min((int(at_ps) for at_ps in times_ps if at_ps is not None), default=None)
 
     def note_waiting(self, name: str, reason: str) -> bool:
         """Record why a queued task does not fit yet; returns whether it is the first reason."""

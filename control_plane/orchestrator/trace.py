@@ -182,13 +182,13 @@ class TaskLine(BaseModel):
 
 def read_traces(paths: Iterable[Path]) -> list[Task]:
     """The tasks of several files, in order; `TaskError` when two tasks have the same name."""
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for path in paths:
         for task in read_trace(path):
-            if task.name in found:
+            if task.name in tasks:
                 raise TaskError(f"{path}: task {task.name}: name: there is such a task already; give it another name")
-            found[task.name] = task
-    return list(found.values())
+            tasks[task.name] = task
+    return list(tasks.values())
 
 
 def read_trace(path: Path) -> list[Task]:
@@ -214,10 +214,10 @@ def read_trace(path: Path) -> list[Task]:
         try:
             tasks.append(TaskLine.model_validate(entry).task())
         except ValidationError as error:
-            found = error.errors()[0]
-            field = one_line(".".join(map(str, found["loc"])) or "task", 60)
-            said = one_line(found["msg"].removeprefix("Value error, "))
-            raise TaskError(f"{path}: {where}: {field}: {said}") from None
+            problem = error.errors()[0]
+            field = one_line(".".join(map(str, problem["loc"])) or "task", 60)
+            message = one_line(problem["msg"].removeprefix("Value error, "))
+            raise TaskError(f"{path}: {where}: {field}: {message}") from None
         except PlanError as error:
             raise TaskError(f"{path}: {where}: {error}") from None
         first = names.setdefault(tasks[-1].name, where)

@@ -125,14 +125,14 @@ def with_one_more(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob) -
     jobs: the jobs of the schedule, in its order.
     """
     if schedule.policy in JOINED:
-        found = join(schedule, jobs, arrived)
+        extended = join(schedule, jobs, arrived)
     else:
         pinned = [_pinned(job, plan) for job, plan in zip(jobs, schedule.jobs, strict=True)]
-        found = make_schedule(schedule.policy, [*pinned, arrived], schedule.network)
+        extended = make_schedule(schedule.policy, [*pinned, arrived], schedule.network)
     for plan in schedule.jobs:
-        if sorted(found.plan(plan.job).placement) != sorted(plan.placement):
+        if sorted(extended.plan(plan.job).placement) != sorted(plan.placement):
             raise TdmError(f"policy {schedule.policy}: would move {plan.job[:40]} to other hosts; it waits for its end")
-    return checked(found, [*jobs, arrived])
+    return checked(extended, [*jobs, arrived])
 
 
 def without(schedule: Schedule, jobs: Sequence[TdmJob], ended: frozenset[str]) -> tuple[Schedule, list[TdmJob]]:
@@ -192,7 +192,9 @@ def _check_delta(schedule: Schedule) -> None:
     groups = turns_of(schedule, schedule.cycles[0]).values()
     communicates = [max(schedule.plan(name).duration_s for name in names) for names in groups]
     trains = [max(schedule.plan(name).train_s for name in names) for names in groups]
-    lit_s = sum(max(one, other) for one, other in zip(communicates, reversed(trains), strict=True))
+    lit_s = sum(
+        max(communicate_s, train_s) for communicate_s, train_s in zip(communicates, reversed(trains), strict=True)
+    )
     if schedule.network.delta_s >= lit_s:
         raise TdmError(
             f"delta: {schedule.network.delta_s:g} s of darkness, longer than the round of {lit_s:g} s; take larger "
@@ -214,7 +216,11 @@ def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tup
     TdmError
         The ports cannot make the circuits: two planes cannot carry an odd number of circuits that uses all ports.
     """
-    wanted = list(dict.fromkeys(one.circuits for process in schedule.processes for one in process.configurations))
+    wanted = list(
+        dict.fromkeys(
+            configuration.circuits for process in schedule.processes for configuration in process.configurations
+        )
+    )
     if all(matrix in known for matrix in wanted):
         laid = {matrix: known[matrix] for matrix in wanted}
     else:
@@ -226,7 +232,7 @@ def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tup
     first_s = max(0.0, min(plan.start_s for plan in schedule.jobs) - schedule.network.delta_s)
     for key, names in turns_of(schedule, schedule.cycles[0]).items():
         process = schedule.processes[key if len(schedule.processes) > 1 else 0]
-        for place, one in enumerate(process.configurations):
+        for place, configuration in enumerate(process.configurations):
             plans = [schedule.plan(name) for name in names if configuration_of(schedule.plan(name)) == place]
             if not plans:
                 continue
@@ -235,7 +241,7 @@ def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tup
             windows.append(
                 TurnWindow(
                     key,
-                    laid[one.circuits],
+                    laid[configuration.circuits],
                     tuple(plan.job for plan in plans),
                     round((start_s - first_s) * PS_PER_S),
                     round((last_s - start_s) * PS_PER_S),
@@ -314,11 +320,11 @@ class Holding:
             return self._see(())
         if windows is None:
             windows = self.windows(self.number())
-        window = next((one for one in windows if name in one.tasks), None)
+        window = next((candidate for candidate in windows if name in candidate.tasks), None)
         beside = set() if window is None else set(window.tasks) - {name}
         live = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
         demands = [row.demand_bps for row in self._store.plans(live) if row.task in beside - planned.keys()]
-        demands += [one.demand_bps for task, own in planned.items() if task in beside for one in own]
+        demands += [proposal.demand_bps for task, own in planned.items() if task in beside for proposal in own]
         return self._within(() if window is None else window.circuits, self._see(demands))
 
     def windows(self, number: int) -> tuple[TurnWindow, ...]:
@@ -490,12 +496,12 @@ class Turns:
         try:
             circuits = self._circuits_to_read([(row, self._placed(row, schedule)) for row in accepted])
             for name in [plan.job for plan in schedule.jobs]:
-                if found := self._moved(name, windows, planned):
-                    moved[name] = planned[name] = found
+                if proposals := self._moved(name, windows, planned):
+                    moved[name] = planned[name] = proposals
             for row in accepted:
-                one = self._admitted(row, schedule, windows, planned, circuits)
-                new.append(one)
-                planned[row.name] = one.proposals
+                admitted = self._admitted(row, schedule, windows, planned, circuits)
+                new.append(admitted)
+                planned[row.name] = admitted.proposals
         except (StoreError, sqlite3.Error):
             raise
         except Exception as error:  # any error of a policy, a planner or a task
@@ -530,10 +536,10 @@ class Turns:
         state = self.holding.state(row.name, windows, planned)
         decision = self._policy(task, state, lanes=self._lanes)
         self._computing.place(task)
-        beside = [one for own in planned.values() for one in own]
+        beside = [proposal for own in planned.values() for proposal in own]
         proposals = self._installer.propose(decision, state.topology, beside)
         try:
-            plans = {one.role: one.plan for one in proposals}
+            plans = {proposal.role: proposal.plan for proposal in proposals}
             order = order_of(task, plans, self._computing, row.task.wanted)  # raises if it cannot run
             proposals += self._propose_reads(task, order.reads, circuits, [*beside, *proposals])
         except BaseException:
@@ -560,15 +566,15 @@ class Turns:
             view(self._topology, circuits.get(frozenset((switch_of[home], switch_of[reader])), ()))
             for home, reader, _ in ways
         ]
-        found = self._installer.propose_reads(ways, views, beside)
+        proposals = self._installer.propose_reads(ways, views, beside)
         down = self._executor.links_down()
-        for one in found if down else ():
-            for hop in (hop for pair in one.plan.paths for hop in one.plan.path_hops(*pair)):
+        for proposal in proposals if down else ():
+            for hop in (hop for pair in proposal.plan.paths for hop in proposal.plan.path_hops(*pair)):
                 if hop in down:
-                    self._installer.withdraw(found)
+                    self._installer.withdraw(proposals)
                     neighbour = self._topology.neighbour(*hop)
                     raise PlanError(f"task {task.name}: shards: link {hop[0]} - {neighbour} is down")
-        return found
+        return proposals
 
     def _moved(
         self, name: str, windows: Sequence[TurnWindow], planned: Mapping[str, Sequence[Proposal]]
@@ -582,13 +588,13 @@ class Turns:
         switches = any(self._installer.plan_of(row).in_network for row in rows)
         task = replace(self._store.task(name).task, aggregation="switches" if switches else "hosts")
         decision = self._policy(task, state, lanes=self._lanes)
-        found = self._installer.propose_next(decision, rows, state, must=True)
-        for one, row in zip(found, rows, strict=True):
+        proposals = self._installer.propose_next(decision, rows, state, must=True)
+        for proposal, row in zip(proposals, rows, strict=True):
             old = self._installer.plan_of(row)
-            if (old.slots, old.in_network) != (one.plan.slots, one.plan.in_network):
-                self._installer.withdraw(found)
-                raise PlanError(f"task {name}: its hosts cannot change to a {one.plan.name} plan on the way")
-        return found
+            if (old.slots, old.in_network) != (proposal.plan.slots, proposal.plan.in_network):
+                self._installer.withdraw(proposals)
+                raise PlanError(f"task {name}: its hosts cannot change to a {proposal.plan.name} plan on the way")
+        return proposals
 
     def _carry_out(
         self,
@@ -602,13 +608,13 @@ class Turns:
         with self._store.transaction():
             number = self._store.schedules.next_number()
             self._store.schedules.add(number, schedule, windows, now)
-            for one in new:
-                self._store.change(one.row.name, TaskState.SCHEDULED, now)
-                self._installer.intend(one.row.name, one.proposals, now)
-                if one.placement is not None:
-                    self._store.place(one.row.name, one.placement.workers, one.placement.server)
+            for admitted in new:
+                self._store.change(admitted.row.name, TaskState.SCHEDULED, now)
+                self._installer.intend(admitted.row.name, admitted.proposals, now)
+                if admitted.placement is not None:
+                    self._store.place(admitted.row.name, admitted.placement.workers, admitted.placement.server)
                 self._store.history.add_decision(
-                    now, one.row.name, "schedule", self._name, self._why(number, schedule, one)
+                    now, admitted.row.name, "schedule", self._name, self._why(number, schedule, admitted)
                 )
             for name, proposals in moved.items():
                 self._installer.intend(name, proposals, now)
@@ -624,7 +630,7 @@ class Turns:
                         cost_bytes=0,
                     )
         self._installer.checkpoint("intended schedule")
-        everybody = {**moved, **{one.row.name: one.proposals for one in new}}
+        everybody = {**moved, **{admitted.row.name: admitted.proposals for admitted in new}}
         for name, reason in self._installer.install_all(everybody).items():
             if name in moved:  # a running task cannot change to its new trees
                 self.drop(f"trees of {name} could not be installed: {reason}")
@@ -633,22 +639,24 @@ class Turns:
         self._set(number, schedule, windows)
         if not self.changing and self.holding.number() != number:
             return  # refused
-        for one in new:
-            if self._store.task(one.row.name).state is TaskState.SCHEDULED:
-                plans = {each.role: each.plan for each in one.proposals}
-                order = order_of(one.task, plans, self._computing, one.row.task.wanted)
+        for admitted in new:
+            if self._store.task(admitted.row.name).state is TaskState.SCHEDULED:
+                plans = {each.role: each.plan for each in admitted.proposals}
+                order = order_of(admitted.task, plans, self._computing, admitted.row.task.wanted)
                 try:
                     self._installer.begin(replace(order, schedule=number))
                 except RefusedError as error:
-                    self._fail(one.row.name, f"its hosts cannot run it: {one_line(error)}")
+                    self._fail(admitted.row.name, f"its hosts cannot run it: {one_line(error)}")
                     continue
-                self._started(one.task)
+                self._started(admitted.task)
 
-    def _why(self, number: int, schedule: Schedule, one: Admitted) -> dict[str, object]:
-        plan = schedule.plan(one.row.name)
+    def _why(self, number: int, schedule: Schedule, admitted: Admitted) -> dict[str, object]:
+        plan = schedule.plan(admitted.row.name)
         return {
             "round_bytes": sum(
-                round_bytes(one.task, each.role, each.plan) for each in one.proposals if not is_read(each.role)
+                round_bytes(admitted.task, each.role, each.plan)
+                for each in admitted.proposals
+                if not is_read(each.role)
             ),
             "schedule": number,
             "scheduler": schedule.policy,

@@ -88,8 +88,8 @@ def nrmse(name: str, history: Sequence[float] | Floats, ahead: int, *, learned: 
     truth = np.array([given[end + ahead - 1] for end in ends])
     if not (spread := float(np.std(truth))):
         raise PlanError(f"forecast {name!r}: the load does not change, so no error can be compared with it")
-    found = np.array([predict(given[:end]) for end in ends])
-    return float(np.sqrt(np.mean((found - truth) ** 2)) / spread)
+    predicted = np.array([predict(given[:end]) for end in ends])
+    return float(np.sqrt(np.mean((predicted - truth) ** 2)) / spread)
 
 
 def _mean(history: Floats, ahead: int) -> Callable[[Floats], float]:
@@ -117,8 +117,8 @@ def _windows(history: Floats, ahead: int) -> tuple[Floats, Floats]:
 def _autoregressive(history: Floats, ahead: int) -> Callable[[Floats], float]:
     """Least squares from the last `LAGS` samples directly to the predicted one."""
     rows, wanted = _windows(history, ahead)
-    found = np.linalg.lstsq(np.column_stack([rows, np.ones(len(rows))]), wanted, rcond=None)[0]
-    return lambda recent: float(np.append(recent[-LAGS:], 1.0) @ found)
+    coefficients = np.linalg.lstsq(np.column_stack([rows, np.ones(len(rows))]), wanted, rcond=None)[0]
+    return lambda recent: float(np.append(recent[-LAGS:], 1.0) @ coefficients)
 
 
 def _boosted(history: Floats, ahead: int) -> Callable[[Floats], float]:
@@ -180,7 +180,7 @@ class Racks:
             self.members.setdefault(self.of[host.name], []).append(host.name)
         self.rate_bps: Final[Floats] = np.array([link.rate_bps for link in topology.links], np.float64)
         self._link = {
-            pair: number for number, one in enumerate(topology.links) for pair in ((one.a, one.b), (one.b, one.a))
+            pair: number for number, link in enumerate(topology.links) for pair in ((link.a, link.b), (link.b, link.a))
         }
         self._switches = {switch.name for switch in topology.switches}
         self._ways: dict[tuple[frozenset[str], frozenset[str]], tuple[Way, ...]] = {}
@@ -231,15 +231,15 @@ class Racks:
         least = min(total.values())
         best = sorted(root for root, distance in total.items() if distance == least)
         best = [root for root in best if root not in wanted] or best
-        found: dict[tuple[str, tuple[tuple[str, str], ...]], Way] = {}
+        ways: dict[tuple[str, tuple[tuple[str, str], ...]], Way] = {}
         for variant in range(len(self._switches)):
-            before = len(found)
+            before = len(ways)
             for root in best:
                 parent = self._parents(wanted, root, variant)
-                found.setdefault((root, tuple(sorted(parent.items()))), Way(root, parent))
-            if len(found) == before or len(found) >= MOST_WAYS:
+                ways.setdefault((root, tuple(sorted(parent.items()))), Way(root, parent))
+            if len(ways) == before or len(ways) >= MOST_WAYS:
                 break
-        return tuple(found.values())[:MOST_WAYS]
+        return tuple(ways.values())[:MOST_WAYS]
 
     def _parents(self, wanted: frozenset[str], root: str, variant: int) -> dict[str, str]:
         """Next hops to the root; of equal ones the ``variant``-th, at every switch."""
@@ -523,12 +523,12 @@ class Cluster:
     def room(self, slots: int) -> dict[str, list[str]]:
         """Hosts with ``slots`` free slots, by switch, in the order of the topology; only racks with such hosts."""
         down = {node for node, _ in self.network.down}
-        found: dict[str, list[str]] = {}
+        room: dict[str, list[str]] = {}
         for switch, hosts in self.racks.members.items():
             able = [host for host in hosts if self.free.get(host, 0) >= slots and host not in down]
             if able:
-                found[switch] = able
-        return found
+                room[switch] = able
+        return room
 
     def check(self, task: Task) -> dict[str, list[str]]:
         """The hosts with free slots for a task, by switch; a `Rejection` says what is missing if they are too few."""
@@ -574,16 +574,16 @@ class Cluster:
         options = []
         if task.exchange is not None:
             copies = {"rar": ring_copies, "a2a": mesh_copies}[task.exchange]
-            options += [copies(self.racks, members, one) for one in self.racks.ways(racks)]
+            options += [copies(self.racks, members, candidate) for candidate in self.racks.ways(racks)]
         else:
             trees = self.racks.ways(racks, self.able) if way is None else (way,)
-            usable = [one for one in trees if one.root in self.able]
-            options += [tree_copies(self.racks, hosts, one, self.able, server) for one in usable]
+            usable = [tree for tree in trees if tree.root in self.able]
+            options += [tree_copies(self.racks, hosts, tree, self.able, server) for tree in usable]
             if self.rings or not options:
-                options += [ring_copies(self.racks, hosts, one) for one in self.racks.ways(racks)]
+                options += [ring_copies(self.racks, hosts, candidate) for candidate in self.racks.ways(racks)]
         if not options:
             raise Rejection(f"task {task.name}: no way joins its hosts")
-        best = min(options, key=lambda one: self.lasts(one.copies))
+        best = min(options, key=lambda option: self.lasts(option.copies))
         return best.load(bits, compute, float(task.rounds))
 
     def lasts(self, copies: Mapping[int, float]) -> float:
@@ -601,22 +601,22 @@ class Cluster:
 
     @cached_property
     def _users(self) -> dict[int, float]:
-        found: dict[int, float] = {}
+        users: dict[int, float] = {}
         for load in self.running.values():
             longest = max((bits / self.capacity_bps[link] for link, bits in load.bits.items()), default=0.0)
             share = longest / (longest + load.compute_s) if longest else 0.0
             for link in load.bits:
-                found[link] = found.get(link, 0.0) + share
-        return found
+                users[link] = users.get(link, 0.0) + share
+        return users
 
     def seconds(self, load: Load) -> tuple[float, float]:
         """Predicted seconds of a new task's iteration, and the seconds that others lose by it until they end."""
         mine = set(load.bits)
-        touched = [one for one in self.running.values() if not mine.isdisjoint(one.bits)]
+        touched = [other for other in self.running.values() if not mine.isdisjoint(other.bits)]
         if not touched:
             return float(iteration_times([load], self.capacity_bps)[0]), 0.0
-        near = mine.union(*(one.bits for one in touched))
-        names = [name for name, one in self.running.items() if not near.isdisjoint(one.bits)]
+        near = mine.union(*(other.bits for other in touched))
+        names = [name for name, other in self.running.items() if not near.isdisjoint(other.bits)]
         others = [self.running[name] for name in names]
         after = iteration_times([*others, load], self.capacity_bps)
         key = tuple(names)
@@ -624,7 +624,7 @@ class Cluster:
             self._before[key] = iteration_times(others, self.capacity_bps)
         before = self._before[key]
         return float(after[-1]), float(
-            sum((a - b) * one.rounds for a, b, one in zip(after, before, others, strict=False))
+            sum((a - b) * other.rounds for a, b, other in zip(after, before, others, strict=False))
         )
 
     def ends(self) -> list[tuple[float, str]]:
@@ -634,7 +634,7 @@ class Cluster:
             return []
         loads = [self.running[name] for name in names]
         times = iteration_times(loads, self.capacity_bps)
-        return sorted((float(one.rounds * lasts), name) for one, lasts, name in zip(loads, times, names, strict=True))
+        return sorted((float(load.rounds * lasts), name) for load, lasts, name in zip(loads, times, names, strict=True))
 
     def without(self, names: Iterable[str]) -> "Cluster":
         """The cluster after the end of some tasks."""
@@ -643,7 +643,7 @@ class Cluster:
         for name in gone & set(self.hosts):
             for host, slots in self.hosts[name].items():
                 free[host] = min(self.slots.get(host, 0), free.get(host, 0) + slots)
-        return replace(self, free=free, running={name: one for name, one in self.running.items() if name not in gone})
+        return replace(self, free=free, running={name: load for name, load in self.running.items() if name not in gone})
 
     def read_seconds(self, wanted: Wanted, hosts: Sequence[str]) -> float:
         """Seconds until all workers have their shards, whose reads begin together and share links evenly."""
@@ -678,13 +678,13 @@ def reads(wanted: Wanted, hosts: Sequence[str]) -> list[tuple[str, str]]:
     for home in wanted.shards:
         if home in own:
             own[home] += 1
-    found = []
+    pairs = []
     for home in wanted.shards:
         if home not in own:
             reader = min(hosts, key=lambda host: (own[host], hosts.index(host)))
             own[reader] += 1
-            found.append((home, reader))
-    return found
+            pairs.append((home, reader))
+    return pairs
 
 
 def server_for(cluster: Cluster, task: Task, hosts: Iterable[str]) -> str:

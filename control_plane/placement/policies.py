@@ -129,27 +129,28 @@ def whole_trees(contenders: Sequence[Contender], ranges: Mapping[str, int]) -> d
     ranges : mapping
         Ranges of slots by switch; other switches have plenty.
     """
-    names = [one.name for one in contenders]
+    names = [contender.name for contender in contenders]
     if len(set(names)) != len(names):
         raise PlanError("slots: contenders have the same name")
     left, chosen = dict(ranges), dict[str, int]()
-    for one in sorted(contenders, key=lambda one: (not one.keeps, -one.value, one.name)):
+    for contender in sorted(contenders, key=lambda contender: (not contender.keeps, -contender.value, contender.name)):
         able = [
             place
-            for place, tree in enumerate(one.trees)
-            if all(left.get(switch, one.ranges) >= one.ranges for switch in tree)
+            for place, tree in enumerate(contender.trees)
+            if all(left.get(switch, contender.ranges) >= contender.ranges for switch in tree)
         ]
-        if one.keeps and one.trees:
+        if contender.keeps and contender.trees:
             able = [0]
-        if (one.value > 0 or one.keeps) and able:
+        if (contender.value > 0 or contender.keeps) and able:
             # the tree whose scarcest switch has most left
             best = max(
-                able, key=lambda place: (min((left.get(at, 1 << 30) for at in one.trees[place]), default=0), -place)
+                able,
+                key=lambda place: (min((left.get(at, 1 << 30) for at in contender.trees[place]), default=0), -place),
             )
-            chosen[one.name] = best
-            for switch in one.trees[best]:
+            chosen[contender.name] = best
+            for switch in contender.trees[best]:
                 if switch in left:
-                    left[switch] -= one.ranges
+                    left[switch] -= contender.ranges
     return chosen
 
 
@@ -371,14 +372,14 @@ def _quickest(cluster: Cluster, room: Room, count: int) -> dict[str, list[str]] 
 def hosts_of(cluster: Cluster, task: Task, room: Room, share: Share) -> list[str]:
     """The hosts of a share: in each rack the fastest, then those with shards of its data, in the order of racks."""
     held = Counter(asked(task).shards)
-    found: list[str] = []
+    hosts: list[str] = []
     for switch in sorted(share, key=list(room).index):
         ranked = sorted(
             range(len(room[switch])),
             key=lambda place: (cluster.slowdown.get(room[switch][place], 1.0), -held[room[switch][place]], place),
         )
-        found += [room[switch][place] for place in sorted(ranked[: share[switch]])]
-    return found
+        hosts += [room[switch][place] for place in sorted(ranked[: share[switch]])]
+    return hosts
 
 
 def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
@@ -401,23 +402,23 @@ def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
         lambda switch: (-at_home[switch], -len(room[switch]), switch),
         lambda switch: (slow[switch], -len(room[switch]), switch),
     ]
-    found: list[Share | None] = [packed_share(cluster, task, room)]
-    found += [
+    candidates: list[Share | None] = [packed_share(cluster, task, room)]
+    candidates += [
         {switch: count} for switch in sorted(room, key=lambda name: len(room[name])) if len(room[switch]) >= count
     ]
     for key in orders:
         order = sorted(room, key=key)
-        found.append(filled_share(room, count, order))
+        candidates.append(filled_share(room, count, order))
         for racks in range(1, len(order)):  # the best fit among the first racks that suffice
             if sum(len(room[switch]) for switch in order[:racks]) >= count:
-                found += [packed_share(cluster, task, room, order[:more]) for more in (racks, racks + 1)]
+                candidates += [packed_share(cluster, task, room, order[:more]) for more in (racks, racks + 1)]
                 break
-    found.append(cheapest_shares(cluster, task, room))
+    candidates.append(cheapest_shares(cluster, task, room))
     quick = _quickest(cluster, room, count)
     if quick is not None:
-        found.append(packed_share(cluster, task, quick))
+        candidates.append(packed_share(cluster, task, quick))
     unique: dict[tuple[tuple[str, int], ...], Share] = {}
-    for share in found:
+    for share in candidates:
         if share is not None:
             unique.setdefault(tuple(sorted(share.items())), share)
     return list(unique.values())[:MOST]
@@ -523,15 +524,15 @@ def cassini(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, A
 def _compatibility(cluster: Cluster, load: Load) -> float:
     worst = 1.0
     for link in load.bits:
-        jobs = [one for one in (*cluster.running.values(), load) if link in one.bits]
-        busy = sum(_share(cluster, one, link) for one in jobs)
+        jobs = [job for job in (*cluster.running.values(), load) if link in job.bits]
+        busy = sum(_share(cluster, job, link) for job in jobs)
         worst = min(worst, 1.0 - max(0.0, busy - 1.0))
     return worst
 
 
 def _share(cluster: Cluster, load: Load, link: int) -> float:
     """Share of its period alone that a task uses a link."""
-    longest = max(bits / cluster.capacity_bps[one] for one, bits in load.bits.items())
+    longest = max(bits / cluster.capacity_bps[other] for other, bits in load.bits.items())
     return float(load.bits[link] / cluster.capacity_bps[link] / (load.compute_s + longest))
 
 
@@ -553,14 +554,14 @@ def ina_aware(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str,
     """
     room = cluster.check(task)
     options = shares(cluster, task, room)
-    found = [cost_of(task, cluster, hosts_of(cluster, task, room, share)) for share in options]
-    _wait(task, cluster, min(total for total, _ in found))
-    least = min(total for total, _ in found)
+    costs = [cost_of(task, cluster, hosts_of(cluster, task, room, share)) for share in options]
+    _wait(task, cluster, min(total for total, _ in costs))
+    least = min(total for total, _ in costs)
     best = min(
-        (place for place, (total, _) in enumerate(found) if total <= least * (1 + EQUAL)),
+        (place for place, (total, _) in enumerate(costs) if total <= least * (1 + EQUAL)),
         key=lambda place: (worth(cluster, options[place]), broken(room, options[place]), len(options[place]), place),
     )
-    why = {"candidates": len(options), "cost_s": found[best][0], "packed_cost_s": found[0][0], **found[best][1]}
+    why = {"candidates": len(options), "cost_s": costs[best][0], "packed_cost_s": costs[0][0], **costs[best][1]}
     return hosts_of(cluster, task, room, options[best]), why
 
 

@@ -49,8 +49,8 @@ def server_of(task: Task, cluster: Cluster, lanes: int) -> tuple[str, Mapping[st
         No host is free, or none reaches its clients.
     """
     if task.server:
-        found = _weigh(task, cluster, task.server, lanes)
-        return task.server, {} if found is None else {"training_loss": found[0], "alone_ps": found[1]}
+        impact = _weigh(task, cluster, task.server, lanes)
+        return task.server, {} if impact is None else {"training_loss": impact[0], "alone_ps": impact[1]}
     down = {node for node, _ in cluster.network.down}
     free = [
         host.name
@@ -59,7 +59,7 @@ def server_of(task: Task, cluster: Cluster, lanes: int) -> tuple[str, Mapping[st
         and host.name not in down
         and cluster.free.get(host.name, task.slots) >= task.slots
     ]
-    weighed = {host: found for host in free if (found := _weigh(task, cluster, host, lanes)) is not None}
+    weighed = {host: impact for host in free if (impact := _weigh(task, cluster, host, lanes)) is not None}
     if not weighed:
         raise Rejection(f"task {task.name}: server: no host with {task.slots} free slots reaches its clients")
     least = min(loss for loss, _ in weighed.values())
@@ -80,7 +80,7 @@ def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
     task = replace(task, priority=FIRST if task.priority is None else task.priority)
     state = replace(cluster.network, reserved_bps=dict(cluster.network.reserved_bps))
     taken: Counter[int] = Counter()
-    found = []
+    decisions = []
     for client in task.workers:
         own, path = replace(task, workers=(client,)), _quiet(cluster, client, task.server, taken)
         if path is None:
@@ -93,8 +93,8 @@ def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
                 view.check_link(node, state.topology.neighbour(node, port), bps)
             taken.update(dict.fromkeys(_links(cluster, path), task.reserved_bps))
         state.reserve(decision.demand_bps)
-        found.append(decision)
-    return found
+        decisions.append(decision)
+    return decisions
 
 
 def paths_within(task: Task, state: NetworkState, lanes: int) -> list[Decision]:
@@ -102,11 +102,11 @@ def paths_within(task: Task, state: NetworkState, lanes: int) -> list[Decision]:
 
     state: it reserves there what the paths take.
     """
-    task, found = replace(task, priority=FIRST if task.priority is None else task.priority), []
+    task, decisions = replace(task, priority=FIRST if task.priority is None else task.priority), []
     for client in task.workers:
-        found.append(policy_named("spff")(replace(task, workers=(client,)), state, lanes=lanes))
-        state.reserve(found[-1].demand_bps)
-    return found
+        decisions.append(policy_named("spff")(replace(task, workers=(client,)), state, lanes=lanes))
+        state.reserve(decisions[-1].demand_bps)
+    return decisions
 
 
 def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
@@ -136,9 +136,9 @@ def _between(way: Way, a: str, b: str) -> tuple[str, ...]:
         while up[-1] != way.root:
             up.append(way.parent[up[-1]])
         ups.append(up)
-    one, other = ups
-    meets = next(switch for switch in one if switch in other)
-    return (*one[: one.index(meets) + 1], *other[: other.index(meets)][::-1])
+    up_a, up_b = ups
+    meets = next(switch for switch in up_a if switch in up_b)
+    return (*up_a[: up_a.index(meets) + 1], *up_b[: up_b.index(meets)][::-1])
 
 
 def _links(cluster: Cluster, path: Sequence[str]) -> list[int]:
@@ -147,8 +147,8 @@ def _links(cluster: Cluster, path: Sequence[str]) -> list[int]:
 
 def least_latency_ps(task: Task, cluster: Cluster, host: str, lanes: int) -> int | None:
     """Latency in ps of this server's farthest client in an empty network; None if a client is unreachable."""
-    found = _weigh(task, replace(cluster, running={}), host, lanes)
-    return None if found is None else found[1]
+    impact = _weigh(task, replace(cluster, running={}), host, lanes)
+    return None if impact is None else impact[1]
 
 
 def _weigh(task: Task, cluster: Cluster, host: str, lanes: int) -> tuple[float, int] | None:
@@ -181,7 +181,7 @@ def check_objective(task: Task, cluster: Cluster, lanes: int) -> str:
         return ""
     hosts = [task.server] if task.server else [host.name for host in cluster.racks.topology.hosts]
     hosts = [host for host in hosts if host not in task.workers]
-    known = [found for host in hosts if (found := least_latency_ps(task, cluster, host, lanes)) is not None]
+    known = [latency_ps for host in hosts if (latency_ps := least_latency_ps(task, cluster, host, lanes)) is not None]
     if known and min(known) > task.serving.objective_ps:
         return (
             f"objective: {task.serving.objective_ps} ps is less than the {min(known)} ps that an answer takes where "

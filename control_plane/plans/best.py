@@ -127,12 +127,12 @@ def choose(problem: Problem) -> tuple[str, Layout]:
         No plan is possible.
     """
     least_ps = floor_ps(problem) if problem.in_network else min(floor_ps(problem), _least_by_hosts_ps(problem))
-    found: list[tuple[int, str, Layout]] = []
+    candidates: list[tuple[int, str, Layout]] = []
     for name, layout in _in_network(problem):
-        found.append((predicted_ps(problem, layout), name, layout))
-        if found[-1][0] * BY_HOSTS <= least_ps:
+        candidates.append((predicted_ps(problem, layout), name, layout))
+        if candidates[-1][0] * BY_HOSTS <= least_ps:
             return name, layout
-    least = min(found, key=lambda one: one[0], default=None)
+    least = min(candidates, key=lambda candidate: candidate[0], default=None)
     if least is not None and (problem.in_network or BY_HOSTS * least[0] <= _least_by_hosts_ps(problem)):
         return least[1], least[2]
     if problem.in_network:
@@ -172,9 +172,9 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
         if other == PACKING or (other != STRIPED and (many or not relays)):
             continue
         with suppress(PlanError):
-            found = plan(problem)
-            if len(found) > 1 and (time := predicted_forest_ps(problem, found)) < WORTH * least:
-                name, parts, least = other, found, time
+            forest = plan(problem)
+            if len(forest) > 1 and (time := predicted_forest_ps(problem, forest)) < WORTH * least:
+                name, parts, least = other, forest, time
     if not relays:
         return name, parts
     with suppress(PlanError):

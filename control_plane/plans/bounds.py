@@ -135,7 +135,7 @@ def _solve(topology: Topology, adders: list[_Adder], length: int) -> float:
     goal = np.zeros(program.columns)
     goal[time] = 1.0
     solver: Any = linprog  # its stubs know no sparse matrices
-    found = solver(
+    solution = solver(
         goal,
         A_ub=matrix(program.upper),
         b_ub=np.zeros(len(program.upper)),
@@ -143,9 +143,9 @@ def _solve(topology: Topology, adders: list[_Adder], length: int) -> float:
         b_eq=np.array([value for _, value in program.equal]),
         method="highs",
     )
-    if found.status != 0:
-        raise PlanError(f"no plan connects the workers: {found.message}")
-    return float(found.fun)
+    if solution.status != 0:
+        raise PlanError(f"no plan connects the workers: {solution.message}")
+    return float(solution.fun)
 
 
 def _flow_to(
@@ -155,14 +155,14 @@ def _flow_to(
 
     Flow out of the target is useless. Flows between other members of a group cancel out by symmetry.
     """
-    one = len(adders)  # the worker itself; ``target`` stands for the rest of its group
+    worker = len(adders)  # the worker itself; ``target`` stands for the rest of its group
     count = [adder.count for adder in adders]
     count[target] -= 1
-    nodes = [*(node for node in range(len(adders)) if count[node]), one]
+    nodes = [*(node for node in range(len(adders)) if count[node]), worker]
     times = [*count, 1]
 
     def kind(node: int) -> int:
-        return target if node == one else node
+        return target if node == worker else node
 
     entering: dict[int, dict[int, float]] = {node: {} for node in nodes}
     for node in nodes:
@@ -171,14 +171,14 @@ def _flow_to(
         entering[node][flow] = 1.0
     for u in nodes:
         for v in nodes:
-            if u in {v, one}:
+            if u in {v, worker}:
                 continue
             flow = program.column()
             program.upper.append({flow: 1.0, arcs[kind(u), kind(v)]: -float(times[u] * times[v])})
             entering[v][flow] = 1.0
             entering[u][flow] = -1.0
     for node in nodes:
-        program.equal.append((entering[node], 1.0 if node == one else 0.0))
+        program.equal.append((entering[node], 1.0 if node == worker else 0.0))
 
 
 def _loads(

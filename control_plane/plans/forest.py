@@ -102,10 +102,10 @@ def predicted_forest_ps(problem: Problem, parts: Sequence[Part]) -> int:
             starts = way.ends(frame_bytes(0), dict.fromkeys(way.problem.workers, 0))
             between = max(way.busiest_ps, part.pace_ps or 0, way.rtt_ps // in_flight)
             last = max(last, max(way.ends(problem.frame_bytes, starts).values()) + (count - 1) * between)
-            for hop, one in way.on_links(starts, count):
-                on_links.setdefault(hop, []).append(one)
+            for hop, load in way.on_links(starts, count):
+                on_links.setdefault(hop, []).append(load)
     for ways in on_links.values():
-        if max(one.begins for one in ways) + sum(one.busy for one in ways) + max(one.rest for one in ways) > last:
+        if max(tree.begins for tree in ways) + sum(tree.busy for tree in ways) + max(tree.rest for tree in ways) > last:
             last = max(last, round(_end_of_link(ways)))
     return last
 
@@ -119,19 +119,19 @@ def _end_of_link(ways: Sequence["_OnLink"]) -> float:
     left = dict.fromkeys(ways, 1.0)  # the share of a tree's frames that is not sent yet
     now = last = 0.0
     while left:
-        there = [one for one in left if one.begins <= now]
-        later = min((one.begins for one in left if one.begins > now), default=inf)
+        there = [tree for tree in left if tree.begins <= now]
+        later = min((tree.begins for tree in left if tree.begins > now), default=inf)
         if not there:
             now = later
             continue
-        busy = sum(one.busy for one in there)
-        passed = min(busy * min(left[one] for one in there), later - now)
+        busy = sum(tree.busy for tree in there)
+        passed = min(busy * min(left[tree] for tree in there), later - now)
         now += passed
-        for one in there:
-            left[one] -= passed / busy
-            if left[one] < _NOTHING:
-                last = max(last, now + one.rest)
-                del left[one]
+        for tree in there:
+            left[tree] -= passed / busy
+            if left[tree] < _NOTHING:
+                last = max(last, now + tree.rest)
+                del left[tree]
     return last
 
 
@@ -193,34 +193,34 @@ class _Way:
     def _of_edges(
         self, edges: Sequence[Pair], begins: Mapping[str, int], then: Mapping[str, int], count: int, *, up: bool
     ) -> Iterator[tuple[Hop, _OnLink]]:
-        found: dict[Hop, tuple[int, int]] = {}
+        on_links: dict[Hop, tuple[int, int]] = {}
         for start, end in edges:
             path = self._paths[start, end]
             at, rest = begins[start], then[end] + sum(self._hop_ps(hop) for hop in path)
             for hop in path:
                 rest -= self.problem.chunk_ps(hop)
-                first, way = found.get(hop, (at, rest))
-                found[hop] = min(first, at), min(way, rest)
+                first, way = on_links.get(hop, (at, rest))
+                on_links[hop] = min(first, at), min(way, rest)
                 rest -= self._hop_ps(hop) - self.problem.chunk_ps(hop)
                 at += self._hop_ps(hop)
-        for hop, (first, way) in found.items():
+        for hop, (first, way) in on_links.items():
             yield hop, _OnLink(first, count * self._copies[up][hop] * self.problem.chunk_ps(hop), way)
 
     def _there(self, length: int, starts: Mapping[str, int]) -> dict[str, int]:
         """Time when each node has its own contribution and those of all its children."""
-        found: dict[str, int] = {}
+        there: dict[str, int] = {}
         for name in reversed(self._order):
-            ways = [found[child] + self._walk_ps((child, name), length, up=True) for child in self._below(name)]
-            found[name] = max(ways, default=0) if name not in starts else max([starts[name], *ways])
-        return found
+            ways = [there[child] + self._walk_ps((child, name), length, up=True) for child in self._below(name)]
+            there[name] = max(ways, default=0) if name not in starts else max([starts[name], *ways])
+        return there
 
     def _back(self, there: Mapping[str, int], length: int) -> dict[str, int]:
         """Time when each node has the RESULT."""
-        found = {self._layout.root: there[self._layout.root]}
+        back = {self._layout.root: there[self._layout.root]}
         for name in self._order[1:]:
             parent = self._layout.parent[name]
-            found[name] = found[parent] + self._walk_ps((parent, name), length, up=False)
-        return found
+            back[name] = back[parent] + self._walk_ps((parent, name), length, up=False)
+        return back
 
     def _below(self, name: str) -> list[str]:
         return self._children.get(name, [])
@@ -233,9 +233,9 @@ class _Way:
         most = total = 0
         for hop in self._paths[edge]:
             link = self.problem.topology.link_at(*hop)
-            one = frame_time_ps(length, link.rate_bps)
-            total += one + link.delay_ps
-            most = max(most, (self._copies[up][hop] - 1) * one)
+            frame_ps = frame_time_ps(length, link.rate_bps)
+            total += frame_ps + link.delay_ps
+            most = max(most, (self._copies[up][hop] - 1) * frame_ps)
         return total + most
 
 
@@ -285,7 +285,7 @@ def stripes(problem: Problem) -> list[TreeLayout]:
         raise PlanError(f"plan {STRIPED}: a job with a server has one tree, to the server; choose steiner")
     nearest = {worker: problem.paths.nearest(worker, problem.capable) for worker in problem.workers}
     places = list(dict.fromkeys(nearest.values()))
-    found: list[TreeLayout] = []
+    trees: list[TreeLayout] = []
     for root in places[:MOST_TREES]:
         parent = dict(nearest) | {switch: root for switch in places if switch != root}
         layouts: list[TreeLayout] = []
@@ -294,8 +294,8 @@ def stripes(problem: Problem) -> list[TreeLayout]:
                 layouts.append(finish(problem, TreeLayout(root, parent, variant.spread)))
         if not layouts:
             raise PlanError(f"plan {STRIPED}: no tree from {root} connects the workers")
-        found.append(min(layouts, key=lambda one: busiest_ps(problem, frames_of(problem, [*found, one]))))
-    return found
+        trees.append(min(layouts, key=lambda tree: busiest_ps(problem, frames_of(problem, [*trees, tree]))))
+    return trees
 
 
 # Plans whose trees have workers as inner nodes. The sum of a block goes up a tree, and the result down.
@@ -403,7 +403,7 @@ def _blocks_of(problem: Problem, name: str) -> tuple[str, ...]:
         raise PlanError(
             f"plan {name}: {len(problem.workers)} workers, and each of up to {MOST_BLOCKS} has a tree; choose ring"
         )
-    return shorten(problem, tuple(sorted(problem.workers, key=lambda one: problem.topology.node(one).index)))
+    return shorten(problem, tuple(sorted(problem.workers, key=lambda worker: problem.topology.node(worker).index)))
 
 
 def _chain(names: Sequence[str], above: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -438,13 +438,13 @@ def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> 
     ways = spread_paths(problem, [edge for _, above in trees for edge in above.items()])
     layouts = []
     for root, above in trees:
-        found = [TreeLayout(root, above)]
+        variants = [TreeLayout(root, above)]
         spread = TreeLayout(root, above, paths={edge: ways[edge] for edge in above.items()})
         with suppress(PlanError):
             check_forwarding(all_paths(problem, spread))
-            found.insert(0, spread)
-        layouts.append(found)
-    shortest, chosen = [one[-1] for one in layouts], [one[0] for one in layouts]
+            variants.insert(0, spread)
+        layouts.append(variants)
+    shortest, chosen = [variants[-1] for variants in layouts], [variants[0] for variants in layouts]
     if busiest_ps(problem, frames_of(problem, shortest)) <= busiest_ps(problem, frames_of(problem, chosen)):
         chosen = shortest
     return [
@@ -455,10 +455,10 @@ def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> 
 def spread_paths(problem: Problem, edges: Sequence[Pair]) -> dict[Pair, tuple[str, ...]]:
     """For each edge, the most used first, the path that adds least to busy links; the way back is the same path."""
     used: Counter[Hop] = Counter()
-    found: dict[Pair, tuple[str, ...]] = {}
+    paths: dict[Pair, tuple[str, ...]] = {}
     for (a, b), count in Counter(tuple(sorted(edge)) for edge in edges).most_common():
         path = least_loaded(problem, a, b, used)
-        found[a, b], found[b, a] = path, path[::-1]
+        paths[a, b], paths[b, a] = path, path[::-1]
         for hop in (*hops(problem.topology, path), *hops(problem.topology, path[::-1])):
             used[hop] += count
-    return found
+    return paths

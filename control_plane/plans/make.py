@@ -368,7 +368,7 @@ def _aggregators(
     udp_ports = request.udp_ports
     shares = {share.switch: share for share in grant.shares}
     order = {worker: position for position, worker in enumerate(problem.workers)}
-    found: tuple[list[Aggregator], list[Aggregator]] = [], []
+    adders: tuple[list[Aggregator], list[Aggregator]] = [], []
     level, names = 0, [layout.root]
     while names:
         below: list[str] = []
@@ -378,7 +378,7 @@ def _aggregators(
             relay = name in order  # it is the first of its own children
             parent = address(problem.topology, paths[(name, above)], udp_ports) if above else None
             share = Share(name, 0, grant.slots, 0, (0,) * len(children)) if relay else shares[name]
-            found[relay].append(
+            adders[relay].append(
                 Aggregator(
                     name=name,
                     level=level,
@@ -394,4 +394,4 @@ def _aggregators(
             )
             below += [child for child in children if child in layout.children]
         level, names = level + 1, below
-    return tuple(found[False]), tuple(found[True])
+    return tuple(adders[False]), tuple(adders[True])

@@ -122,8 +122,8 @@ class Packer:
         ends = np.concatenate([self._a, self._b]), np.concatenate([self._b, self._a])
         size = len(self._node_names)
         graph = csr_array((np.concatenate([scaled, scaled]), ends), shape=(size, size))
-        found: Any = dijkstra(graph, indices=self._terminals, return_predecessors=True)
-        distance, before = found
+        shortest: Any = dijkstra(graph, indices=self._terminals, return_predecessors=True)
+        distance, before = shortest
         matrix = distance[:, self._terminals]
         if not np.isfinite(matrix).all():
             raise PlanError(f"plan {PACKING}: no way connects all workers")
@@ -152,7 +152,7 @@ class Packer:
             around.setdefault(b, []).append(a)
         workers = len(self.problem.workers)
         for near in list(around.values()):
-            leaves = [one for one in near if one < workers and len(around[one]) == 1]
+            leaves = [node for node in near if node < workers and len(around[node]) == 1]
             surplus = len(near) - MOST_CHILDREN
             if surplus <= 0 or len(leaves) <= surplus:
                 continue
@@ -172,7 +172,7 @@ class Packer:
         load = np.array([tree.frames for tree in trees]) * self.times
         count, links = load.shape
         solver: Any = linprog
-        found = solver(
+        solution = solver(
             np.append(np.zeros(count), 1.0),
             A_ub=np.hstack([load.T, -np.ones((links, 1))]),
             b_ub=np.zeros(links),
@@ -180,9 +180,9 @@ class Packer:
             b_eq=[1.0],
             method="highs",
         )
-        if found.status != 0:
-            raise PlanError(f"plan {PACKING}: no shares of the trees were found: {found.message}")
-        return float(found.fun), np.maximum(found.x[:-1], 0.0), np.maximum(-found.ineqlin.marginals, 0.0)
+        if solution.status != 0:
+            raise PlanError(f"plan {PACKING}: no shares of the trees were found: {solution.message}")
+        return float(solution.fun), np.maximum(solution.x[:-1], 0.0), np.maximum(-solution.ineqlin.marginals, 0.0)
 
     @cached_property
     def optimum(self) -> tuple[float, list[_Tree]]:
@@ -220,8 +220,10 @@ class Packer:
 
         def prices(load: Floats, steep: float) -> Floats:
             grown = np.exp(np.minimum(steep * step / aim, 20.0)) - 1
-            found: Floats = np.exp(np.minimum(steep * (load / aim - 1), 50.0)) * grown * self.times + 1e-9 * self.times
-            return found
+            frame_prices: Floats = (
+                np.exp(np.minimum(steep * (load / aim - 1), 50.0)) * grown * self.times + 1e-9 * self.times
+            )
+            return frame_prices
 
         def pressure(load: Floats, steep: float) -> float:
             return float(np.exp(np.minimum(steep * (load / aim - 1), 50.0)).sum())
@@ -266,10 +268,10 @@ class Packer:
             pool = list(dict.fromkeys([*pool, *(self.cheapest(prices * self.times) for prices in (smooth, dual))]))
             if len(pool) == size:
                 break
-            value, found = self.trimmed(pool, count)
+            value, kept = self.trimmed(pool, count)
             stale += 1
             if value < least * (1 - _CLOSE):
-                least, best, stale = value, found, 0
+                least, best, stale = value, kept, 0
         return best
 
     # The plans of the trees.
@@ -282,7 +284,7 @@ class Packer:
         layouts = [self._layout(tree) for tree, _ in pairs]
         weights = [weight for _, weight in pairs]
         every = paces(self.problem, layouts, weights)
-        return [Part(*one) for one in zip(layouts, weights, every, strict=True)]
+        return [Part(*fields) for fields in zip(layouts, weights, every, strict=True)]
 
     def _layout(self, tree: _Tree) -> TreeLayout:
         """The tree below the inner node with the fewest links to the farthest node; a switch is preferred to a worker.
@@ -331,11 +333,11 @@ def packing(problem: Problem) -> list[Part]:
 
 def fastest_of(packer: Packer) -> list[Part]:
     """The packing, among several numbers of trees, with the least predicted time; up to 1 % more for fewer trees."""
-    found = [(predicted_forest_ps(packer.problem, parts), parts) for parts in candidates(packer)]
-    if not found:
+    packings = [(predicted_forest_ps(packer.problem, parts), parts) for parts in candidates(packer)]
+    if not packings:
         raise PlanError(f"plan {PACKING}: no trees were found that switches could forward")
-    least = min(time for time, _ in found)
-    return min((parts for time, parts in found if time <= _ALIKE * least), key=len)
+    least = min(time for time, _ in packings)
+    return min((parts for time, parts in packings if time <= _ALIKE * least), key=len)
 
 
 def candidates(packer: Packer) -> Iterator[list[Part]]:
@@ -346,9 +348,9 @@ def candidates(packer: Packer) -> Iterator[list[Part]]:
         if count <= packer.problem.chunks:
             few = packer.few(count)
             sets.append(few if count < _REFINED else packer.refined(few, count))
-    for one in sets:
+    for tree_set in sets:
         with suppress(PlanError):
-            yield packer.parts(one)
+            yield packer.parts(tree_set)
 
 
 def _depth(root: int, around: Around) -> int:

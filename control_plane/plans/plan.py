@@ -170,7 +170,7 @@ class Plan:
         """The root, a switch or a relay; `PlanError` for a plan without aggregation in the network."""
         if not self.in_network:
             raise PlanError(f"plan {self.name!r} has no root: its switches only forward")
-        return min((*self.aggregators[:1], *self.relays[:1]), key=lambda one: one.level).name
+        return min((*self.aggregators[:1], *self.relays[:1]), key=lambda adder: adder.level).name
 
     @property
     def lead(self) -> int:
@@ -208,10 +208,10 @@ class Plan:
     def parents(self) -> Mapping[str, str]:
         """The overlay's parent of every worker and aggregator; the root's parent is the server, if there is one."""
         adding = (*self.aggregators, *self.relays)
-        found = {child.name: aggregator.name for aggregator in adding for child in aggregator.children}
+        parents = {child.name: aggregator.name for aggregator in adding for child in aggregator.children}
         if self.server is not None and self.aggregators:
-            found[self.root] = self.server
-        return found
+            parents[self.root] = self.server
+        return parents
 
     @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
@@ -255,12 +255,12 @@ class Plan:
         below: dict[str, list[str]] = {}
         for child, parent in self.parents.items():
             below.setdefault(parent, []).append(child)
-        found: set[str] = set()
+        descendants: set[str] = set()
         open_ = [aggregator]
         while open_:
-            found.update(under := below.get(open_.pop(), []))
+            descendants.update(under := below.get(open_.pop(), []))
             open_ += under
-        return tuple(worker for worker in self.workers if worker in found)
+        return tuple(worker for worker in self.workers if worker in descendants)
 
     def _repr_html_(self) -> str:
         """A table for notebooks: the aggregators and their children; without aggregation, the paths of the hops."""
@@ -270,12 +270,12 @@ class Plan:
             return table(title, ("from", "to", "path"), hops_of)
         rows = [
             (
-                one.name,
-                one.level,
-                one.parent.name if one.parent else "-",
-                ", ".join(child.name for child in one.children),
+                adder.name,
+                adder.level,
+                adder.parent.name if adder.parent else "-",
+                ", ".join(child.name for child in adder.children),
             )
-            for one in (*self.aggregators, *self.relays)
+            for adder in (*self.aggregators, *self.relays)
         ]
         return table(title, ("switch", "level", "parent", "children"), rows)
 
@@ -315,7 +315,7 @@ class Plan:
                 }
                 for aggregator in self.aggregators
             ],
-            **({"relays": [one.name for one in self.relays]} if self.relays else {}),
+            **({"relays": [relay.name for relay in self.relays]} if self.relays else {}),
             "edges": [
                 {"child": child, "parent": parent, "path": list(self.paths[(child, parent)])}
                 for child, parent in self.edges

@@ -157,10 +157,10 @@ class TreeLayout:
     @cached_property
     def children(self) -> dict[str, list[str]]:
         """Children of every aggregator."""
-        found: dict[str, list[str]] = {self.root: []}
+        children: dict[str, list[str]] = {self.root: []}
         for child, parent in self.parent.items():
-            found.setdefault(parent, []).append(child)
-        return found
+            children.setdefault(parent, []).append(child)
+        return children
 
     @property
     def aggregators(self) -> tuple[str, ...]:
@@ -176,9 +176,9 @@ class TreeLayout:
         if not self._crossed:
             self._crossed[:] = {}, {}
             for path in (self.paths or {}).values():
-                for found, way in zip(self._crossed, (path, path[::-1]), strict=True):
+                for crossings, way in zip(self._crossed, (path, path[::-1]), strict=True):
                     for hop in hops(topology, way):
-                        found[hop] = found.get(hop, 0) + 1
+                        crossings[hop] = crossings.get(hop, 0) + 1
         return self._crossed[0], self._crossed[1]
 
 
@@ -268,11 +268,11 @@ def all_paths(problem: Problem, layout: Layout) -> dict[Pair, Path]:
     edges = list(layout.parent.items())
     if problem.server is not None:
         edges.append((layout.root, problem.server))
-    found: dict[Pair, Path] = {}
+    paths: dict[Pair, Path] = {}
     for edge in edges:
         path = problem.paths.path(*edge) if layout.paths is None else layout.paths[edge]
-        found[edge], found[edge[::-1]] = path, path[::-1]
-    return found
+        paths[edge], paths[edge[::-1]] = path, path[::-1]
+    return paths
 
 
 def check_forwarding(paths: Mapping[Pair, Path]) -> None:

@@ -152,10 +152,10 @@ class SwitchGraph:
 
     def by_arc(self, values: Mapping[Hop, int]) -> Ints:
         """Values of directed links between switches as int64 (m,) over arcs; 0 for links without a value."""
-        found = np.zeros(len(self.heads) + 1, np.int64)
+        of_arcs = np.zeros(len(self.heads) + 1, np.int64)
         if values:
-            found[self._arcs_of(list(values))] = np.fromiter(values.values(), np.int64, len(values))
-        return found[:-1]
+            of_arcs[self._arcs_of(list(values))] = np.fromiter(values.values(), np.int64, len(values))
+        return of_arcs[:-1]
 
     def _arcs_of(self, hops: list[Hop]) -> Ints:
         # Lists are mostly the same as before, and comparing them is faster than looking their links up.
@@ -585,7 +585,7 @@ class BaseRoutes:
         neighbours, equal, reached = towards
         labels = np.vstack([equal, ~reached])  # the last row: unreachable
         names = (*neighbours, None)
-        found: list[Route] = []
+        routes: list[Route] = []
         for base, table in ((HOST_BASE, labels[:, self._access]), (SWITCH_BASE, labels)):
             own = np.zeros((len(names), 1 << (table.shape[1]).bit_length()), np.bool_)
             own[-1] = True
@@ -596,8 +596,8 @@ class BaseRoutes:
                         own[:, 1 + self._topology.node(host).index] = [name == host for name in names]
             else:
                 own[:, 1 + self._graph.index[switch]] = own[:, 0]
-            found += self._prefixes(switch, names, own, base)
-        return tuple(found)
+            routes += self._prefixes(switch, names, own, base)
+        return tuple(routes)
 
     def _towards(self, switch: str) -> tuple[tuple[str, ...], Flags, Flags]:
         """Neighbours at ports 1, 2, ...; flags of switches to which each is a next hop; flags of reachable switches."""

@@ -120,10 +120,10 @@ class Search:
             self._store = (to, to if self._symmetric else np.concatenate([away, more]), place)
 
     def _priced(self, order: Short) -> tuple[int, Short, Ints, Ints, Short]:
-        found: tuple[int, Short, Ints, Ints, Short] = sized(priced, len(self._graph[0]))(
+        priced_set: tuple[int, Short, Ints, Ints, Short] = sized(priced, len(self._graph[0]))(
             self._graph, self._symmetric, order, self._leaf, self._hosts, self._store
         )
-        return found
+        return priced_set
 
 
 @register("steiner")
@@ -147,9 +147,9 @@ def steiner(problem: Problem) -> TreeLayout:
         starts = starts[:1]
     elif problem.paths.symmetric:
         starts += [_on_paths(problem, search, start) for start in starts]
-    found = {search.improve(start) for start in dict.fromkeys(starts)}
-    least = min(price for price, _ in found)
-    cheapest = sorted((chosen for price, chosen in found if price == least), key=sorted)
+    improved = {search.improve(start) for start in dict.fromkeys(starts)}
+    least = min(price for price, _ in improved)
+    cheapest = sorted((chosen for price, chosen in improved if price == least), key=sorted)
     if least >= FAR:
         raise NoPathError("no tree connects the workers and the server")
     trees = [tree for chosen in cheapest for tree in _rooted(problem, search, chosen)]
@@ -371,10 +371,10 @@ class _Model:
                     row({place: float(count) for place, count in Counter(places).items()}, 0.0, float(limits[link]))
         objective = np.concatenate([self.costs / self.unit, np.zeros(size - count)])
         whole = np.concatenate([np.full(count, int(integer)), np.zeros(size - count)])
-        found = program.solve(objective, whole=whole, most=1, time_limit=time_limit_s)
-        if found.x is None:
+        solution = program.solve(objective, whole=whole, most=1, time_limit=time_limit_s)
+        if solution.x is None:
             return None
-        return float(found.fun), np.asarray(found.x[:count], np.float64), found.status == 0
+        return float(solution.fun), np.asarray(solution.x[:count], np.float64), solution.status == 0
 
     def reached(self, out: Mapping[str, int]) -> list[int]:
         """The chosen arcs that lie between a source and the root.

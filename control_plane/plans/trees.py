@@ -53,20 +53,20 @@ def junctions(problem: Problem, root: str, terminals: Sequence[str]) -> tuple[st
     costs = np.stack([routes.away(index[name]).costs for name in waiting])
     nearest, at = costs[:, index[root]].copy(), np.full(len(waiting), index[root], np.int64)
     open_ = np.ones(len(waiting), np.bool_)
-    used, found = {index[root]}, dict.fromkeys((root,))
+    used, switches = {index[root]}, dict.fromkeys((root,))
     while open_.any():
         row = int(np.where(open_, nearest, FAR + 1).argmin())
         if nearest[row] >= FAR:
             break  # no path: the caller's use of these paths raises
         open_[row] = False
-        found[routes.graph.names[at[row]]] = None
+        switches[routes.graph.names[at[row]]] = None
         path = (index[name] for name in routes.switches(index[waiting[row]], int(at[row])))
         for place in [place for place in path if able[place] and place not in used]:
             used.add(place)
             closer = costs[:, place] < nearest
             nearest[closer], at[closer] = costs[closer, place], place
     known = {root, *terminals}
-    return tuple(name for name in found if name not in known)
+    return tuple(name for name in switches if name not in known)
 
 
 _ROOTS: Final = 8
@@ -286,11 +286,11 @@ def _move(
 
 
 def _ancestors(layout: TreeLayout, name: str) -> set[str]:
-    found = {name}
+    ancestors = {name}
     while name != layout.root:
         name = layout.parent[name]
-        found.add(name)
-    return found
+        ancestors.add(name)
+    return ancestors
 
 
 def finish(problem: Problem, layout: TreeLayout) -> TreeLayout:
@@ -406,11 +406,11 @@ class _Model:
         whole = np.ones(size, np.int64)
         whole[x:h] = 0
         scale = max(self._costs, default=1) or 1
-        found = program.solve(costs / scale, whole=whole, most=most, time_limit=time_limit_s)
-        if found.x is None:
+        solution = program.solve(costs / scale, whole=whole, most=most, time_limit=time_limit_s)
+        if solution.x is None:
             return None
-        values = np.rint(found.x).astype(np.int64)
-        return self._layout(values[:x], values[h:z]), int(costs @ values), found.status == 0
+        values = np.rint(solution.x).astype(np.int64)
+        return self._layout(values[:x], values[h:z]), int(costs @ values), solution.status == 0
 
     def _users(self, limits: Ints | None, *, both_ways: bool) -> dict[int, dict[int, float]]:
         """For each arc (with ``both_ways``: each link) the columns that put copies on it, and their numbers."""
@@ -505,15 +505,15 @@ def _candidates(problem: Problem, *, cheapest: bool) -> list[TreeLayout]:
     """The finished trees of the roots whose trees are cheapest, or have the least loaded links and are shallowest."""
     graph = problem.paths.graph
     roots = [graph.index[name] for name in problem.capable]
-    found = [_estimate(problem, root) for root in roots]
-    if max(fan_in for _, _, fan_in, _ in found) > MAX_CHILDREN:
+    estimates = [_estimate(problem, root) for root in roots]
+    if max(fan_in for _, _, fan_in, _ in estimates) > MAX_CHILDREN:
         chosen = roots  # limiting the fan-in changes costs
     else:
-        keys = [(cost, chunk) if cheapest else (chunk, depth) for cost, chunk, _, depth in found]
+        keys = [(cost, chunk) if cheapest else (chunk, depth) for cost, chunk, _, depth in estimates]
         least = min(keys)
         chosen = [root for root, key in zip(roots, keys, strict=True) if key == least]
         if cheapest:
-            shallow = {root: depth for root, (_, _, _, depth) in zip(roots, found, strict=True)}
+            shallow = {root: depth for root, (_, _, _, depth) in zip(roots, estimates, strict=True)}
             chosen = [root for root in chosen if shallow[root] == min(shallow[other] for other in chosen)]
     return [finish(problem, merge_paths(problem, graph.names[root])) for root in chosen]
 

@@ -54,13 +54,13 @@ class Upgrade:
         PlanError
             The network is too large for the linear program.
         """
-        found = best_plan_ps(self.with_switches(switches), self.workers, self.elements, self.lanes)
-        if found is None:
+        bound_ps = best_plan_ps(self.with_switches(switches), self.workers, self.elements, self.lanes)
+        if bound_ps is None:
             raise PlanError(
                 f"topology {self.topology.name!r} has too many switches and racks for the bound of the best plan; "
                 "choose among fewer: mark those as capable that are bought anyway, or take a part of the network"
             )
-        return Choice(tuple(switches), found)
+        return Choice(tuple(switches), bound_ps)
 
     def best(self, count: int, told: Told = lambda done, most: None) -> Choice:
         """``count`` switches with the least bound: exact for at most :data:`MOST_SETS` sets, else greedy.
@@ -71,22 +71,22 @@ class Upgrade:
         classes = self.classes()
         sizes = tuple(len(names) for names in classes)
         count = min(count, sum(sizes))
-        found: dict[_Counts, Choice] = {}
+        choices: dict[_Counts, Choice] = {}
 
         def of(counts: _Counts) -> Choice:
-            if counts not in found:
+            if counts not in choices:
                 chosen = [name for names, number in zip(classes, counts, strict=True) for name in names[:number]]
-                found[counts] = self.bound(chosen)
-                told(len(found), most)
-            return found[counts]
+                choices[counts] = self.bound(chosen)
+                told(len(choices), most)
+            return choices[counts]
 
         if _sets(sizes, count) <= MOST_SETS:
             most = _sets(sizes, count)
-            return min(map(of, _all_counts(sizes, count)), key=lambda one: one.bound_ps)
+            return min(map(of, _all_counts(sizes, count)), key=lambda choice: choice.bound_ps)
         most = len(classes) * (sum(sizes) + 1)
         added = _greedy(of, (0,) * len(sizes), sizes, count, 1)
         taken = _greedy(of, sizes, sizes, sum(sizes) - count, -1)
-        return min(of(added), of(taken), key=lambda one: one.bound_ps)
+        return min(of(added), of(taken), key=lambda choice: choice.bound_ps)
 
     def classes(self) -> list[list[str]]:
         """Candidates in classes of switches with the same neighbours: equal hosts, and the same switches."""
@@ -131,5 +131,5 @@ def _greedy(of: Callable[[_Counts], Choice], begin: _Counts, sizes: _Counts, ste
             for place, number in enumerate(counts)
             if 0 <= number + by <= sizes[place]
         ]
-        counts = min(possible, key=lambda one: of(one).bound_ps)
+        counts = min(possible, key=lambda changed: of(changed).bound_ps)
     return counts

@@ -554,9 +554,9 @@ def _checked(name: str, situation: Situation, answer: Answer, turn: int, queues:
 
 
 def _check_flows(name: str, situation: Situation, flows: list[Flow]) -> None:
-    wanted, found = set(situation.flows), set(flows)
+    wanted, answered = set(situation.flows), set(flows)
     for flow in situation.flows:
-        if flow not in found:
+        if flow not in answered:
             raise PlanError(
                 f"priority policy {name!r} says nothing of {flow.kind.value} of job {flow.job!r}, lag {flow.lag}; "
                 "answer for all flows of the situation"
@@ -567,7 +567,7 @@ def _check_flows(name: str, situation: Situation, flows: list[Flow]) -> None:
                 f"priority policy {name!r} names {flow.kind.value} of job {flow.job!r}, lag {flow.lag}, which is not "
                 "in the situation"
             )
-    if len(flows) != len(found):
+    if len(flows) != len(answered):
         twice = next(flow for flow in flows if flows.count(flow) > 1)
         raise PlanError(
             f"priority policy {name!r} puts {twice.kind.value} of job {twice.job!r}, lag {twice.lag}, in two places"

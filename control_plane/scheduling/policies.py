@@ -219,14 +219,14 @@ def several(name: str) -> Policy:
         view.check_hosts()
         problem = _left_over(view)
         try:
-            found = FORESTS[name](problem)
+            forest = FORESTS[name](problem)
         except PlanError as error:
             able = sum(switch.capable for switch in state.topology.switches)
             few = able - sum(switch.capable for switch in problem.topology.switches)
             why = f"; {few} of {able} switches have fewer than {LEAST_OF_PARTS} slots left in one range" if few else ""
             raise Rejection(f"task {task.name}: {error}{why}") from None
-        trees = [_with_paths(problem, part.layout) for part in found]
-        parts = tuple(replace(part, layout=tree) for part, tree in zip(found, trees, strict=True))
+        trees = [_with_paths(problem, part.layout) for part in forest]
+        parts = tuple(replace(part, layout=tree) for part, tree in zip(forest, trees, strict=True))
         slots, most = _slots_of_parts(view, problem, parts)
         decision = Decision(name, task, trees[0], trees[0], slots=slots, max_slots=most, parts=parts)
         demand: Counter[Hop] = Counter()
@@ -499,12 +499,12 @@ class _Table:
     def split(self, step: int, left: int, *, merges: bool) -> list[tuple[int, int, int]]:
         """For each child: node, step and number of aggregating nodes in its subtree."""
         below, left = (0, left - 1) if merges else (step + 1, left)
-        found = []
+        subtrees = []
         for child, given in zip(self._children[::-1], self._splits[(below, merges)][::-1], strict=True):
             share = int(given[left])
-            found.append((child, below, share))
+            subtrees.append((child, below, share))
             left -= share
-        return found
+        return subtrees
 
 
 def _top_down(parent: Sequence[int]) -> list[int]:
@@ -546,8 +546,8 @@ def choose_capable(topology: Topology, workers: Sequence[str], server: str, coun
     """
     tree = _paths(topology, workers, server)
     available = [tree.names.index(name) for name in tree.names if topology.node(name).capable]
-    found = place(tree.parent, [1] * len(tree.names), tree.hosts, count, available)
-    return tuple(tree.names[node] for node in found.chosen)
+    placement = place(tree.parent, [1] * len(tree.names), tree.hosts, count, available)
+    return tuple(tree.names[node] for node in placement.chosen)
 
 
 def choose_capable_for(topology: Topology, tasks: Sequence[Task], count: int) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ CHOOSERS: dict[str, Chooser] = {"all": everyone, "random": at_random, "cheapest"
 def _fill(order: Sequence[_C], budget: Budget) -> list[_C]:
     chosen: list[_C] = []
     for model in order:
-        if budget.allows([*(one.host for one in chosen), model.host]):
+        if budget.allows([*(earlier.host for earlier in chosen), model.host]):
             chosen.append(model)
     return chosen
 
@@ -157,7 +157,7 @@ def _greedy(models: Sequence[_C], budget: Budget, score: Callable[[_C, int], flo
     chosen: list[_C] = []
     left = list(models)
     while left:
-        hosts = [one.host for one in chosen]
+        hosts = [model.host for model in chosen]
         now = budget.cost(hosts) if hosts else 0
         extra = {model.host: budget.cost([*hosts, model.host]) - now for model in left}
         fitting = [model for model in left if now + extra[model.host] <= budget.copies]

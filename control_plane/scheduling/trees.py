@@ -72,10 +72,10 @@ class HostTree:
     @cached_property
     def children(self) -> dict[str, list[str]]:
         """The children of every inner host, in rank order."""
-        found: dict[str, list[str]] = {}
+        children: dict[str, list[str]] = {}
         for worker in self.task.workers:
-            found.setdefault(self.parent[worker], []).append(worker)
-        return found
+            children.setdefault(self.parent[worker], []).append(worker)
+        return children
 
     def depth(self, host: str) -> int:
         """Number of edges from a host to G's."""

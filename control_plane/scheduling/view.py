@@ -540,15 +540,15 @@ def copies(task: Task, topology: Topology, layout: Layout, direction: Direction)
         raise PlanError(f"task {task.name}: the layout is no tree or star with explicit paths")
     if isinstance(layout, TreeLayout):
         return layout.crossed(topology)[direction == "broadcast"]
-    found: Counter[Hop] = Counter()
+    counts: Counter[Hop] = Counter()
     if isinstance(layout, RingLayout):
         for pair in streams(layout.order):
-            found.update(hops(topology, layout.paths[pair]))
-        return dict(found)
+            counts.update(hops(topology, layout.paths[pair]))
+        return dict(counts)
     for (_, destination), path in layout.paths.items():
         if (destination == task.server) == (direction == "upload"):
-            found.update(hops(topology, path))
-    return dict(found)
+            counts.update(hops(topology, path))
+    return dict(counts)
 
 
 def loads(decision: Decision, topology: Topology, direction: Direction) -> Mapping[Hop, float]:
@@ -557,12 +557,12 @@ def loads(decision: Decision, topology: Topology, direction: Direction) -> Mappi
         layout = decision.upload if direction == "upload" else decision.broadcast
         return copies(decision.task, topology, layout, direction)
     total = sum(part.weight for part in decision.parts)
-    found: Counter[Hop] = Counter()
+    weighted: Counter[Hop] = Counter()
     for part in decision.parts:
         if part.layout is not None:
             for hop, times in copies(decision.task, topology, part.layout, direction).items():
-                found[hop] += times * part.weight
-    return {hop: times / total for hop, times in found.items()}
+                weighted[hop] += times * part.weight
+    return {hop: times / total for hop, times in weighted.items()}
 
 
 def consumed(decision: Decision, topology: Topology) -> int:

@@ -120,11 +120,11 @@ def nth_used(pods: int, job: int, n: Any, place: int) -> int:
 @kernel
 def count_used(pods: int, job: int, n: Any) -> int:
     """Number of pods that a job uses."""
-    found = 0
+    count = 0
     for p in range(pods):
         if n[job * pods + p] > 0:
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 @kernel

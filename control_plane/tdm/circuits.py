@@ -83,22 +83,22 @@ def pair_bytes(
         [i, j]: from i to j.
     """
     here = np.asarray(units, np.float64)
-    found: Floats = np.zeros((len(here), len(here)))
+    traffic: Floats = np.zeros((len(here), len(here)))
     if job.kind == "ps":
         if ps_pod is None:
             raise ValueError("ps_pod: a PS job has its PS in a pod")
         for pod, units_here in enumerate(here):
             if units_here and pod != ps_pod:
-                found[(pod, ps_pod) if phase == 1 else (ps_pod, pod)] = job.bytes
+                traffic[(pod, ps_pod) if phase == 1 else (ps_pod, pod)] = job.bytes
     elif job.kind == "rar":
         size = len(ring)
         share = 1.0 if literal else (size - 1) / max(size, 1)
         for place, pod in enumerate(ring if size > 1 else ()):
-            found[pod, ring[(place + 1) % size]] += job.bytes * share
+            traffic[pod, ring[(place + 1) % size]] += job.bytes * share
     else:
-        found += np.outer(here, here) * job.bytes
-        np.fill_diagonal(found, 0.0)
-    return found
+        traffic += np.outer(here, here) * job.bytes
+        np.fill_diagonal(traffic, 0.0)
+    return traffic
 
 
 def both_ways(demand: Any) -> Floats:
@@ -215,7 +215,7 @@ def form_ring(root: Sequence[int], traffic: Floats) -> tuple[int, ...]:
     links = {pod: {other for other in pods if other != pod and weight[pod, other] > 0} for pod in pods}
     for pod in pods:
         while len(links[pod]) > 2:
-            other = min(links[pod], key=lambda one: (-len(links[one]), weight[pod, one], one))
+            other = min(links[pod], key=lambda neighbour: (-len(links[neighbour]), weight[pod, neighbour], neighbour))
             _cut(links, pod, other)
     for part in _parts(links):
         if len(part) > 2 and all(len(links[pod]) == 2 for pod in part):
@@ -232,21 +232,21 @@ def _cut(links: dict[int, set[int]], a: int, b: int) -> None:
 def _parts(links: dict[int, set[int]]) -> list[list[int]]:
     """Connected parts, in the order of their smallest pods."""
     seen: set[int] = set()
-    found = []
+    parts = []
     for pod in links:
         if pod not in seen:
             part = _reach(pod, links)
             seen.update(part)
-            found.append(sorted(part))
-    return found
+            parts.append(sorted(part))
+    return parts
 
 
 def _reach(pod: int, links: dict[int, set[int]]) -> list[int]:
     """Reachable pods, each after one that it is joined to."""
-    found = [pod]
-    for one in found:
-        found += sorted(links[one] - set(found))
-    return found
+    reached = [pod]
+    for here in reached:
+        reached += sorted(links[here] - set(reached))
+    return reached
 
 
 def _along(part: list[int], links: dict[int, set[int]]) -> list[int]:
@@ -395,10 +395,10 @@ def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Seq
             continue
         ports = min(free[pod] for pod in members)
         jobs = [_Job(tuple(units[j][pod] for pod in members), float(loads[j])) for j in own]
-        found = _best(jobs, len(members), ports)
-        if found is None:
+        routed = _best(jobs, len(members), ports)
+        if routed is None:
             return None
-        joined, load, ways = found
+        joined, load, ways = routed
         most = max(most, load)
         for a, b in joined:
             lit[members[a], members[b]] = lit[members[b], members[a]] = 1
@@ -413,13 +413,18 @@ Paths = list[tuple[tuple[int, ...], float]]
 
 def _components(units: Sequence[Sequence[int]]) -> list[list[int]]:
     """Jobs grouped by common pods."""
-    found: list[tuple[set[int], list[int]]] = []
+    components: list[tuple[set[int], list[int]]] = []
     for j, row in enumerate(units):
         pods = {pod for pod, count in enumerate(row) if count}
-        touching = [one for one in found if one[0] & pods]
-        found = [one for one in found if not one[0] & pods]
-        found.append((pods.union(*(one[0] for one in touching)), sorted([j, *(x for one in touching for x in one[1])])))
-    return [own for _, own in found]
+        touching = [component for component in components if component[0] & pods]
+        components = [component for component in components if not component[0] & pods]
+        components.append(
+            (
+                pods.union(*(component[0] for component in touching)),
+                sorted([j, *(x for component in touching for x in component[1])]),
+            )
+        )
+    return [own for _, own in components]
 
 
 def _best(jobs: Sequence[_Job], size: int, ports: int) -> tuple[set[tuple[int, int]], float, list[Paths]] | None:
@@ -442,7 +447,7 @@ def _offsets(size: int, ports: int) -> list[tuple[int, ...]]:
     count = min(len(pairs), ports // 2 - 1)
     half = (size // 2,) if size % 2 == 0 and ports >= 2 * (count + 1) + 1 else ()
     sets = [(1, *chosen, *half) for chosen in islice(combinations(pairs, count), _MOST_SETS)]
-    return sorted(sets, key=lambda one: (_ways(size, one), one))[:GRAPHS]
+    return sorted(sets, key=lambda offsets: (_ways(size, offsets), offsets))[:GRAPHS]
 
 
 def _ways(size: int, offsets: Sequence[int]) -> int:
@@ -478,7 +483,7 @@ def _route(jobs: Sequence[_Job], size: int, joined: set[tuple[int, int]]) -> tup
                 _carry(load, trees[key], job, target, -weight)
             trees[key] = _tree(near, load / scale, target)
             _carry(load, trees[key], job, target, weight)
-    found = []
+    ways = []
     for j, job in enumerate(jobs):
         paths: Paths = []
         for target in range(size):
@@ -486,8 +491,8 @@ def _route(jobs: Sequence[_Job], size: int, joined: set[tuple[int, int]]) -> tup
             for source in range(size):
                 if source != target and job.units[source]:
                     paths += [(_path(trees[j, target, tree], source), 1.0 / count) for tree in range(count)]
-        found.append(paths)
-    return float(load.max(initial=0.0)), found
+        ways.append(paths)
+    return float(load.max(initial=0.0)), ways
 
 
 def _tree(near: Sequence[Sequence[int]], load: Floats, target: int) -> list[int]:
@@ -571,11 +576,11 @@ def split(demand: Floats, ports: int, first: frozenset[tuple[int, int]] = frozen
                 part = np.zeros((pods, pods))
                 parts.append(part)
             part[a, b], part[b, a] = demand[a, b], demand[b, a]
-    found = []
+    cut = []
     for part in parts:
         circuits = least_time(part, ports)
-        found.append(Part(circuits.matrix, part, circuits.bytes))
-    return found
+        cut.append(Part(circuits.matrix, part, circuits.bytes))
+    return cut
 
 
 def _neighbours(demand: Floats, pod: int) -> int:

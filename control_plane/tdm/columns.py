@@ -113,13 +113,13 @@ def least_ways(k: int, pods: int, rows: int, first: Any, terms: Any, units: Any,
     for e in range(rows):
         coefs[e] = 0.0
     total = 0.0
-    for one in range(first[k], first[k + 1]):
-        for other in range(one + 1, first[k + 1]):
-            a = terms[one]
+    for term in range(first[k], first[k + 1]):
+        for other in range(term + 1, first[k + 1]):
+            a = terms[term]
             b = terms[other]
             if dist[a * pods + b] > 1e29:
                 return 1e30
-            weight = units[one] * units[other]
+            weight = units[term] * units[other]
             total += weight * dist[a * pods + b]
             while a != b:
                 c = onward[a * pods + b]
@@ -426,12 +426,14 @@ def pack_columns(
         else:
             all_ways(pods, eid, price, dist, onward)
             if units[first[k]] > 0.0:
-                found = least_ways(k, pods, rows, first, terms, units, eid, dist, onward, row)
+                path_cost = least_ways(k, pods, rows, first, terms, units, eid, dist, onward, row)
                 for x in range(pods * pods):
                     ways[columns * pods * pods + x] = onward[x]
             else:
-                found = least_tree(k, pods, rows, first, terms, ends, eid, dist, onward, row, cost, via, parts, work)
-            if found > 1e29:
+                path_cost = least_tree(
+                    k, pods, rows, first, terms, ends, eid, dist, onward, row, cost, via, parts, work
+                )
+            if path_cost > 1e29:
                 return -1
         owner[columns] = k
         for e in range(rows):
@@ -653,12 +655,16 @@ def _solve(
     """Solve the program over circuits; with empty ``pairs`` over the ports of pods."""
     rows, count = len(capacity), len(commodities)
     m = count + rows
-    scale = max(one.scale for one in commodities)
-    first = np.cumsum([0, *(len(one.pods) for one in commodities)]).astype(np.int64)
-    terms = np.array([pod for one in commodities for pod in one.pods], np.int64)
+    scale = max(commodity.scale for commodity in commodities)
+    first = np.cumsum([0, *(len(commodity.pods) for commodity in commodities)]).astype(np.int64)
+    terms = np.array([pod for commodity in commodities for pod in commodity.pods], np.int64)
     # Units of an all-to-all relative to the most in a pod, for coefficients of about 1.
     units = np.array(
-        [x / max(one.units) if one.units else 0.0 for one in commodities for x in (one.units or (0,) * len(one.pods))]
+        [
+            x / max(commodity.units) if commodity.units else 0.0
+            for commodity in commodities
+            for x in (commodity.units or (0,) * len(commodity.pods))
+        ]
     )
     ends = np.array([end for pair in pairs for end in pair] or [0], np.int64)
     eid = np.full(pods * pods, -1, np.int64)
@@ -674,7 +680,7 @@ def _solve(
     ways = np.zeros((most + 1) * pods * pods if pairs and units.any() else 1, np.int64)
     floats = np.zeros(2 * m * m + 4 * m + rows + pods * pods + 258 * pods)
     ints = np.zeros(m + pods * pods + 516 * pods + rows + 64, np.int64)
-    size = np.array([one.scale / scale for one in commodities])
+    size = np.array([commodity.scale / scale for commodity in commodities])
     held = np.asarray(capacity, np.float64)
     status = pack_columns(
         setting, limits, first, terms, units, ends, eid, size, held, coefs, owner, shares, duals, ways, floats, ints
@@ -724,18 +730,18 @@ def pack_trees(
         return None
     stripes: list[tuple[Stripe, ...]] = []
     load = np.zeros(len(pairs))
-    for k, one in enumerate(commodities):
+    for k, commodity in enumerate(commodities):
         own = [c for c in np.flatnonzero(solved.owner == k).tolist() if solved.shares[c] > SHORT]
         total = float(solved.shares[own].sum())
-        found = []
+        own_stripes = []
         for c in own:
             share = float(solved.shares[c]) / total
-            loads = one.scale * solved.coefs[c]
+            loads = commodity.scale * solved.coefs[c]
             load += share * loads
-            onward = tuple(map(tuple, solved.ways[c].tolist())) if one.units else ()
+            onward = tuple(map(tuple, solved.ways[c].tolist())) if commodity.units else ()
             crossed = tuple((pairs[e], float(loads[e])) for e in np.flatnonzero(loads > 0))
-            found.append(Stripe(share, crossed, onward))
-        stripes.append(tuple(found))
+            own_stripes.append(Stripe(share, crossed, onward))
+        stripes.append(tuple(own_stripes))
     most = float((load / counts).max())
     prices = {pair: float(price) for pair, price in zip(pairs, solved.duals, strict=True)}
     return Packing(most, min(most, solved.bound), tuple(stripes), prices)

@@ -70,10 +70,10 @@ def _without(values: Floats) -> Floats:
     if len(values) == 1:
         return values
     order = np.argsort(values)
-    found = np.full(len(values), values[order[-1]])
-    found[order[-1]] = values[order[-2]]
-    found[-1] = values.max()
-    return found
+    largest = np.full(len(values), values[order[-1]])
+    largest[order[-1]] = values[order[-2]]
+    largest[-1] = values.max()
+    return largest
 
 
 def _tops(here: Mask, nic_s: Floats, train_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:
@@ -125,10 +125,10 @@ class Rounds:
         """The partition whose first group that is; None where it is impossible."""
         rest = self.rest(first)
         best: Partition | None = None
-        for one, other in product(self.planner.options(first), self.planner.options(rest)):
-            time = self._time(one, other)
+        for plan, other in product(self.planner.options(first), self.planner.options(rest)):
+            time = self._time(plan, other)
             if time < NEVER and (best is None or time < best.round_s):
-                best = Partition((one, other), time)
+                best = Partition((plan, other), time)
         return best
 
     def bound(self, first: Group) -> float:
@@ -142,10 +142,10 @@ class Rounds:
         """The other group."""
         return tuple(j for j in range(len(self.jobs)) if j not in first)
 
-    def _time(self, one: GroupPlan, other: GroupPlan) -> float:
+    def _time(self, plan: GroupPlan, other: GroupPlan) -> float:
         # A round without a second group does not switch, and nothing goes dark.
-        delta = self.delta_s if one.jobs and other.jobs else 0.0
-        return round_s((one.phases, other.phases), (one.training_s, other.training_s), delta, self.reading)
+        delta = self.delta_s if plan.jobs and other.jobs else 0.0
+        return round_s((plan.phases, other.phases), (plan.training_s, other.training_s), delta, self.reading)
 
 
 def hill_climbing(rounds: Rounds) -> Partition:
@@ -169,11 +169,13 @@ def hill_climbing(rounds: Rounds) -> Partition:
     if best is None:
         raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
     while True:
-        found = [rounds.of(_flipped(best.groups[0].jobs, job)) for job in everybody]
-        better = [one for one in found if one is not None and one.round_s < best.round_s * _SAME]
+        flipped = [rounds.of(_flipped(best.groups[0].jobs, job)) for job in everybody]
+        better = [
+            partition for partition in flipped if partition is not None and partition.round_s < best.round_s * _SAME
+        ]
         if not better:
             return best
-        best = min(better, key=lambda one: one.round_s)
+        best = min(better, key=lambda partition: partition.round_s)
 
 
 def best_by_bounds(
@@ -197,12 +199,12 @@ def best_by_bounds(
     TdmError
         None fits.
     """
-    for group in sorted(bounds, key=lambda one: (bounds[one], one)):
+    for group in sorted(bounds, key=lambda candidate: (bounds[candidate], candidate)):
         if bounds[group] == NEVER or (best is not None and bounds[group] >= best.round_s * _SAME):
             break
-        found = plan(group, NEVER if best is None else best.round_s)
-        if found is not None and (best is None or found.round_s < best.round_s):
-            best = found
+        partition = plan(group, NEVER if best is None else best.round_s)
+        if partition is not None and (best is None or partition.round_s < best.round_s):
+            best = partition
     if best is None:
         raise TdmError("the jobs do not fit two groups; use fewer workers, or more hosts")
     return best
@@ -223,7 +225,7 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
     gpus = rounds.planner.network.all_gpus
     drawn = [random_split(rounds.jobs, gpus, seed * 1000 + number) for number in range(restarts + 1)]
     drawn.append(named_split(rounds.jobs, rounds.planner.network.gpus))
-    starts = [tuple(range(jobs)), *(one for one in drawn if one is not None)]
+    starts = [tuple(range(jobs)), *(split for split in drawn if split is not None)]
     candidates: dict[Group, float] = {}
     gangs = not any(job.elastic for job in rounds.jobs)
     for start in starts:
@@ -241,15 +243,19 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
     improved = True
     while improved and left > 0:
         improved = False
-        near = {one: rounds.bound(one) for one in neighbours(best.groups[0].jobs, jobs) if one not in seen}
-        for group in sorted(near, key=lambda one: (near[one], one)):
+        near = {
+            neighbour: rounds.bound(neighbour)
+            for neighbour in neighbours(best.groups[0].jobs, jobs)
+            if neighbour not in seen
+        }
+        for group in sorted(near, key=lambda neighbour: (near[neighbour], neighbour)):
             if near[group] >= best.round_s * _SAME or left <= 0:
                 break
             seen.add(group)
             left -= 1
-            found = rounds.of(group)
-            if found is not None and found.round_s < best.round_s * _SAME:
-                best, improved = found, True
+            partition = rounds.of(group)
+            if partition is not None and partition.round_s < best.round_s * _SAME:
+                best, improved = partition, True
                 break
     return best
 
@@ -271,11 +277,11 @@ def all_partitions(rounds: Rounds) -> Partition:
 
 def process_times(partition: Partition, delta_s: float, reading: Reading = "overlap") -> tuple[float, float]:
     """T_1 and T_2."""
-    one, other = partition.groups
-    delta = delta_s if one.jobs and other.jobs else 0.0
+    first, other = partition.groups
+    delta = delta_s if first.jobs and other.jobs else 0.0
     return (
-        process_s(one.phases, other.training_s, delta, reading),
-        process_s(other.phases, one.training_s, delta, reading),
+        process_s(first.phases, other.training_s, delta, reading),
+        process_s(other.phases, first.training_s, delta, reading),
     )
 
 
@@ -298,17 +304,17 @@ def _descend_gangs(start: Group, rounds: Rounds) -> Group:
     first = np.isin(np.arange(len(units)), start)
     if units[first].sum() > gpus or units[~first].sum() > gpus:
         return start
-    found = descend(first, nic_s, train_s, units, gpus, rounds.delta_s, rounds.reading)
-    return tuple(int(j) for j in np.flatnonzero(found))
+    inside = descend(first, nic_s, train_s, units, gpus, rounds.delta_s, rounds.reading)
+    return tuple(int(j) for j in np.flatnonzero(inside))
 
 
 def _descend(start: Group, value: Callable[[Group], float], jobs: int) -> Group:
     here, least = start, value(start)
     while True:
-        found = min(neighbours(here, jobs), key=lambda one: (value(one), one), default=here)
-        if value(found) >= least * _SAME and not (least == NEVER and value(found) < NEVER):
+        best = min(neighbours(here, jobs), key=lambda neighbour: (value(neighbour), neighbour), default=here)
+        if value(best) >= least * _SAME and not (least == NEVER and value(best) < NEVER):
             return here
-        here, least = found, value(found)
+        here, least = best, value(best)
 
 
 def fitting_split(jobs: Sequence[TdmJob], gpus: int, order: Sequence[int]) -> Group | None:
@@ -321,10 +327,10 @@ def fitting_split(jobs: Sequence[TdmJob], gpus: int, order: Sequence[int]) -> Gr
     reached = [{0}]
     for j in order:
         reached.append(reached[-1] | {before + units[j] for before in reached[-1]})
-    fitting = [one for one in reached[-1] if one <= gpus and total - one <= gpus]
+    fitting = [size for size in reached[-1] if size <= gpus and total - size <= gpus]
     if not fitting:
         return None
-    left = min(fitting, key=lambda one: (abs(2 * one - total), one))
+    left = min(fitting, key=lambda size: (abs(2 * size - total), size))
     first = []
     for place in range(len(order) - 1, -1, -1):
         if left not in reached[place]:

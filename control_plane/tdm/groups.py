@@ -177,10 +177,10 @@ def cross(
     """
     whole = demand(packed, parts, network.pods).astype(np.float64)
     if ((whole > 0).sum(axis=1) <= network.ports).all():
-        found = least_time(whole, network.ports)
+        circuits = least_time(whole, network.ports)
         at = np.zeros(whole.shape, np.int64)
-        seconds = found.bytes / network.circuit
-        return Crossing(seconds, (found.matrix,), (seconds,), direct_routes(packed, parts, at))
+        seconds = circuits.bytes / network.circuit
+        return Crossing(seconds, (circuits.matrix,), (seconds,), direct_routes(packed, parts, at))
     first = frozenset((min(edge), max(edge)) for edges in packed.edges for edge in edges)
     ways = [_by_hops(parts, packed, network)]
     try:
@@ -188,7 +188,7 @@ def cross(
     except TdmError:
         if ways == [None]:
             raise
-    return min((way for way in ways if way is not None), key=lambda one: one.seconds)
+    return min((way for way in ways if way is not None), key=lambda way: way.seconds)
 
 
 def direct_routes(
@@ -275,15 +275,15 @@ def _by_hops(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> 
     # One circuit for each pair in a tree; the other ports are for all-to-alls.
     lit = (trees > 0).astype(np.int64)
     free = (network.ports - lit.sum(axis=1)).tolist()
-    found = several_hops([packed.units[x] for x in places], [parts[x].load for x in places], free)
-    if found is None:
+    hops = several_hops([packed.units[x] for x in places], [parts[x].load for x in places], free)
+    if hops is None:
         return None
-    both = np.array(found.matrix, np.int64) + lit
+    both = np.array(hops.matrix, np.int64) + lit
     # A tree and an all-to-all that join the same pods share the circuits.
-    carried = np.maximum(np.where(np.array(found.matrix) > 0, found.bytes, 0.0), 0.0) + trees
-    most = float((carried[both > 0] / both[both > 0]).max(initial=0.0)) if own is not None else found.bytes
+    carried = np.maximum(np.where(np.array(hops.matrix) > 0, hops.bytes, 0.0), 0.0) + trees
+    most = float((carried[both > 0] / both[both > 0]).max(initial=0.0)) if own is not None else hops.bytes
     routes: list[tuple[Route, ...]] = [()] * len(parts)
-    for place, way in zip(places, found.routes, strict=True):
+    for place, way in zip(places, hops.routes, strict=True):
         routes[place] = way
     matrix = tuple(tuple(int(value) for value in row) for row in both)
     return Crossing(most / network.circuit, (matrix,), (most / network.circuit,), tuple(routes))
@@ -401,7 +401,7 @@ class TreeGroups(KnownGroups):
     def _options(self, group: Group) -> list[GroupPlan]:
         """One for gangs; for elastic jobs one for each share of the GPUs, and one with whole pods."""
         jobs = [self.jobs[j] for j in group]
-        found = []
+        plans = []
         for given in self.givens(group):
             try:
                 plan = self.plan(group, given)
@@ -410,8 +410,8 @@ class TreeGroups(KnownGroups):
                     raise
                 continue
             if plan.communication_s < NEVER:
-                found.append(plan)
-        return found
+                plans.append(plan)
+        return plans
 
     def givens(self, group: Group) -> list[list[int]]:
         """Numbers of units for each job: its own for gangs; for elastic jobs shares of the GPUs, and whole pods."""
@@ -521,7 +521,7 @@ class SeedGroups(KnownGroups):
         """Plan a group with ``given`` units for each job."""
         jobs = [self.jobs[j] for j in group]
         seed = place_seed(jobs, given, self.network)
-        units = tuple(one.units for one in seed.jobs)
+        units = tuple(seed_job.units for seed_job in seed.jobs)
         placements = on_hosts(jobs, units, self.network)
         nic_s = 0.0
         for job, placement in zip(jobs, placements, strict=True):
@@ -605,20 +605,20 @@ def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork)
     for number, part in enumerate(cut):
         at[(part.demand > 0) | (part.demand.T > 0)] = number
     routes: dict[int, tuple[Route, ...]] = {}
-    for j, one in zip(plan.jobs, plan.seed.jobs, strict=True):
-        used = [pod for pod, count in enumerate(one.units) if count]
-        if one.ps_pod is not None:
-            edges = tuple((pod, one.ps_pod) for pod in used if pod != one.ps_pod)
+    for j, seed_job in zip(plan.jobs, plan.seed.jobs, strict=True):
+        used = [pod for pod, count in enumerate(seed_job.units) if count]
+        if seed_job.ps_pod is not None:
+            edges = tuple((pod, seed_job.ps_pod) for pod in used if pod != seed_job.ps_pod)
             last = max((int(at[edge]) for edge in edges), default=0)
-            trees[j] = (Tree(one.ps_pod, edges, 1.0, last, pipelined=False),)
-        elif one.ring:
-            size = len(one.ring)
-            rings[j] = Ring(one.ring, round(jobs[j].bytes * (size - 1) / size))
+            trees[j] = (Tree(seed_job.ps_pod, edges, 1.0, last, pipelined=False),)
+        elif seed_job.ring:
+            size = len(seed_job.ring)
+            rings[j] = Ring(seed_job.ring, round(jobs[j].bytes * (size - 1) / size))
         else:
             routes[j] = tuple(Route((a, b), 1.0, int(at[a, b])) for a in used for b in used if a != b)
     if plan.seed.circuits is not None:
-        found = least_time(whole, network.ports)
-        return Carried(trees, rings, routes, (found.matrix,), (found.bytes / network.circuit,))
+        circuits = least_time(whole, network.ports)
+        return Carried(trees, rings, routes, (circuits.matrix,), (circuits.bytes / network.circuit,))
     lit_s = tuple(part.bytes / network.circuit for part in cut)
     return Carried(trees, rings, routes, tuple(part.matrix for part in cut), lit_s)
 
@@ -654,13 +654,13 @@ def configurations(
     carried: Carried, start_s: float, duration_s: float, network: OpticalNetwork
 ) -> tuple[Configuration, ...]:
     """Configurations of a process: each is lit for its busiest circuit or NIC, the last one until the end."""
-    found, at = [], start_s
+    lit, at = [], start_s
     for matrix, lit_s in zip(carried.matrices[:-1], carried.lit_s, strict=False):
         lasts = network.delta_s + lit_s
-        found.append(Configuration(matrix, at, lasts))
+        lit.append(Configuration(matrix, at, lasts))
         at += lasts
-    found.append(Configuration(carried.matrices[-1], at, max(0.0, start_s + duration_s - at)))
-    return tuple(found)
+    lit.append(Configuration(carried.matrices[-1], at, max(0.0, start_s + duration_s - at)))
+    return tuple(lit)
 
 
 def placements(
@@ -730,12 +730,12 @@ def ready(
             sent = 2.0 * jobs[j].bytes * route.share * units[route.path[0]] * units[route.path[-1]]
             for a, b in pairwise(route.path):
                 load[a, b] += sent
-    found = {}
+    by_job = {}
     for j in plan.jobs:
         times = [nic[host] / network.nic for host, _ in where[j]]
         times += [max(load[a, b], load[b, a]) / (lit[a][b] * network.circuit) for a, b in used[j]]
-        found[j] = Ready(dark[j], max(times))
-    return found
+        by_job[j] = Ready(dark[j], max(times))
+    return by_job
 
 
 def ends_s(times: Mapping[int, Ready], training_s: float, reading: Reading) -> float:
@@ -743,19 +743,19 @@ def ends_s(times: Mapping[int, Ready], training_s: float, reading: Reading) -> f
 
     ``serial`` adds the longest dark time to the longer of both; ``literal`` has none (the caller has its sub-phases).
     """
-    dark = max((one.dark_s for one in times.values()), default=0.0)
+    dark = max((time.dark_s for time in times.values()), default=0.0)
     if reading == "serial":
-        return dark + max([training_s, *(one.communicates_s for one in times.values())])
-    return max([training_s, *(one.dark_s + one.communicates_s for one in times.values())])
+        return dark + max([training_s, *(time.communicates_s for time in times.values())])
+    return max([training_s, *(time.dark_s + time.communicates_s for time in times.values())])
 
 
-def keep_lit(one: Matrix, other: Matrix, ports: int) -> tuple[Matrix, Matrix]:
+def keep_lit(matrix: Matrix, other: Matrix, ports: int) -> tuple[Matrix, Matrix]:
     """Two configurations with more in common: spare ports keep circuits of the other one, which then never go dark."""
-    pair = (np.array(one, np.int64), np.array(other, np.int64))
+    pair = (np.array(matrix, np.int64), np.array(other, np.int64))
     for own, wanted in (pair, pair[::-1]):
         for a, b in sorted(map(tuple, np.argwhere(np.triu(wanted > own)).tolist()), key=lambda e: -int(wanted[e])):
             more = int(wanted[a, b] - own[a, b])
             if ports - own[a].sum() >= more and ports - own[b].sum() >= more:
                 own[a, b] = own[b, a] = wanted[a, b]
-    first, second = (tuple(tuple(int(value) for value in row) for row in found) for found in pair)
+    first, second = (tuple(tuple(int(value) for value in row) for row in circuits) for circuits in pair)
     return first, second

@@ -318,18 +318,18 @@ def read_jobs(path: Path, scale: float = 1.0) -> list[TdmJob]:
         raise TdmError(f"{path}: is not UTF-8 text") from None
     if len(text) > _LIMIT:
         raise TdmError(f"{path}: larger than {_LIMIT} bytes")
-    found = []
+    jobs = []
     for number, line in enumerate(_csv(text) if path.suffix == ".csv" else _yaml(text, path)):
         try:
-            found.append(JobLine.model_validate(line).job(scale))
+            jobs.append(JobLine.model_validate(line).job(scale))
         except ValidationError as error:
             problem = error.errors()[0]
             field = ".".join(str(part) for part in problem["loc"][:1])
-            said = problem["msg"].removeprefix("Value error, ")
-            raise TdmError(f"{path}: jobs[{number}].{field}: {said} (it says {short(problem['input'])})") from None
+            message = problem["msg"].removeprefix("Value error, ")
+            raise TdmError(f"{path}: jobs[{number}].{field}: {message} (it says {short(problem['input'])})") from None
         except TdmError as error:
             raise TdmError(f"{path}: {error}") from None
-    return found
+    return jobs
 
 
 def _yaml(text: str, path: Path) -> list[Any]:
@@ -513,8 +513,8 @@ def on_hosts(
         When a named host has no GPU left.
     """
     free = np.full((network.pods, network.servers), network.gpus, np.int64)
-    found: list[dict[str, int]] = [{} for _ in jobs]
-    for job, own in zip(jobs, found, strict=True):
+    placed: list[dict[str, int]] = [{} for _ in jobs]
+    for job, own in zip(jobs, placed, strict=True):
         for host in job.hosts:
             pod, server = divmod(int(host[1:]) - 1, network.servers) if network.pod_of(host) >= 0 else (0, 0)
             free[pod, server] -= 1
@@ -537,8 +537,8 @@ def on_hosts(
                 left[server] -= took
                 wanted -= took
                 host = network.host(pod, server)
-                found[j][host] = found[j].get(host, 0) + took
-    return [tuple(sorted(own.items(), key=lambda item: int(item[0][1:]))) for own in found]
+                placed[j][host] = placed[j].get(host, 0) + took
+    return [tuple(sorted(own.items(), key=lambda item: int(item[0][1:]))) for own in placed]
 
 
 def units_on_one(units: Sequence[int], network: OpticalNetwork) -> int:

@@ -92,9 +92,9 @@ def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Opti
     """
     best: Together | None = None
     for layers, given in _layerings(jobs, network, options):
-        found = _lay(jobs, network, options, layers, given)
-        if best is None or _total(found) < _total(best):
-            best = found
+        together = _lay(jobs, network, options, layers, given)
+        if best is None or _total(together) < _total(best):
+            best = together
     if best is None or _total(best) == NEVER:
         raise TdmError(
             f"circuits: no placement was found in which {network.ports} ports of a ToR are enough; use more ports"
@@ -117,12 +117,12 @@ def _layerings(
     except TdmError:
         first = two_layers(jobs, network, options)
         layers = tuple(0 if j in first else 1 for j in range(len(jobs)))
-        found = [0] * len(jobs)
+        per_job = [0] * len(jobs)
         for layer in (0, 1):
             own = [j for j in range(len(jobs)) if layers[j] == layer]
             for j, units in zip(own, share_gpus([jobs[j] for j in own], network.all_gpus), strict=True):
-                found[j] = units
-        return [(layers, tuple(found))]
+                per_job[j] = units
+        return [(layers, tuple(per_job))]
     shares = [given]
     if any(job.elastic for job in jobs):
         for share in (0.75, 0.5):
@@ -135,7 +135,7 @@ def _layerings(
             for _ in range(network.pods - len(jobs)):
                 whole[max(range(len(jobs)), key=lambda j: jobs[j].work / whole[j])] += network.pod_gpus
             shares.append(tuple(whole))
-    return [((0,) * len(jobs), one) for one in shares]
+    return [((0,) * len(jobs), division) for division in shares]
 
 
 def _lay(
@@ -167,34 +167,34 @@ def _lay(
     )
 
 
-def _total(found: Together) -> float:
-    return found.training_s + found.communication_s
+def _total(together: Together) -> float:
+    return together.training_s + together.communication_s
 
 
 @register_scheduler("no-tdm")
 def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """All train, then all communicate, with the same packing, trees and pipelining as `tdm`."""
-    found = plan_together(jobs, network, options)
+    together = plan_together(jobs, network, options)
     numbers = range(len(jobs))
-    carried = carry_trees(jobs, numbers, found.packed, network, found.placements, returns=True)
-    round_s = found.training_s + found.communication_s
+    carried = carry_trees(jobs, numbers, together.packed, network, together.placements, returns=True)
+    round_s = together.training_s + together.communication_s
     plans = tuple(
         JobPlan(
             jobs[j].name,
-            found.placements[j],
+            together.placements[j],
             cycle=0,
             process=0,
-            group=found.layers[j],
+            group=together.layers[j],
             trees=carried.trees.get(j, ()),
             routes=carried.routes.get(j, ()),
-            train_s=jobs[j].compute_on(found.given[j]),
-            start_s=found.training_s,
-            duration_s=found.communication_s,
+            train_s=jobs[j].compute_on(together.given[j]),
+            start_s=together.training_s,
+            duration_s=together.communication_s,
         )
         for j in numbers
     )
     if len(carried.matrices) > 1:  # one configuration after the other once all have trained
-        lit = configurations(carried, found.training_s, found.communication_s, network)
+        lit = configurations(carried, together.training_s, together.communication_s, network)
         lit = (Configuration(lit[0].circuits, 0.0, lit[0].start_s + lit[0].duration_s), *lit[1:])
     else:
         lit = configurations(carried, 0.0, round_s, network)
@@ -246,9 +246,9 @@ def eps_ecmp(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) 
 
 
 def _electrical(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
-    found = best_partition(jobs, network, options)
+    partition = best_partition(jobs, network, options)
     groups = []
-    for group in found.groups:
+    for group in partition.groups:
         if group.packed is None:
             groups.append(group)
             continue
@@ -399,7 +399,7 @@ def _over_circuits(
         for units, edges, part in zip(packed.units, packed.edges, parts, strict=True)
     ]
     total: Floats = np.sum(loads, axis=0)
-    found = list(alone)
+    times = list(alone)
     for couple, part, load in zip(couples, parts, loads, strict=True):
         used = load > 0
         for j in couple:
@@ -408,8 +408,8 @@ def _over_circuits(
                 own = min(1.0, jobs[j].bytes * (2 if part.alltoall else 1) / part.load)
             carried = total[used] - load[used] * (1.0 - own)
             circuits_s = float((carried / lit[used]).max(initial=0.0)) / network.circuit
-            found[j] = Alone(alone[j].train_s, max(alone[j].communicate_s, circuits_s))
-    return found
+            times[j] = Alone(alone[j].train_s, max(alone[j].communicate_s, circuits_s))
+    return times
 
 
 def _given(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[int]:
@@ -519,14 +519,14 @@ def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
         shares = (share_gpus(jobs, total) for total in totals)
         given = next((own for own in shares if halves(own, network.all_gpus) is not None), given)
     alone = [Alone(job.compute_on(units), nic_bound_s(job, network)) for job, units in zip(jobs, given, strict=True)]
-    found = in_layers(alone, given, network.all_gpus, seed=options.seed)
-    if found is None:
+    components = in_layers(alone, given, network.all_gpus, seed=options.seed)
+    if components is None:
         raise TdmError("the jobs do not fit two layers of GPUs; use fewer workers, or more hosts")
-    line = _Line(jobs, given, found, network)
+    line = _Line(jobs, given, components, network)
     plans: dict[int, JobPlan] = {}
     cycles = []
-    for number, one in enumerate(found):
-        cycle, own = line.cycle(one, number)
+    for number, component in enumerate(components):
+        cycle, own = line.cycle(component, number)
         cycles.append(cycle)
         plans |= own
     round_s = max(cycle.period_s for cycle in cycles)
@@ -539,7 +539,7 @@ class _Line:
     """Components one after the other on the GPUs of all pods; in each layer at most one job crosses from pod to pod."""
 
     def __init__(
-        self, jobs: Sequence[TdmJob], given: Sequence[int], found: Sequence[Component], network: OpticalNetwork
+        self, jobs: Sequence[TdmJob], given: Sequence[int], components: Sequence[Component], network: OpticalNetwork
     ) -> None:
         self.jobs, self.given, self.network = jobs, given, network
         self.where: dict[int, Placement] = {}
@@ -547,12 +547,12 @@ class _Line:
         self._nic: list[Counter[str]] = [Counter(), Counter()]
         crossing = np.zeros((2, network.pods, network.pods))
         at = 0
-        for one in self._in_order(found):
-            for layer, own in enumerate(one.layers):
+        for component in self._in_order(components):
+            for layer, own in enumerate(component.layers):
                 for j, begins in zip(*self._laid(own, at), strict=True):
                     self._place(j, begins, layer)
                     crossing[layer] = np.maximum(crossing[layer], self._load(j))
-            at += self._width(one)
+            at += self._width(component)
         try:
             self.matrix = least_time(np.maximum(crossing[0], crossing[1]), network.ports).matrix
         except TdmError:
@@ -561,28 +561,28 @@ class _Line:
                 "use more, or policy striped"
             ) from None
 
-    def cycle(self, one: Component, number: int) -> tuple[Cycle, dict[int, JobPlan]]:
+    def cycle(self, component: Component, number: int) -> tuple[Cycle, dict[int, JobPlan]]:
         """The cycle of a component on its circuits, and the plans of its jobs."""
-        alone = {j: self._alone(j, layer) for layer, own in enumerate(one.layers) for j in own}
-        names = tuple(self.jobs[j].name for j in one.jobs)
+        alone = {j: self._alone(j, layer) for layer, own in enumerate(component.layers) for j in own}
+        names = tuple(self.jobs[j].name for j in component.jobs)
         way = None
-        if len(one.layers[0]) == len(one.layers[1]) == 1:
-            way = best_sharing(alone[one.jobs[0]], alone[one.jobs[1]])
-        first, second = ([alone[j] for j in own] for own in one.layers)
+        if len(component.layers[0]) == len(component.layers[1]) == 1:
+            way = best_sharing(alone[component.jobs[0]], alone[component.jobs[1]])
+        first, second = ([alone[j] for j in own] for own in component.layers)
         plans = {}
         if way is not None and way.mode != "gated":
             cycle = Cycle(names, first[0].period_s / max(way.relative[0], 1e-9), way.mode)
-            for place, j in enumerate(one.jobs):
+            for place, j in enumerate(component.jobs):
                 priority = (0 if way.first == place else 1) if way.mode == "priority" else None
                 plans[j] = self._plan(j, number, place, alone[j], (0.0, alone[j].train_s), priority)
             return cycle, plans
         cycle = Cycle(names, turns_period_s(first, second), "gated")
-        turn = max([one.communicate_s for one in first] + [one.train_s for one in second], default=0.0)
-        for layer, own in enumerate(one.layers):
+        turn = max([job.communicate_s for job in first] + [job.train_s for job in second], default=0.0)
+        for layer, own in enumerate(component.layers):
             for j in own:
                 times = (0.0, turn) if layer else (turn, 0.0)
                 if not first or not second:  # no jobs to take turns with
-                    times = (0.0, max(one.train_s for one in (*first, *second)))
+                    times = (0.0, max(job.train_s for job in (*first, *second)))
                 plans[j] = self._plan(j, number, layer, alone[j], times, None)
         return cycle, plans
 
@@ -613,20 +613,20 @@ class _Line:
             priority=priority,
         )
 
-    def _width(self, one: Component) -> int:
-        return max(sum(self.given[j] for j in own) for own in one.layers)
+    def _width(self, component: Component) -> int:
+        return max(sum(self.given[j] for j in own) for own in component.layers)
 
-    def _in_order(self, found: Sequence[Component]) -> list[Component]:
+    def _in_order(self, components: Sequence[Component]) -> list[Component]:
         """An order in which few components cross pods: one that fits a pod's rest comes next, else the widest."""
-        left = sorted(found, key=lambda one: -self._width(one))
+        left = sorted(components, key=lambda component: -self._width(component))
         order: list[Component] = []
         at = 0
         while left:
             room = self.network.pod_gpus - at % self.network.pod_gpus
-            one = next((one for one in left if self._width(one) <= room), left[0])
-            left.remove(one)
-            order.append(one)
-            at += self._width(one)
+            component = next((candidate for candidate in left if self._width(candidate) <= room), left[0])
+            left.remove(component)
+            order.append(component)
+            at += self._width(component)
         return order
 
     def _laid(self, own: Sequence[int], at: int) -> tuple[list[int], list[int]]:
@@ -660,13 +660,13 @@ class _Line:
     def _load(self, j: int) -> Floats:
         """Bytes in each direction from pod to pod."""
         job, units = self.jobs[j], self.units[j]
-        found = np.zeros((self.network.pods, self.network.pods))
+        load = np.zeros((self.network.pods, self.network.pods))
         for pod in range(self.network.pods - 1):
             here, there = sum(units[: pod + 1]), sum(units[pod + 1 :])
             if here and there:
                 sent = float(job.bytes) * (2 * here * there if job.kind == "a2a" else 1)
-                found[pod, pod + 1] = found[pod + 1, pod] = sent
-        return found
+                load[pod, pod + 1] = load[pod + 1, pod] = sent
+        return load
 
     def _alone(self, j: int, layer: int) -> Alone:
         load, lit = self._load(j), np.array(self.matrix, np.float64)

@@ -89,8 +89,8 @@ class _Bounded:
 
     def options(self, group: Group) -> list[GroupPlan]:
         """The best one."""
-        found = self.best(group, self.bound(group)[0])
-        return [] if found is None else [found]
+        plan = self.best(group, self.bound(group)[0])
+        return [] if plan is None else [plan]
 
     def best(self, group: Group, enough_s: float) -> GroupPlan | None:
         """The plan that communicates for the least time, or for ``enough_s``."""
@@ -112,16 +112,16 @@ def _partition(groups: _Bounded, rounds: Rounds, first: Group, reading: Reading,
     delta = groups.network.delta_s if rest else 0.0
     (c1, w1), (c2, w2) = groups.bound(first), groups.bound(rest)
     hide = 0.0 if reading == "serial" else delta
-    one = groups.best(first, max(c1, w2 - hide))
-    if one is None:
+    plan = groups.best(first, max(c1, w2 - hide))
+    if plan is None:
         return None
-    if process_s(one.phases, w2, delta, reading) + process_s((c2,), w1, delta, reading) >= beaten:
+    if process_s(plan.phases, w2, delta, reading) + process_s((c2,), w1, delta, reading) >= beaten:
         return None
     other = groups.best(rest, max(c2, w1 - hide))
     if other is None:
         return None
-    time = process_s(one.phases, w2, delta, reading) + process_s(other.phases, w1, delta, reading)
-    return Partition((one, other), time)
+    time = process_s(plan.phases, w2, delta, reading) + process_s(other.phases, w1, delta, reading)
+    return Partition((plan, other), time)
 
 
 class _OneTree(_Bounded):
@@ -140,9 +140,9 @@ class _OneTree(_Bounded):
                 return plan
             if plan.communication_s <= enough_s:
                 return plan
-        found = self._bisect(group, enough_s)
-        self._known[group] = (enough_s, found)
-        return found
+        bisected = self._bisect(group, enough_s)
+        self._known[group] = (enough_s, bisected)
+        return bisected
 
     def _bisect(self, group: Group, enough_s: float) -> GroupPlan | None:
         jobs = [self.jobs[j] for j in group]
@@ -153,16 +153,16 @@ class _OneTree(_Bounded):
         if best is None:
             # Our planner only gives a feasible start; the search does not depend on it.
             options = TreeGroups(self.jobs, self.network).options(group)
-            finite = [one.packed for one in options if one.packed and one.packed.circuit_bytes < NEVER]
+            finite = [option.packed for option in options if option.packed and option.packed.circuit_bytes < NEVER]
             ceiling = 2.0 * sum(job.bytes * (job.units**2 if job.kind == "a2a" else 1) for job in jobs)
             best = finite[0] if finite else self._place(jobs, ceiling)
             while best is not None and best.circuit_bytes > low * (1 + CLOSE):
                 middle = (low + best.circuit_bytes) / 2
-                found = self._place(jobs, middle)
-                if found is None:
+                packed = self._place(jobs, middle)
+                if packed is None:
                     low = middle
                 else:
-                    best = found
+                    best = packed
         if best is None:
             return None
         given = [job.units for job in jobs]
@@ -261,7 +261,7 @@ def trees(size: int) -> tuple[tuple[Edge, ...], ...]:
     """All size^(size - 2) trees on 0..size-1, from their Pruefer sequences."""
     if size <= 2:
         return ((),) if size == 1 else (((0, 1),),)
-    found = []
+    edge_lists = []
     for sequence in product(range(size), repeat=size - 2):
         degree = [1 + sequence.count(node) for node in range(size)]
         edges = []
@@ -271,8 +271,8 @@ def trees(size: int) -> tuple[tuple[Edge, ...], ...]:
             degree[leaf] -= 1
             degree[node] -= 1
         last = [node for node in range(size) if degree[node] == 1]
-        found.append((*edges, (last[0], last[1])))
-    return tuple(found)
+        edge_lists.append((*edges, (last[0], last[1])))
+    return tuple(edge_lists)
 
 
 @register_scheduler("exact-one-tree")
@@ -313,7 +313,7 @@ class _Wide(_Bounded):
             asked, plan = self._known[group]
             if plan is None or asked <= enough_s or plan.communication_s <= enough_s:
                 return plan
-        plan = min(self.striped.options(group), key=lambda one: one.communication_s, default=None)
+        plan = min(self.striped.options(group), key=lambda option: option.communication_s, default=None)
         jobs = [self.jobs[j] for j in group]
         given = [job.units for job in jobs]
         if sum(given) <= self.network.all_gpus and (plan is None or plan.communication_s > enough_s * (1 + SLIGHT)):
@@ -325,9 +325,9 @@ class _Wide(_Bounded):
                 if units is None:
                     continue
                 sent = whole_circuits(commodities_of(jobs, units), self.network.pods, self.network.ports)
-                found = finished(group, jobs, given, units, sent, self.network)
-                if plan is None or found.communication_s < plan.communication_s:
-                    plan = found
+                candidate = finished(group, jobs, given, units, sent, self.network)
+                if plan is None or candidate.communication_s < plan.communication_s:
+                    plan = candidate
         self._known[group] = (enough_s, plan)
         return plan
 
@@ -338,16 +338,16 @@ def circuits_up_to_names(pods: int, ports: int) -> tuple[Any, ...]:
     listed = all_circuits(pods, ports, 10**5)
     if listed is None:
         raise TdmError(f"exact: {ports} ports of {pods} pods are too many ways to lay circuits; use policy striped")
-    found: dict[bytes, Any] = {}
+    classes: dict[bytes, Any] = {}
     for matrix in listed:
-        found.setdefault(nameless(matrix)[0], matrix)
-    return tuple(found[key] for key in sorted(found, reverse=True))
+        classes.setdefault(nameless(matrix)[0], matrix)
+    return tuple(classes[key] for key in sorted(classes, reverse=True))
 
 
 @cache
 def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ...], ...]:
     """All trees over some of the pods that contain all terminals, and whose leaves are terminals."""
-    found = []
+    edge_sets = []
     for size in range(len(terminals), pods + 1):
         for others in combinations([pod for pod in range(pods) if pod not in terminals], size - len(terminals)):
             nodes = sorted((*terminals, *others))
@@ -355,8 +355,8 @@ def steiner_trees(pods: int, terminals: tuple[int, ...]) -> tuple[tuple[Edge, ..
                 edges = tuple(sorted((min(nodes[a], nodes[b]), max(nodes[a], nodes[b])) for a, b in tree))
                 degree = {pod: sum(pod in edge for edge in edges) for pod in others}
                 if all(count > 1 for count in degree.values()):
-                    found.append(edges)
-    return tuple(found)
+                    edge_sets.append(edges)
+    return tuple(edge_sets)
 
 
 def place_stripes(jobs: Sequence[TdmJob], network: OpticalNetwork, matrix: Any, beaten: float) -> Units | None:
@@ -528,21 +528,21 @@ def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> S
     return replace(chosen[1], tried=tuple(tried))
 
 
-def _better(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    if abs(one[0] - other[0]) > SLIGHT * abs(other[0]):
-        return one[0] < other[0]
-    return one[1] < other[1] - SLIGHT * abs(other[1])
+def _better(value: tuple[float, float], other: tuple[float, float]) -> bool:
+    if abs(value[0] - other[0]) > SLIGHT * abs(other[0]):
+        return value[0] < other[0]
+    return value[1] < other[1] - SLIGHT * abs(other[1])
 
 
 def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, float]:
     """Predicted throughput of each job over that with GPUs and NICs of its own."""
-    found: dict[str, float] = {}
+    relative: dict[str, float] = {}
     by_name = {job.name: job for job in jobs}
     for cycle in schedule.cycles:
         plans = [schedule.plan(name) for name in cycle.jobs]
         alone = [Alone(plan.train_s, _alone_s(by_name[plan.job], plan, schedule.network)) for plan in plans]
         if cycle.mode == "gated" or len(plans) != 2:
-            rates = [one.period_s / cycle.period_s if cycle.period_s else 1.0 for one in alone]
+            rates = [own.period_s / cycle.period_s if cycle.period_s else 1.0 for own in alone]
         else:
             as_planned = [Alone(plan.train_s, plan.duration_s) for plan in plans]
             shared = Sharing("exclusive", (0.5, 0.5))
@@ -554,8 +554,8 @@ def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, f
                 rate * own.period_s / planned_.period_s if planned_.period_s else 1.0
                 for rate, own, planned_ in zip(shared.relative, alone, as_planned, strict=True)
             ]
-        found |= {plan.job: min(1.0, rate) for plan, rate in zip(plans, rates, strict=True)}
-    return found
+        relative |= {plan.job: min(1.0, rate) for plan, rate in zip(plans, rates, strict=True)}
+    return relative
 
 
 def _alone_s(job: TdmJob, plan: JobPlan, network: OpticalNetwork) -> float:

@@ -137,8 +137,8 @@ def search(
     for attempt in range(1, restarts):
         if best.circuit_bytes <= enough:
             break
-        found = _anneal(parts, network, placed, trees, one_topology, enough, moves, seed * 7919 + attempt)
-        best = min(best, found, key=lambda one: one.circuit_bytes)
+        annealed = _anneal(parts, network, placed, trees, one_topology, enough, moves, seed * 7919 + attempt)
+        best = min(best, annealed, key=lambda packed: packed.circuit_bytes)
     return best
 
 
@@ -191,10 +191,10 @@ def _anneal(
     joined: tuple[tuple[Edge, ...], ...] = tuple(
         tuple((ends[0][job][e], ends[1][job][e]) for e in range(counts[job])) for job in range(jobs)
     )
-    found = Packed(tuple(map(tuple, units)), joined, float(limits[3]))
-    neighbours = (demand(found, parts, pods) > 0).sum(axis=1)
+    packed = Packed(tuple(map(tuple, units)), joined, float(limits[3]))
+    neighbours = (demand(packed, parts, pods) > 0).sum(axis=1)
     possible = int(neighbours.max(initial=0)) <= network.ports
-    return found if possible else Packed(found.units, joined, float("inf"))
+    return packed if possible else Packed(packed.units, joined, float("inf"))
 
 
 def _array(values: Any) -> Any:
@@ -203,7 +203,7 @@ def _array(values: Any) -> Any:
 
 def demand(packed: Packed, parts: Sequence[Part], pods: int, layer: int | None = None) -> Any:
     """D of (2), int64 (pods, pods): bytes in each direction of the jobs of a layer (None: of all); symmetric."""
-    found = np.zeros((pods, pods), np.int64)
+    sent = np.zeros((pods, pods), np.int64)
     for units, edges, part in zip(packed.units, packed.edges, parts, strict=True):
         if layer is not None and part.layer != layer:
             continue
@@ -211,11 +211,11 @@ def demand(packed: Packed, parts: Sequence[Part], pods: int, layer: int | None =
             row = np.array(units, np.int64)
             own = np.outer(row, row) * part.load
             np.fill_diagonal(own, 0)
-            found += own
+            sent += own
         for a, b in edges:
-            found[a, b] += part.load
-            found[b, a] += part.load
-    return found
+            sent[a, b] += part.load
+            sent[b, a] += part.load
+    return sent
 
 
 # Conversion of jobs to parts.
@@ -225,7 +225,7 @@ def parts_of(
     jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNetwork, layers: Sequence[int] | None = None
 ) -> list[Part]:
     """Convert jobs to parts; an a2a sends in both phases."""
-    found = []
+    parts = []
     for place, (job, units) in enumerate(zip(jobs, given, strict=True)):
         fixed = None
         if job.hosts:
@@ -235,8 +235,8 @@ def parts_of(
             fixed = tuple(counts)
         alltoall = job.kind == "a2a"
         load = job.bytes * (2 if alltoall else 1)
-        found.append(Part(load, units, alltoall, 0 if layers is None else layers[place], fixed))
-    return found
+        parts.append(Part(load, units, alltoall, 0 if layers is None else layers[place], fixed))
+    return parts
 
 
 # The electrical twin: a leaf-spine with one spine for each OXC port of a ToR, and uplinks as fast as those ports.

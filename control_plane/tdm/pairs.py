@@ -64,18 +64,18 @@ def sharings(a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "
     exclusive gives each half of the time. With priority, the job with the shorter period goes first on GPUs and in
     queues, and is not affected by the other. free divides rates.
     """
-    found = []
+    ways = []
     if "gated" in modes:
         period = gated_period_s(a, b)
-        found.append(Sharing("gated", (_part(a.period_s, period), _part(b.period_s, period))))
+        ways.append(Sharing("gated", (_part(a.period_s, period), _part(b.period_s, period))))
     if "priority" in modes:
         first = 0 if a.period_s <= b.period_s else 1
-        found.append(Sharing("priority", play(a, b, first), first))
+        ways.append(Sharing("priority", play(a, b, first), first))
     if "free" in modes:
-        found.append(Sharing("free", play(a, b, None)))
+        ways.append(Sharing("free", play(a, b, None)))
     if "exclusive" in modes:
-        found.append(Sharing("exclusive", (0.5, 0.5)))
-    return found
+        ways.append(Sharing("exclusive", (0.5, 0.5)))
+    return ways
 
 
 def best_sharing(
@@ -88,8 +88,8 @@ def best_sharing(
         if gated.gain >= 2.0 - 1e-9:
             return gated
     return max(
-        (one for one in sharings(a, b, modes) if min(one.relative) >= least),
-        key=lambda one: one.gain,
+        (sharing for sharing in sharings(a, b, modes) if min(sharing.relative) >= least),
+        key=lambda sharing: sharing.gain,
         default=exclusive,
     )
 
@@ -141,11 +141,11 @@ def play(
                 phase[x] = 1 - phase[x]
                 left[x] = lengths[x][phase[x]]
     whole = (a.period_s, b.period_s)
-    found = []
+    rates = []
     for x in (0, 1):
         start = began[x]
-        found.append(0.0 if start is None or not counted[x] else whole[x] * counted[x] / (ended[x] - start))
-    return min(1.0, found[0]), min(1.0, found[1])
+        rates.append(0.0 if start is None or not counted[x] else whole[x] * counted[x] / (ended[x] - start))
+    return min(1.0, rates[0]), min(1.0, rates[1])
 
 
 def _long_and_short(long: Alone, short: Alone, *, first: bool) -> tuple[float, float]:
@@ -226,10 +226,10 @@ def match(
 
 def relative(pairs: Sequence[tuple[int, int, Sharing]], alone: Sequence[int]) -> Mapping[int, float]:
     """Throughput of each job relative to alone."""
-    found = dict.fromkeys(alone, 1.0)
+    rates = dict.fromkeys(alone, 1.0)
     for a, b, way in pairs:
-        found[a], found[b] = way.relative
-    return found
+        rates[a], rates[b] = way.relative
+    return rates
 
 
 def _part(own: float, period: float) -> float:
@@ -269,7 +269,7 @@ class Component:
 def turns_period_s(first: Sequence[Alone], second: Sequence[Alone]) -> float:
     """Period in seconds of a component: one layer communicates while the other trains, then vice versa."""
     (c_1, w_1), (c_2, w_2) = (
-        (max((one.communicate_s for one in own), default=0.0), max((one.train_s for one in own), default=0.0))
+        (max((job.communicate_s for job in own), default=0.0), max((job.train_s for job in own), default=0.0))
         for own in (first, second)
     )
     return max(c_1, w_2) + max(c_2, w_1)
@@ -292,7 +292,7 @@ class _Layers:
                 self._known[key] = way.gain, min(way.relative), way
             else:
                 period = turns_period_s(own[0], own[1])
-                rates = [_part(one.period_s, period) for layer in own for one in layer]
+                rates = [_part(job.period_s, period) for layer in own for job in layer]
                 self._known[key] = sum(rates), min(rates), None
         return self._known[key]
 
@@ -325,10 +325,10 @@ def in_layers(jobs: Sequence[Alone], sizes: Sequence[int], gpus: int, *, seed: i
         Seed of random numbers.
     """
     layers = _Layers(jobs, sizes, least=LEAST)
-    found = _all_sets(layers, gpus) if len(jobs) <= MOST_EXACT else _annealed(layers, gpus, seed)
-    if found is None:
+    sets = _all_sets(layers, gpus) if len(jobs) <= MOST_EXACT else _annealed(layers, gpus, seed)
+    if sets is None:
         return None
-    return [Component(one, layers.worth(*one)[2]) for one in found]
+    return [Component(sides, layers.worth(*sides)[2]) for sides in sets]
 
 
 Sides = tuple[tuple[int, ...], tuple[int, ...]]
@@ -370,7 +370,7 @@ def _annealed(layers: _Layers, gpus: int, seed: int) -> list[Sides] | None:
         return None
     random = Random(seed)  # noqa: S311
     state: list[Sides] = [start]
-    best, most = list(state), sum(layers.value(*one) for one in state)
+    best, most = list(state), sum(layers.value(*sides) for sides in state)
     now = most
     for step in range(_STEPS):
         heat = 0.15 * (1 - step / _STEPS)
@@ -378,10 +378,10 @@ def _annealed(layers: _Layers, gpus: int, seed: int) -> list[Sides] | None:
         if changed is None:
             continue
         gone, come = changed
-        other = [one for x, one in enumerate(state) if x not in gone] + come
-        if sum(layers.width(*one) for one in other) > gpus:
+        other = [sides for x, sides in enumerate(state) if x not in gone] + come
+        if sum(layers.width(*sides) for sides in other) > gpus:
             continue
-        value = now - sum(layers.value(*state[x]) for x in gone) + sum(layers.value(*one) for one in come)
+        value = now - sum(layers.value(*state[x]) for x in gone) + sum(layers.value(*sides) for sides in come)
         if value >= now or random.random() < exp((value - now) / max(heat, 1e-9)):
             state, now = other, value
             if now > most + 1e-12:
@@ -418,10 +418,10 @@ def _changed(state: Sequence[Sides], random: Random) -> tuple[set[int], list[Sid
     if x == y:
         if not state[x][0] or not state[x][1]:
             return None
-        one, other = list(state[x][0]), list(state[x][1])  # exchange across its layers
-        a, b = random.randrange(len(one)), random.randrange(len(other))
-        one[a], other[b] = other[b], one[a]
-        return {x}, _sound([[one, other]])
+        first, other = list(state[x][0]), list(state[x][1])  # exchange across its layers
+        a, b = random.randrange(len(first)), random.randrange(len(other))
+        first[a], other[b] = other[b], first[a]
+        return {x}, _sound([[first, other]])
     if kind < 0.4:  # merge two components
         turned = random.randrange(2)
         return {x, y}, _sound([[[*state[x][0], *state[y][turned]], [*state[x][1], *state[y][1 - turned]]]])
@@ -436,9 +436,9 @@ def _changed(state: Sequence[Sides], random: Random) -> tuple[set[int], list[Sid
     return {x, y}, _sound([mine, theirs])
 
 
-def _sound(found: Sequence[Sequence[Sequence[int]]]) -> list[Sides]:
+def _sound(components: Sequence[Sequence[Sequence[int]]]) -> list[Sides]:
     """The components that have jobs, with sorted jobs."""
-    return [(tuple(sorted(one[0])), tuple(sorted(one[1]))) for one in found if one[0] or one[1]]
+    return [(tuple(sorted(sides[0])), tuple(sorted(sides[1]))) for sides in components if sides[0] or sides[1]]
 
 
 # Time shifts on the unified circle (CASSINI, NSDI 2024), for two jobs that share links and GPUs.

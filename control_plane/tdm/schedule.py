@@ -175,7 +175,9 @@ class Schedule:
     @property
     def switches(self) -> bool:
         """Whether the OXC changes at all."""
-        return len({one.circuits for process in self.processes for one in process.configurations}) > 1
+        return (
+            len({configuration.circuits for process in self.processes for configuration in process.configurations}) > 1
+        )
 
 
 # The order of turns in a gated cycle.
@@ -186,10 +188,10 @@ def turns_of(schedule: Schedule, cycle: Cycle) -> dict[int, list[str]]:
 
     The result has one entry if all windows open at once: then all jobs train together, and communicate together.
     """
-    found: dict[int, list[str]] = {}
+    turns: dict[int, list[str]] = {}
     together = len({schedule.plan(name).start_s for name in cycle.jobs}) == 1
     for name in cycle.jobs:
         plan = schedule.plan(name)
         group = 0 if together else plan.group
-        found.setdefault(plan.process if len(schedule.processes) > 1 else group, []).append(name)
-    return {key: found[key] for key in sorted(found)}
+        turns.setdefault(plan.process if len(schedule.processes) > 1 else group, []).append(name)
+    return {key: turns[key] for key in sorted(turns)}

@@ -57,26 +57,26 @@ def key_of(job: TdmJob, row: Sequence[int]) -> Key | None:
 
 def commodities_of(jobs: Sequence[TdmJob], units: Units) -> list[Commodity]:
     """The demand between pods, in a fixed order: a sum once in each direction; an all-to-all in both phases."""
-    found: dict[Key, float] = {}
+    sizes: dict[Key, float] = {}
     for job, row in zip(jobs, units, strict=True):
         key = key_of(job, row)
         if key is not None:
-            found[key] = found.get(key, 0.0) + float(job.bytes) * (2 if job.kind == "a2a" else 1)
-    return [Commodity(pods, size, own) for (pods, own), size in sorted(found.items())]
+            sizes[key] = sizes.get(key, 0.0) + float(job.bytes) * (2 if job.kind == "a2a" else 1)
+    return [Commodity(pods, size, own) for (pods, own), size in sorted(sizes.items())]
 
 
 @lru_cache(maxsize=64)
 def all_circuits(pods: int, ports: int, most: int = MOST_LISTED) -> Any:
     """Configurations to which no circuit can be added, int64 (configurations, pods, pods); None: more than ``most``."""
     pairs = list(combinations(range(pods), 2))
-    found: list[Any] = []
+    listed: list[Any] = []
     lit, left = np.zeros((pods, pods), np.int64), [ports] * pods
 
     def add(place: int) -> bool:
         if place == len(pairs):
             if all(left[a] == 0 or left[b] == 0 for a, b in pairs):
-                found.append(lit + lit.T)
-            return len(found) <= most
+                listed.append(lit + lit.T)
+            return len(listed) <= most
         a, b = pairs[place]
         most_here = min(left[a], left[b])
         for count in range(most_here, -1, -1):
@@ -94,7 +94,7 @@ def all_circuits(pods: int, ports: int, most: int = MOST_LISTED) -> Any:
 
     if ports**pods > 10**6 or pods > 6 or not add(0):
         return None
-    return np.array(found)
+    return np.array(listed)
 
 
 def far_prices(packing: Packing, pods: int) -> Any:
@@ -149,8 +149,8 @@ def whole_circuits(
         return _of_all(commodities, pods, listed, cutoff)
     best: Whole | None = None
     for start in ([] if first is None else [first]) + [_rounded(commodities, pods, ports)]:
-        found = _exchanged(commodities, pods, ports, start, cutoff if best is None else best.packing.bytes)
-        best = found or best
+        whole = _exchanged(commodities, pods, ports, start, cutoff if best is None else best.packing.bytes)
+        best = whole or best
     return best
 
 
@@ -178,12 +178,14 @@ def _of_all(commodities: Sequence[Commodity], pods: int, listed: Any, cutoff: fl
 
 def _wanted(commodities: Sequence[Commodity], pods: int) -> Any:
     """Bytes between pods if every tree were spread over all pairs of its pods."""
-    found = np.zeros((pods, pods))
-    for one in commodities:
-        for (x, a), (y, b) in combinations(enumerate(one.pods), 2):
-            found[a, b] += one.bytes * (one.units[x] * one.units[y] if one.units else 2 / len(one.pods))
-            found[b, a] = found[a, b]
-    return found
+    wanted = np.zeros((pods, pods))
+    for commodity in commodities:
+        for (x, a), (y, b) in combinations(enumerate(commodity.pods), 2):
+            wanted[a, b] += commodity.bytes * (
+                commodity.units[x] * commodity.units[y] if commodity.units else 2 / len(commodity.pods)
+            )
+            wanted[b, a] = wanted[a, b]
+    return wanted
 
 
 def _rounded(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
@@ -229,9 +231,9 @@ def _exchanged(commodities: Sequence[Commodity], pods: int, ports: int, start: A
             if other.tobytes() in seen:
                 continue
             seen.add(other.tobytes())
-            found = pack_trees(commodities, other, cutoff=packing.bytes * (1 - 1e-4))
-            if found is not None and found.bytes < packing.bytes * (1 - 1e-4):
-                lit, packing, improved = other, found, True
+            repacked = pack_trees(commodities, other, cutoff=packing.bytes * (1 - 1e-4))
+            if repacked is not None and repacked.bytes < packing.bytes * (1 - 1e-4):
+                lit, packing, improved = other, repacked, True
                 break
     return Whole(lit, packing) if packing.bytes < cutoff * BETTER else None
 
@@ -243,13 +245,15 @@ def _exchanges(lit: Any, packing: Packing, pods: int, ports: int) -> list[Change
     """Exchanges that prices do not exclude, the most promising first."""
     price = far_prices(packing, pods)
     left = ports - lit.sum(axis=1)
-    found: list[tuple[float, Change]] = []
+    exchanges: list[tuple[float, Change]] = []
     joined = [(int(a), int(b)) for a, b in np.argwhere(np.triu(lit, 1) > 0)]
     spare = [int(pod) for pod in np.flatnonzero(left > 0)]
-    found += [(float(price[a, b]), (((a, b), 1),)) for a, b in combinations(spare, 2)]
+    exchanges += [(float(price[a, b]), (((a, b), 1),)) for a, b in combinations(spare, 2)]
     for a, b in joined:
         for x, y in ((a, b), (b, a)):
-            found += [(float(price[x, c] - price[a, b]), (((a, b), -1), ((x, c), 1))) for c in spare if c not in (x, y)]
+            exchanges += [
+                (float(price[x, c] - price[a, b]), (((a, b), -1), ((x, c), 1))) for c in spare if c not in (x, y)
+            ]
     ends = np.array(joined)
     if len(ends) > 1:
         from_, to = ends[:, 0], ends[:, 1]
@@ -263,15 +267,15 @@ def _exchanges(lit: Any, packing: Packing, pods: int, ports: int) -> list[Change
                 x, y = divmod(place, len(ends))
                 value = float(gain[x, y])
                 if value > 1e-12:
-                    one, other = joined[x], joined[y]
+                    edge, other = joined[x], joined[y]
                     change = (
-                        (one, -1),
+                        (edge, -1),
                         (other, -1),
                         ((int(from_[x]), int(first[y])), 1),
                         ((int(to[x]), int(second[y])), 1),
                     )
-                    found.append((value, change))
-    return [change for value, change in sorted(found, key=lambda item: -item[0]) if value > 1e-12]
+                    exchanges.append((value, change))
+    return [change for value, change in sorted(exchanges, key=lambda item: -item[0]) if value > 1e-12]
 
 
 def _joined(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
@@ -301,14 +305,14 @@ def all_placements(given: Sequence[int], network: OpticalNetwork) -> list[Units]
     pods, room = network.pods, network.pod_gpus
     states: set[tuple[tuple[int, ...], ...]] = {((),) * pods}
     for units in given:
-        found: set[tuple[tuple[int, ...], ...]] = set()
+        grown: set[tuple[tuple[int, ...], ...]] = set()
         for columns in states:
             free = [room - sum(column) for column in columns]
             for row in _spread(units, free):
-                found.add(tuple(sorted((*column, count) for column, count in zip(columns, row, strict=True))))
-            if len(found) > _MOST_PLACED:
+                grown.add(tuple(sorted((*column, count) for column, count in zip(columns, row, strict=True))))
+            if len(grown) > _MOST_PLACED:
                 return None
-        states = found
+        states = grown
     return [tuple(zip(*columns, strict=True)) for columns in states]
 
 
@@ -349,12 +353,12 @@ class StripedGroups(KnownGroups):
 
     def _options(self, group: Group) -> list[GroupPlan]:
         """One for gangs; for elastic jobs one for each number of GPUs that is tried."""
-        found = []
+        plans = []
         for given in self.trees.givens(group):
             plan = self.plan(group, given)
             if plan is not None:
-                found.append(plan)
-        return found
+                plans.append(plan)
+        return plans
 
     def plan(self, group: Group, given: Sequence[int]) -> GroupPlan | None:
         """Plan a group with ``given`` units for each job; None: impossible."""
@@ -523,7 +527,7 @@ class _Placing:
         pods, room = self.network.pods, self.network.pod_gpus
         free = [room - sum(row[pod] for row in units) for pod in range(pods)]
         movable = [j for j, job in enumerate(self.jobs) if not job.hosts]
-        found: set[Units] = set()
+        drawn: set[Units] = set()
         for _ in range(_DRAWN if movable and pods > 1 else 0):
             j = self.random.choice(movable)
             p = self.random.choice([pod for pod in range(pods) if units[j][pod]])
@@ -531,12 +535,12 @@ class _Placing:
             count = self.random.choice((1, units[j][p]))
             need = count - free[q]
             if need <= 0:
-                found.add(_moved(units, ((j, p, q, count),)))
+                drawn.add(_moved(units, ((j, p, q, count),)))
                 continue
             others = [other for other in movable if other != j and units[other][q] >= need]
             if others:
-                found.add(_moved(units, ((j, p, q, count), (self.random.choice(others), q, p, need))))
-        return sorted(found - self._seen)
+                drawn.add(_moved(units, ((j, p, q, count), (self.random.choice(others), q, p, need))))
+        return sorted(drawn - self._seen)
 
     def _near(self, units: Units) -> Iterator[Units]:
         """Placements with moved units, then with exchanged units."""
@@ -595,7 +599,7 @@ def lay_stripes(jobs: Sequence[TdmJob], units: Units, matrix: Any, ports: int) -
     if packing is None:
         return None
     chosen = _few(commodities, packing, matrix, ports)
-    at = {(one.pods, one.units): own for one, own in zip(commodities, chosen, strict=True)}
+    at = {(commodity.pods, commodity.units): own for commodity, own in zip(commodities, chosen, strict=True)}
     load = np.zeros(np.shape(matrix))
     for own in chosen:
         for stripe in own:
@@ -611,28 +615,30 @@ def lay_stripes(jobs: Sequence[TdmJob], units: Units, matrix: Any, ports: int) -
             stripes.append(())
             routes.append(() if key is None else _routes_of(key[0], at[key]))
         else:
-            stripes.append((((), 1.0),) if key is None else tuple((one.edges, one.share) for one in at[key]))
+            stripes.append(
+                (((), 1.0),) if key is None else tuple((own_stripe.edges, own_stripe.share) for own_stripe in at[key])
+            )
             routes.append(())
     return Striped(lit, tuple(stripes), tuple(routes), most)
 
 
 def _routes_of(pods: Sequence[int], stripes: Sequence[Stripe]) -> tuple[Route, ...]:
     """Routes between all pods, stripe by stripe."""
-    found = []
+    routes = []
     for number, stripe in enumerate(stripes):
         for source, target in ((a, b) for a in pods for b in pods if a != b):
             path = [source]
             while path[-1] != target:
                 path.append(stripe.onward[path[-1]][target])
-            found.append(Route(tuple(path), stripe.share, stripe=number))
-    return tuple(found)
+            routes.append(Route(tuple(path), stripe.share, stripe=number))
+    return tuple(routes)
 
 
 def _few(commodities: Sequence[Commodity], packing: Packing, matrix: Any, ports: int) -> list[tuple[Stripe, ...]]:
     """At most ``ports`` + 2 stripes of each commodity, none below 2 %; after a removal, shares are computed again."""
     kept = []
     for own in packing.stripes:
-        large = sorted(own, key=lambda one: -one.share)[: ports + 2]
+        large = sorted(own, key=lambda stripe: -stripe.share)[: ports + 2]
         kept.append(_large(large))
     if sum(map(len, kept)) == sum(map(len, packing.stripes)):
         return kept
@@ -640,9 +646,9 @@ def _few(commodities: Sequence[Commodity], packing: Packing, matrix: Any, ports:
 
 
 def _large(stripes: Sequence[Stripe]) -> tuple[Stripe, ...]:
-    own = [one for one in stripes if one.share >= _LEAST_SHARE] or list(stripes[:1])
-    total = sum(one.share for one in own)
-    return tuple(replace(one, share=one.share / total) for one in own)
+    own = [stripe for stripe in stripes if stripe.share >= _LEAST_SHARE] or list(stripes[:1])
+    total = sum(stripe.share for stripe in own)
+    return tuple(replace(stripe, share=stripe.share / total) for stripe in own)
 
 
 def _shared(
@@ -651,14 +657,14 @@ def _shared(
     """The best shares of given stripes: a linear program (HiGHS)."""
     from scipy.optimize import linprog  # noqa: PLC0415  (slow to import)
 
-    columns = [(k, one) for k, own in enumerate(stripes) for one in own]
-    pairs = sorted({pair for _, one in columns for pair, _ in one.loads})
+    columns = [(k, stripe) for k, own in enumerate(stripes) for stripe in own]
+    pairs = sorted({pair for _, stripe in columns for pair, _ in stripe.loads})
     at = {pair: e for e, pair in enumerate(pairs)}
-    scale = max(one.scale for one in commodities)
+    scale = max(commodity.scale for commodity in commodities)
     upper, equal = np.zeros((len(pairs), len(columns) + 1)), np.zeros((len(commodities), len(columns) + 1))
-    for x, (k, one) in enumerate(columns):
+    for x, (k, stripe) in enumerate(columns):
         equal[k, x] = 1.0
-        for pair, size in one.loads:
+        for pair, size in stripe.loads:
             upper[at[pair], x] = size / scale
     for pair, e in at.items():
         upper[e, -1] = -float(matrix[pair[0]][pair[1]])
@@ -669,7 +675,7 @@ def _shared(
     solved = solver(cost, A_ub=upper, b_ub=right, A_eq=equal, b_eq=np.ones(len(commodities)), method="highs")
     if solved.x is None:
         return list(stripes)
-    found: list[list[Stripe]] = [[] for _ in stripes]
-    for x, (k, one) in enumerate(columns):
-        found[k].append(replace(one, share=float(solved.x[x])))
-    return [tuple(sorted(own, key=lambda one: -one.share)) for own in found]
+    shared: list[list[Stripe]] = [[] for _ in stripes]
+    for x, (k, stripe) in enumerate(columns):
+        shared[k].append(replace(stripe, share=float(solved.x[x])))
+    return [tuple(sorted(own, key=lambda stripe: -stripe.share)) for own in shared]

@@ -55,8 +55,8 @@ def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> S
     """The source's schedule: Algorithms 1 to 3, then GPUs are released where a group waits (g_j <- ceil(g_j W / T))."""
     planner = SeedGroups(jobs, network, direct=options.best)
     rounds = Rounds(jobs, planner, network.delta_s, options.reading)
-    found = search_partition(rounds, seed=options.seed) if options.best else hill_climbing(rounds)
-    best = _released(found, planner, network, options)
+    partition = search_partition(rounds, seed=options.seed) if options.best else hill_climbing(rounds)
+    best = _released(partition, planner, network, options)
     return two_groups("seed", jobs, network, options, best)
 
 
@@ -72,9 +72,9 @@ def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
     rounds = Rounds(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
     for attempt in range(100):
         drawn = random_split(jobs, network.all_gpus, options.seed * 1000 + attempt)
-        found = None if drawn is None else rounds.of(drawn)
-        if found is not None:
-            return two_groups("random", jobs, network, options, found)
+        partition = None if drawn is None else rounds.of(drawn)
+        if partition is not None:
+            return two_groups("random", jobs, network, options, partition)
     raise TdmError("no random partition fits the GPUs; use fewer workers, or more hosts")
 
 
@@ -142,15 +142,15 @@ def lay_groups(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNet
     """Circuits, hosts and times of two groups; spare ports keep circuits of the other group."""
     carried = [carry(jobs, group, network) for group in partition.groups]
     both = all(group.jobs for group in partition.groups)
-    if both and all(len(one.matrices) == 1 for one in carried):
+    if both and all(len(crossing.matrices) == 1 for crossing in carried):
         kept = keep_lit(carried[0].matrices[0], carried[1].matrices[0], network.ports)
-        carried = [replace(one, matrices=(matrix,)) for one, matrix in zip(carried, kept, strict=True)]
-    found = []
+        carried = [replace(crossing, matrices=(matrix,)) for crossing, matrix in zip(carried, kept, strict=True)]
+    laid = []
     for number, (group, own) in enumerate(zip(partition.groups, carried, strict=True)):
         where = placements(jobs, group, network, other_way=number == 1)
         before = carried[1 - number].matrices[-1] if both else None
-        found.append((own, where, ready(jobs, group, own, where, before, network)))
-    return found
+        laid.append((own, where, ready(jobs, group, own, where, before, network)))
+    return laid
 
 
 def times_of(
@@ -159,10 +159,10 @@ def times_of(
     """T_1 and T_2, with dark time only for jobs whose circuits change."""
     if reading == "literal":
         return process_times(partition, network.delta_s, reading)
-    one, other = partition.groups
+    first, other = partition.groups
     return (
         ends_s(laid[0][2], other.training_s, reading),
-        ends_s(laid[1][2], one.training_s, reading),
+        ends_s(laid[1][2], first.training_s, reading),
     )
 
 
@@ -172,14 +172,14 @@ def _trees(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
 
 def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork, options: Options) -> Partition:
     """The end of Algorithm 1; it adopts what it evaluates."""
-    one, other = partition.groups
+    first, other = partition.groups
     times = process_times(partition, network.delta_s, options.reading)
-    found: list[GroupPlan] = []
-    for group, window in ((one, times[1]), (other, times[0])):
+    plans: list[GroupPlan] = []
+    for group, window in ((first, times[1]), (other, times[0])):
         own = [planner.jobs[j] for j in group.jobs]
         given = release_gpus(own, group.given, group.training_s, window)
-        found.append(planner.plan(group.jobs, given) if group.jobs and given != list(group.given) else group)
-    released = Partition((found[0], found[1]), 0.0)
+        plans.append(planner.plan(group.jobs, given) if group.jobs and given != list(group.given) else group)
+    released = Partition((plans[0], plans[1]), 0.0)
     time = sum(process_times(released, network.delta_s, options.reading))
     return Partition(released.groups, time) if time <= partition.round_s else partition
 
@@ -209,8 +209,8 @@ def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) ->
     first = search_partition(plain, restarts=restarts, seed=groups.seed).groups[0].jobs
     best = rounds.of(first)
     near = {first: 0.0}
-    for one in neighbours(first, len(jobs)):
-        near[one] = rounds.bound(one)
+    for neighbour in neighbours(first, len(jobs)):
+        near[neighbour] = rounds.bound(neighbour)
     nearest = dict(sorted(near.items(), key=lambda item: (item[1], item[0]))[:_CANDIDATES])
     return best_by_bounds(nearest, lambda group, _: rounds.of(group), best)
 
@@ -227,20 +227,23 @@ def agree(jobs: Sequence[TdmJob], partition: Partition, network: OpticalNetwork,
     if not network.delta_s or any(group.striped is None for group in partition.groups):
         return partition
     movable = next((x for x in (1, 0) if not any(jobs[j].hosts for j in partition.groups[x].jobs)), None)
-    found: list[Partition] = [partition]
+    candidates: list[Partition] = [partition]
     if movable is not None:
-        found += [_turned(partition, movable, order) for order in _overlaps(partition, movable, network.pods)]
-    found += _same_for_both(jobs, found[-1], network, movable)
+        candidates += [_turned(partition, movable, order) for order in _overlaps(partition, movable, network.pods)]
+    candidates += _same_for_both(jobs, candidates[-1], network, movable)
     return min(
-        (replace(one, round_s=sum(times_of(one, lay_groups(jobs, one, network), network, reading))) for one in found),
-        key=lambda one: one.round_s,
+        (
+            replace(candidate, round_s=sum(times_of(candidate, lay_groups(jobs, candidate, network), network, reading)))
+            for candidate in candidates
+        ),
+        key=lambda candidate: candidate.round_s,
     )
 
 
 def _matrices(partition: Partition) -> tuple[Any, Any]:
-    one, other = (group.striped for group in partition.groups)
-    assert one is not None and other is not None  # noqa: S101, PT018
-    return np.array(one.matrix, np.int64), np.array(other.matrix, np.int64)
+    first, other = (group.striped for group in partition.groups)
+    assert first is not None and other is not None  # noqa: S101, PT018
+    return np.array(first.matrix, np.int64), np.array(other.matrix, np.int64)
 
 
 def _overlaps(partition: Partition, movable: int, pods: int) -> Sequence[Sequence[int]]:
@@ -284,7 +287,8 @@ def renamed(plan: GroupPlan, order: Sequence[int]) -> GroupPlan:
         for own in plan.striped.stripes
     )
     routes = tuple(
-        tuple(replace(one, path=tuple(order[pod] for pod in one.path)) for one in own) for own in plan.striped.routes
+        tuple(replace(route, path=tuple(order[pod] for pod in route.path)) for route in own)
+        for own in plan.striped.routes
     )
     units = tuple(tuple(row[back[pod]] for pod in range(len(order))) for row in plan.units)
     return replace(plan, units=units, striped=Striped(matrix, stripes, routes, plan.striped.bytes))
@@ -300,11 +304,11 @@ def _same_for_both(
     for group in partition.groups:
         own = [jobs[j] for j in group.jobs]
         laid.append([relaid(group, own, matrix, network) for matrix in tried])
-    found: list[Partition] = []
-    for x, one in enumerate(laid[0]):
+    partitions: list[Partition] = []
+    for x, first in enumerate(laid[0]):
         other = laid[1][x]
-        if one is not None and other is not None:
-            found.append(Partition((one, other), 0.0))
+        if first is not None and other is not None:
+            partitions.append(Partition((first, other), 0.0))
     if movable is not None and known is not None and network.pods <= MOST_NAMED:
         least: dict[bytes, list[tuple[float, int]]] = {}
         for plans in laid:
@@ -323,10 +327,10 @@ def _same_for_both(
             chosen = groups[movable]
             assert chosen is not None  # noqa: S101
             groups[movable] = renamed(chosen, order)
-            one, other = groups
-            assert one is not None and other is not None  # noqa: S101, PT018
-            found.append(Partition((one, other), 0.0))
-    return found
+            first, other = groups
+            assert first is not None and other is not None  # noqa: S101, PT018
+            partitions.append(Partition((first, other), 0.0))
+    return partitions
 
 
 def nameless(matrix: Any) -> tuple[bytes, Sequence[int]]:
@@ -354,8 +358,8 @@ def striped_groups(jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, 
 def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
     """Jobs in stripes, a tree each, with relays: column generation over Steiner trees, whole circuits, placement."""
     groups = striped_groups(tuple(jobs), network, options.moves, options.seed)
-    found = striped_partition(groups, options.reading, options.restarts)
-    return two_groups("striped", jobs, network, options, agree(jobs, found, network, options.reading))
+    partition = striped_partition(groups, options.reading, options.restarts)
+    return two_groups("striped", jobs, network, options, agree(jobs, partition, network, options.reading))
 
 
 # A job that arrives while others run: the cheapest way to add it without a new plan for all jobs (ours).
@@ -421,10 +425,10 @@ def _pinned(job: TdmJob, plan: JobPlan) -> TdmJob:
 
 
 def _units(schedule: Schedule, j: int) -> tuple[int, ...]:
-    found = [0] * schedule.network.pods
+    counts = [0] * schedule.network.pods
     for host, units in schedule.jobs[j].placement:
-        found[schedule.network.pod_of(host)] += units
-    return tuple(found)
+        counts[schedule.network.pod_of(host)] += units
+    return tuple(counts)
 
 
 def _edges(schedule: Schedule, j: int) -> tuple[Edge, ...]:

@@ -44,12 +44,12 @@ def plain(compiled: Any) -> Callable[..., Any]:
     """A kernel in plain Python, including every kernel that it calls. Same arguments, same results."""
     function: types.FunctionType = compiled.py_func
     namespace = {**function.__globals__}
-    found = types.FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
+    interpreted = types.FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
     for name in function.__code__.co_names:
         other = namespace.get(name)
         if other is not None and hasattr(other, "py_func"):
-            namespace[name] = found if other is compiled else plain(other)
-    return found
+            namespace[name] = interpreted if other is compiled else plain(other)
+    return interpreted
 
 
 def sized(compiled: Any, switches: int) -> Callable[..., Any]:

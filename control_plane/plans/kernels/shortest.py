@@ -36,7 +36,7 @@ def rows_of(graph: Array, symmetric: bool, order: Array, store: Array) -> Array:
     """
     starts, heads, cost, back, names = graph
     to, away, place = store
-    found = np.empty(len(order), np.int32)
+    rows = np.empty(len(order), np.int32)
     for i in range(len(order)):
         node = order[i]
         if place[node] < 0:
@@ -49,8 +49,8 @@ def rows_of(graph: Array, symmetric: bool, order: Array, store: Array) -> Array:
                 away[row] = distance[names]
             place[node] = row
             place[-1] += 1
-        found[i] = place[node]
-    return found
+        rows[i] = place[node]
+    return rows
 
 
 @kernel
@@ -186,7 +186,7 @@ def _prices(graph: Array, order: Array, leaf: bool, hosts: Array, store: Array) 
 @kernel
 def _alone(order: Array, leaf: bool, hosts: Array, store: Array, price: int) -> tuple[int, Array]:
     """The best set of a single node, as in `_better`."""
-    found = order
+    best = order
     reach, times = hosts
     for node in range(reach.shape[1] - leaf):
         total = 0
@@ -195,9 +195,9 @@ def _alone(order: Array, leaf: bool, hosts: Array, store: Array, price: int) -> 
         for h in range(len(times)):
             total += reach[h, node] * times[h]
         if total < price:
-            price, found = total, order.copy()
-            found[0] = node
-    return price, found
+            price, best = total, order.copy()
+            best[0] = node
+    return price, best
 
 
 # Shortest-path trees with aggregation: the properties of a root's tree, computed without building it.

@@ -291,11 +291,11 @@ def attached_with(reach: Array, attached: Array, times: Array) -> Array:
 @kernel
 def attachment(reach: Array, nodes: Array) -> Array:
     """Distance of every attached switch to the nearest of some nodes: int64 (h,) from (h, n)."""
-    found = np.full(len(reach), FAR, np.int64)
+    distances = np.full(len(reach), FAR, np.int64)
     for h in range(len(reach)):
         for node in nodes:
-            found[h] = min(found[h], reach[h, node])
-    return found
+            distances[h] = min(distances[h], reach[h, node])
+    return distances
 
 
 @kernel
@@ -507,9 +507,9 @@ def _added(
     to, away, _ = store
     k, root, extra = len(order), len(order) - 1 if leaf else 0, ONCE if leaf else 0
     least[order] = NEVER
-    found = order
+    best = order
     if least.min() >= price:
-        return price, found
+        return price, best
     prices = at_most(matrix, parent, root, to, away, rows, extra) + held
     prices[order] = NEVER
     larger = np.zeros((k + 1, k + 1), np.int64)
@@ -524,8 +524,8 @@ def _added(
             larger[k, i] = to[rows[i], node] + (extra if i == root else 0)
         cost = cheapest(larger, root, price - held[node]) + held[node]
         if cost < price:
-            price, found = cost, with_node(order, node, leaf)
-    return price, found
+            price, best = cost, with_node(order, node, leaf)
+    return price, best
 
 
 @kernel
@@ -648,32 +648,32 @@ def _relief(owners: Array, leaving: Array, star: int, asked: Array, less: Array)
 def _submatrix(matrix: Array, position: int) -> Array:
     """The matrix without one row and its column."""
     k = len(matrix) - 1
-    found = np.empty((k, k), np.int64)
+    smaller = np.empty((k, k), np.int64)
     for i in range(k):
         for j in range(k):
-            found[i, j] = matrix[i + (i >= position), j + (j >= position)]
-    return found
+            smaller[i, j] = matrix[i + (i >= position), j + (j >= position)]
+    return smaller
 
 
 @kernel
 def with_node(order: Array, node: int, leaf: bool) -> Array:
     """The set with an additional node, a leaf still last."""
     k = len(order)
-    found = np.empty(k + 1, np.int32)
-    found[:k] = order
-    found[k] = node
+    larger = np.empty(k + 1, np.int32)
+    larger[:k] = order
+    larger[k] = node
     if leaf:
-        found[k - 1], found[k] = node, order[k - 1]
-    return found
+        larger[k - 1], larger[k] = node, order[k - 1]
+    return larger
 
 
 @kernel
 def without(order: Array, position: int) -> Array:
     """The set without the node at a position."""
-    found = np.empty(len(order) - 1, np.int32)
-    found[:position] = order[:position]
-    found[position:] = order[position + 1 :]
-    return found
+    smaller = np.empty(len(order) - 1, np.int32)
+    smaller[:position] = order[:position]
+    smaller[position:] = order[position + 1 :]
+    return smaller
 
 
 # Cheap trees over a complete graph of nodes, some of which may be left out.
@@ -700,10 +700,10 @@ def cheap_tree(matrix: Array, must: int) -> tuple[int, Array]:
         least = cost
         for node in range(must, len(matrix)):
             inside[node] = not inside[node]
-            found, _ = spanning(matrix, inside)
+            changed_cost, _ = spanning(matrix, inside)
             inside[node] = not inside[node]
-            if found < least:
-                least, change = found, node
+            if changed_cost < least:
+                least, change = changed_cost, node
         if change < 0:
             return cost, parent
         inside[change] = not inside[change]
