@@ -28,12 +28,12 @@ def digits(count: int | None = None) -> TensorDataset:
 
     There are 1,797; a larger count begins anew with the first.
     """
-    found = load_digits()
-    order = torch.randperm(len(found.target), generator=torch.Generator().manual_seed(1))
+    dataset = load_digits()
+    order = torch.randperm(len(dataset.target), generator=torch.Generator().manual_seed(1))
     if count is not None:
         order = order[torch.arange(count) % len(order)]
-    images = torch.tensor(found.images, dtype=torch.float32)[:, None] / 16
-    return TensorDataset(images[order], torch.tensor(found.target)[order])
+    images = torch.tensor(dataset.images, dtype=torch.float32)[:, None] / 16
+    return TensorDataset(images[order], torch.tensor(dataset.target)[order])
 
 
 def network(kind: str = "cnn") -> nn.Module:
@@ -64,5 +64,5 @@ def report(model: nn.Module, losses: Sequence[float], file: str | None) -> None:
         right = (model(images).argmax(1) == labels).float().mean()
     print(f"{len(losses)} steps, loss {losses[-1]:.4f}, accuracy {right:.4f}")
     if file:
-        parameters = [one.detach().clone() for one in model.parameters()]
+        parameters = [parameter.detach().clone() for parameter in model.parameters()]
         torch.save({"losses": list(losses), "parameters": parameters}, file)

@@ -29,8 +29,8 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
     source = SOURCES.get(name, f"docs/{name}")
     url = f"{config.repo_url}/blob/main/"
 
-    def target(found: re.Match[str]) -> str:
-        path, anchor = resolved(folder / found[1]), found[2] or ""
+    def target(link: re.Match[str]) -> str:
+        path, anchor = resolved(folder / link[1]), link[2] or ""
         if not (ROOT / path).exists():
             raise PluginError(f"{source}: there is no {path}")
         if path in SOURCES.values():

@@ -72,12 +72,12 @@ def measure(turns: int) -> Iterator[dict[str, Any]]:
         for rank in range(RANKS):
             own = rank_environment({}, listeners[0].address, rank, RANKS) | {TICKET: str(folder / "ticket.json")}
             ranks.append(stack.enter_context(subprocess.Popen(argv, env=own, stdout=subprocess.PIPE)))
-        told = [json.loads(one.communicate()[0] or "null") for one in ranks]
+        told = [json.loads(process.communicate()[0] or "null") for process in ranks]
     if None in told:
         raise ClusterError(f"carrying: rank {told.index(None)} ended without a figure; its last lines stand above")
     for elements in SIZES:
         slowest = [(max(unix), max(tls)) for size, unix, tls in
-                   ((every[0][0], *zip(*(one[1:] for one in every), strict=True)) for every in zip(*told, strict=True))
+                   ((every[0][0], *zip(*(row[1:] for row in every), strict=True)) for every in zip(*told, strict=True))
                    if size == elements]  # fmt: skip
         unix_ms, tls_ms = (statistics.median(column) for column in zip(*slowest, strict=True))
         yield {

@@ -109,4 +109,4 @@ def _serve(windows: int, length: int, counts: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]), int(sys.argv[2]), [int(one) for one in sys.argv[3:]])
+    _serve(int(sys.argv[1]), int(sys.argv[2]), [int(argument) for argument in sys.argv[3:]])

@@ -153,10 +153,10 @@ class Tree:
     def counted(self) -> tuple[int, int]:
         """Ingress passes and egress copies of all switches so far."""
         counters = [self.network.switch_counters(name) for name in self.devices]
-        return sum(one.passes for one in counters), sum(one.copies for one in counters)
+        return sum(counter.passes for counter in counters), sum(counter.copies for counter in counters)
 
     def _parent(self, host: Node) -> Node:
-        return next(one for one in self.topology.switches if host.name in self.topology.neighbours(one.name))
+        return next(switch for switch in self.topology.switches if host.name in self.topology.neighbours(switch.name))
 
     def _device(self, own: Node, lanes: int, slots: int) -> Device:
         """A switch with its entries: its hosts are a leaf's children, all leaves are the spine's."""
@@ -207,7 +207,7 @@ def _best(network: VirtualNetwork, work: Callable[[], object], runs: int) -> Run
 
 def _counted(network: VirtualNetwork) -> tuple[int, int, int]:
     counters = [network.switch_counters(switch.name) for switch in network.topology.switches]
-    return sum(one.passes for one in counters), sum(one.copies for one in counters), network.events
+    return sum(counter.passes for counter in counters), sum(counter.copies for counter in counters), network.events
 
 
 def _row(lanes: int, switches: int, run: Run) -> dict[str, Any]:
@@ -290,10 +290,10 @@ def threads(what: str, switches: int, lanes: int, frames: int, runs: int, count:
         for (network, again), number in zip(networks, (1, count), strict=True):
             network.threads, network.timed = number, True
             before, begin = network.path_s, time.perf_counter()
-            found = hashlib.sha256(again()).hexdigest(), network.now, network.events
-            seen.append((found, time.perf_counter() - begin, network.path_s - before))
-        (one, alone_s, alone_path), (other, seconds, shared) = seen
-        if one != other:
+            outcome = hashlib.sha256(again()).hexdigest(), network.now, network.events
+            seen.append((outcome, time.perf_counter() - begin, network.path_s - before))
+        (alone, alone_s, alone_path), (other, seconds, shared) = seen
+        if alone != other:
             raise RuntimeError(f"{what}, {switches} switches: {count} threads make another result than one")
         clock.append(alone_s / seconds)
         path.append(alone_path / shared)

@@ -51,27 +51,27 @@ class Cost:
 def measure(experiment: Experiment, rounds: int) -> list[Cost]:
     """Every case ``rounds`` times, after one round that does not count."""
     names = (PLAIN, UNSEEN, SEEN)
-    found: dict[str, list[tuple[float, float, int, int, float]]] = {name: [] for name in names}
+    samples: dict[str, list[tuple[float, float, int, int, float]]] = {name: [] for name in names}
     for turn in range(rounds + 1):
         for place in range(len(names)):
             name = names[(turn + place) % len(names)]
-            one = _once(name, experiment)
+            sample = _once(name, experiment)
             if turn:
-                found[name].append(one)
+                samples[name].append(sample)
     costs = []
     for name in names:
-        pairs = list(zip(found[name], found[PLAIN], strict=True))
+        pairs = list(zip(samples[name], samples[PLAIN], strict=True))
         costs.append(
             Cost(
                 name,
-                round(statistics.median(own[0] for own in found[name]), 4),
-                round(statistics.median(own[1] for own in found[name]), 4),
+                round(statistics.median(own[0] for own in samples[name]), 4),
+                round(statistics.median(own[1] for own in samples[name]), 4),
                 round(statistics.median(own[0] / plain[0] for own, plain in pairs), 4),
                 round(statistics.median(own[1] / plain[1] for own, plain in pairs), 4),
-                round(min(own[0] for own in found[name]) / min(plain[0] for plain in found[PLAIN]), 4),
-                round(statistics.median(own[4] / own[0] for own in found[name]), 4),
-                statistics.median(own[2] for own in found[name]),
-                statistics.median(own[3] for own in found[name]),
+                round(min(own[0] for own in samples[name]) / min(plain[0] for plain in samples[PLAIN]), 4),
+                round(statistics.median(own[4] / own[0] for own in samples[name]), 4),
+                statistics.median(own[2] for own in samples[name]),
+                statistics.median(own[3] for own in samples[name]),
             )
         )
     return costs
@@ -124,14 +124,14 @@ def measure_commands(elements: int, topology: str, rounds: int) -> list[dict[str
 
     The process of the latter is killed when it says that its run has ended: its page stays else.
     """
-    found: dict[str, list[float]] = {PLAIN: [], UNSEEN: []}
+    samples: dict[str, list[float]] = {PLAIN: [], UNSEEN: []}
     command = [sys.executable, "-m", "p4reduce.cli.entry", "run", "-t", topology, "--elements", str(elements), "--json"]
     for turn in range(rounds + 1):
         for name in (PLAIN, UNSEEN) if turn % 2 else (UNSEEN, PLAIN):
             used = _whole_command([*command, *(["--live", "--full-speed"] if name == UNSEEN else [])])
             if turn:
-                found[name].append(used)
-    medians = {name: statistics.median(seconds) for name, seconds in found.items()}
+                samples[name].append(used)
+    medians = {name: statistics.median(seconds) for name, seconds in samples.items()}
     return [
         {"what": name, "cpu_s": round(seconds, 4), "ratio": round(seconds / medians[PLAIN], 4)}
         for name, seconds in medians.items()
@@ -156,14 +156,14 @@ def look(port: int, token: str) -> None:
     answer = stream.getresponse()
     other = http.client.HTTPConnection("127.0.0.1", port)
     views, switch = 0, ""
-    said = sys.stdout
+    out = sys.stdout
     try:
         for line in answer:
             if not line.startswith(b"data: "):
                 continue
             if not views:
-                said.write("open\n")
-                said.flush()
+                out.write("open\n")
+                out.flush()
             tick = json.loads(line[6:])
             if not switch and tick["count"]:
                 switch = next(
@@ -173,7 +173,7 @@ def look(port: int, token: str) -> None:
             views += 1
     except (OSError, http.client.HTTPException):
         pass  # the server has ended
-    said.write(f"{views}\n")
+    out.write(f"{views}\n")
 
 
 def _get(connection: http.client.HTTPConnection, token: str, path: str) -> "dict[str, list[dict[str, list[str]]]]":

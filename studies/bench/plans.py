@@ -171,8 +171,8 @@ def _steiner_tree(graph: Any, topology: Topology, task: Task, method: str, links
     problem = Problem(topology, task.workers, task.server)
     terminals = {problem.paths.access(host) for host in (task.server, *task.workers)}
     tree = nx.algorithms.approximation.steiner_tree
-    seconds, found = _fastest(lambda: tree(graph, terminals, weight="weight", method=method))
-    links.append(found.number_of_edges())
+    seconds, steiner = _fastest(lambda: tree(graph, terminals, weight="weight", method=method))
+    links.append(steiner.number_of_edges())
     return seconds
 
 
@@ -185,7 +185,7 @@ def _switches_only(topology: Topology) -> Any:
 
 
 def _fastest(run: Callable[[], Result]) -> tuple[float, Result]:
-    return min((timed(run) for _ in range(_REPEATED)), key=lambda found: found[0])
+    return min((timed(run) for _ in range(_REPEATED)), key=lambda timing: timing[0])
 
 
 def _ms(times: list[float]) -> float:

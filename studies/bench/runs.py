@@ -50,8 +50,8 @@ WHAT: Final = {OURS: "in the network, embedded switch", "gloo": "gloo, ring over
 
 def targets(settings: Any, lanes: int) -> list[dict[str, Any]]:
     """Measure one plan on BMv2, if it is installed, and on the embedded switch."""
-    found = ["embedded"] if find_bmv2() is None else ["bmv2", "embedded"]
-    rows = [_row(run_real(_unshaped(settings, lanes, target))) for target in found]
+    switches = ["embedded"] if find_bmv2() is None else ["bmv2", "embedded"]
+    rows = [_row(run_real(_unshaped(settings, lanes, target))) for target in switches]
     for row in rows:
         row["ratio"] = row["goodput_mbps"] / rows[0]["goodput_mbps"] if len(rows) > 1 else None
     return rows
@@ -89,11 +89,11 @@ def _row(result: RunResult) -> dict[str, Any]:
         "worker_cpu": real.cpu_s["workers"] / wall_s,
         "resends": sum(record.resends for record in network.collectives),
         "kernel_drops": real.kernel_drops,
-        "window": statistics.median(one["window_mean"] for one in workers),
-        "window_highest": max(one["window_highest"] for one in workers),
-        "cuts": sum(one["cuts"] for one in workers),
+        "window": statistics.median(worker["window_mean"] for worker in workers),
+        "window_highest": max(worker["window_highest"] for worker in workers),
+        "cuts": sum(worker["cuts"] for worker in workers),
         "window_limit": network.window,
-        "marks": sum(one["congested"] for one in workers),
+        "marks": sum(worker["congested"] for worker in workers),
     }
 
 
@@ -130,8 +130,8 @@ def gloo(settings: Any) -> list[dict[str, Any]]:
 
 
 def _against(name: str, mine: list[float], bound: float, gloo: list[float] | None) -> dict[str, Any]:
-    found = {"what": WHAT[name], "median_ms": statistics.median(mine), "to_bound": statistics.median(mine) / bound}
+    comparison = {"what": WHAT[name], "median_ms": statistics.median(mine), "to_bound": statistics.median(mine) / bound}
     if gloo is not None:
         ratios = [a / b for a, b in zip(mine, gloo, strict=True)]
-        found |= {"to_gloo": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
-    return found
+        comparison |= {"to_gloo": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
+    return comparison

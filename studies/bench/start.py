@@ -49,8 +49,8 @@ def measure(
     folder: Path | None = None,
 ) -> Waited:
     """Start a command so many times, one after the other, with this added to the environment."""
-    found = [_once(command, environment, folder) for _ in range(runs)]
-    cpu, clock, first = (statistics.median(column) for column in zip(*found, strict=True))
+    waits = [_once(command, environment, folder) for _ in range(runs)]
+    cpu, clock, first = (statistics.median(column) for column in zip(*waits, strict=True))
     return Waited(what, runs, round(cpu, 2), round(clock, 2), round(first, 2))
 
 
@@ -116,7 +116,7 @@ def from_nothing(checkout: str) -> list[Waited]:
         clone, wheel = folder / "p4reduce", folder / "wheel"
         own = {"HOME": name, "PYTHONPATH": "", "NUMBA_CACHE_DIR": "", "P4REDUCE_CACHE": ""}
         command = str(wheel / "bin" / "p4reduce")
-        found = [
+        rows = [
             measure("git clone", ("git", "clone", "--quiet", checkout, str(clone)), own),
             measure("make .venv/.installed", ("make", ".venv/.installed"), own, folder=clone),
             measure("make demo", ("make", "demo"), own, folder=clone),
@@ -126,7 +126,7 @@ def from_nothing(checkout: str) -> list[Waited]:
         ]
         (built,) = (clone / "dist").glob("*.whl")
         return [
-            *found,
+            *rows,
             measure("pip install *.whl[demo]", (str(wheel / "bin" / "pip"), "install", "-q", f"{built}[demo]"), own),
             measure("p4reduce run -e 1024", (command, "run", "-e", "1024"), own, folder=folder),
             measure("p4reduce run -e 1024, again", (command, "run", "-e", "1024"), own, folder=folder),
@@ -161,16 +161,16 @@ class Needs:
 def run_needs(arguments: Sequence[str], arrays: int) -> Needs:
     """Measure one ``p4reduce run`` with these arguments; ``arrays``: bytes of all workers' arrays."""
     began = time.monotonic()
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            (*COMMAND, "run", *arguments), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+            (*COMMAND, "run", *arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         clock = time.monotonic() - began
         if process.returncode != 0:
-            said.seek(0)
-            raise RuntimeError(f"p4reduce run {' '.join(arguments)}: exit code {process.returncode}: {said.read()}")
+            output.seek(0)
+            raise RuntimeError(f"p4reduce run {' '.join(arguments)}: exit code {process.returncode}: {output.read()}")
     peak = used.ru_maxrss * 1024
     return Needs(
         " ".join(arguments),

@@ -59,11 +59,11 @@ def measured(
 ) -> Part:
     """A part whose rows are shown as they are."""
     kind = rows_of(f"{name.title().replace('-', '')}Row", headings, *more)
-    known = [one.name for one in dataclasses.fields(kind)]
+    known = [entry.name for entry in dataclasses.fields(kind)]
 
     def run(cell: Measured) -> Iterator[Any]:
-        found = cell()
-        for row in [found] if isinstance(found, Mapping) else found:
+        made = cell()
+        for row in [made] if isinstance(made, Mapping) else made:
             yield kind(**{key: row.get(key) for key in known})
 
     return Part(name, says, cells, run, kind, lists=True, **how)
@@ -227,15 +227,15 @@ class BenchSettings:
             ("lanes", self.lanes, (64, 256)),
             ("plans", self.plans, ("steiner", "ring", "ps")),
         ):
-            if unknown := [one for one in given if one not in known]:
+            if unknown := [value for value in given if value not in known]:
                 raise BadInput(f"--{name}: {unknown[0]!r} is none of {', '.join(map(str, known))}")
         if not self.seeds:
             raise BadInput("--seeds: give at least one")
-        for one in dataclasses.fields(self):
-            given, least = getattr(self, one.name), "at least" if one.name in MAY_BE_ZERO else "more than"
+        for setting in dataclasses.fields(self):
+            given, least = getattr(self, setting.name), "at least" if setting.name in MAY_BE_ZERO else "more than"
             for number in given if isinstance(given, tuple) else (given,):
                 if isinstance(number, int | float) and not (number > 0 or (number == 0 and least == "at least")):
-                    raise BadInput(f"--{one.name.replace('_', '-')}: {number}: must be {least} 0")
+                    raise BadInput(f"--{setting.name.replace('_', '-')}: {number}: must be {least} 0")
         if self.rounds < 2:
             raise BadInput(f"--rounds: {self.rounds}: at least 2")
         if any(slots < 2 or slots & (slots - 1) for slots in self.slots):
@@ -284,12 +284,12 @@ def _packets(settings: BenchSettings, lanes: int, slots: int) -> Iterator[dict[s
     speeds = packets.measure(lanes, slots, settings.rounds)
     if slots == settings.slots[0]:
         speeds.append(packets.interpreted(lanes, settings.interpreted_chunks))
-    ceiling = next(one.nanoseconds for one in speeds if one.what == "by hand")
-    for one in speeds:
-        row = one.row
+    ceiling = next(speed.nanoseconds for speed in speeds if speed.what == "by hand")
+    for speed in speeds:
+        row = speed.row
         yield {
             **row,
-            "x_by_hand": one.nanoseconds / ceiling,
+            "x_by_hand": speed.nanoseconds / ceiling,
             "m_packets": row["packets_per_s"] / 1e6,
             "g_lanes": row["lanes_per_s"] / 1e9,
             "gb_slots": row["slot_bytes_per_s"] / 1e9,
@@ -297,15 +297,15 @@ def _packets(settings: BenchSettings, lanes: int, slots: int) -> Iterator[dict[s
 
 
 def _memory(lanes: int, slots: int) -> dict[str, Any]:
-    found = compilation.device_memory(lanes, slots)
-    return {**found, **{f"{key}_mb": found[f"{key}_bytes"] / 1e6 for key in ("device", "slot", "overhead")}}
+    memory = compilation.device_memory(lanes, slots)
+    return {**memory, **{f"{key}_mb": memory[f"{key}_bytes"] / 1e6 for key in ("device", "slot", "overhead")}}
 
 
 def _bmv2(settings: BenchSettings, lanes: int) -> dict[str, Any]:
     slots = settings.slots[0]
     theirs = bmv2.measure(lanes, slots, 3, settings.bmv2_chunks)
     speeds = packets.measure(lanes, slots, settings.rounds)
-    ours = next(one.nanoseconds for one in speeds if one.what == packets.ALL_REDUCE)
+    ours = next(speed.nanoseconds for speed in speeds if speed.what == packets.ALL_REDUCE)
     ratio = theirs["ns_per_packet"] / ours
     return {**theirs, "version": bmv2.version(), "ns_per_packet_ours": ours, "ratio": ratio}
 
@@ -466,7 +466,7 @@ LIMITS_MS: Final = {"fat-tree-16": 10, "fat-tree-32": 60, "fat-tree-64": 1000, "
 
 
 def _job(settings: BenchSettings, k: int) -> list[dict[str, Any]]:
-    found = list(
+    rows = list(
         plans.one_job(
             str(k),
             settings.policy,
@@ -476,8 +476,8 @@ def _job(settings: BenchSettings, k: int) -> list[dict[str, Any]]:
             networkx=k <= settings.networkx_up_to,
         )
     )
-    theirs = next((row["ms"] for row in found if row["planner"] == "networkx mehlhorn"), None)
-    return [{**row, "ratio": None if theirs is None else row["ms"] / theirs} for row in found]
+    theirs = next((row["ms"] for row in rows if row["planner"] == "networkx mehlhorn"), None)
+    return [{**row, "ratio": None if theirs is None else row["ms"] / theirs} for row in rows]
 
 
 PLANNING: Final = (
@@ -637,8 +637,8 @@ def _veth(settings: BenchSettings, part: str, lanes: int) -> list[dict[str, Any]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ClusterError(f"{part}: in namespaces of its own it ended with {done.returncode}:\n{done.stderr}")
-        found: list[dict[str, Any]] = json.loads(done.stdout)["rows"][part]
-        return found
+        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"][part]
+        return rows
     with BenchLab(settings.ports, lanes) as lab:
         return [_under_load(settings, lab, pushes=part == "veth-aggregation")]
 
@@ -650,7 +650,7 @@ def _under_load(settings: BenchSettings, lab: BenchLab, *, pushes: bool) -> dict
     for _ in range(settings.best_of):
         seen.append(lab.run(frames, settings.seconds, first=seq if pushes else None))
         seq += seen[-1].frames // settings.ports
-    best = max(seen, key=lambda one: one.kpps_per_core)
+    best = max(seen, key=lambda sample: sample.kpps_per_core)
     return {
         "lanes": lab.lanes,
         "ports": settings.ports,
@@ -715,8 +715,8 @@ def _needed(measure: Callable[..., start.Needs], *what: Any, **how: Any) -> dict
     return dataclasses.asdict(measure(*what, **how))
 
 
-def _waited(found: Iterable[Any]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(one) for one in found]
+def _waited(waits: Iterable[Any]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(waited) for waited in waits]
 
 
 SOCKETS: Final = (

@@ -167,14 +167,16 @@ class BenchLab:
         specs: dict[int, PortSpec]
         if udp:
             self._sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(ports)]
-            for one in self._sockets:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-                one.setsockopt(SOL_UDP, UDP_GRO, int(udp > 1))
-                one.bind(("127.0.0.1", 0))
-            specs = {port: Udp(("127.0.0.1", 0), one.getsockname()) for port, one in enumerate(self._sockets, start=1)}
+            for sock in self._sockets:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+                sock.setsockopt(SOL_UDP, UDP_GRO, int(udp > 1))
+                sock.bind(("127.0.0.1", 0))
+            specs = {
+                port: Udp(("127.0.0.1", 0), sock.getsockname()) for port, sock in enumerate(self._sockets, start=1)
+            }
             self.switches = RealSwitches({SWITCH: self.device}, {SWITCH: specs}, **options)
-            for port, one in enumerate(self._sockets, start=1):
-                one.connect(self.switches.address(SWITCH, port))
+            for port, sock in enumerate(self._sockets, start=1):
+                sock.connect(self.switches.address(SWITCH, port))
             path = self.switches.data_paths[0]
             path.ports["segments"] = udp
             return
@@ -186,9 +188,9 @@ class BenchLab:
                     bring_up(route, name)
             wait_until_up(route)
         for port in range(1, ports + 1):
-            one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # protocol 0: it only sends
-            one.bind((f"o{port}", 0))
-            self._sockets.append(one)
+            sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # protocol 0: it only sends
+            sock.bind((f"o{port}", 0))
+            self._sockets.append(sock)
         specs = {port: Veth(f"s{port}") for port in range(1, ports + 1)}
         self.switches = RealSwitches({SWITCH: self.device}, {SWITCH: specs}, **options)
 
@@ -207,12 +209,12 @@ class BenchLab:
     def __exit__(self, *_: object) -> None:
         self.switches.stop()
         if self._udp:
-            for one in self._sockets:
-                one.close()
+            for sock in self._sockets:
+                sock.close()
             return
         with netlink() as route:
-            for port, one in enumerate(self._sockets, start=1):
-                one.close()
+            for port, sock in enumerate(self._sockets, start=1):
+                sock.close()
                 route.link("del", index=_FIRST_INDEX + 2 * port)  # its peer goes with it
 
     def pushes(self) -> NDArray[np.uint8]:
@@ -267,7 +269,7 @@ class BenchLab:
         path = self.switches.data_paths[0]
         offset = dict(PORT.fields or {})["received_frames"][1]
         received = path.ports.ctypes.data + PORT.itemsize * np.arange(ports) + offset
-        sockets = np.array([one.fileno() for one in self._sockets], np.int64)
+        sockets = np.array([sock.fileno() for sock in self._sockets], np.int64)
         before, cpu, sleeps = self._counts(), self.switches.cpu_s(), int(path.machine[0]["sleeps"])
         began = time.monotonic_ns()
         limits = np.array([first or 0, began + int(seconds * 1e9), 0, 0], np.int64)

@@ -27,8 +27,8 @@ def texts(text: str, flag: str) -> list[str]:
 
 def integers(text: str, flag: str) -> list[int]:
     """Whole numbers: '1,2,5', '0..4' (both ends count), and units as everywhere: '64k', '1.5M', '1Mi'."""
-    found = list(chain.from_iterable(_integers(part, flag) for part in texts(text, flag)))
-    return list(dict.fromkeys(found))
+    numbers = list(chain.from_iterable(_integers(part, flag) for part in texts(text, flag)))
+    return list(dict.fromkeys(numbers))
 
 
 def floats(text: str, flag: str) -> list[float]:
@@ -90,15 +90,15 @@ _MACHINE: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.@-]*)(?:(?::|\s+slots=)(
 
 def machines(text: str, flag: str) -> list[tuple[str, int | None]]:
     """Names of machines, each with its slots or None: 'pc1,user@pc2:4'; of a file's line 'pc2 slots=4'."""
-    found = []
+    hosts = []
     for part in texts(text, flag):
-        one = _MACHINE.fullmatch(part)
-        if one is None:
+        machine = _MACHINE.fullmatch(part)
+        if machine is None:
             raise BadInput(f"{flag}: {part!r} is not a machine: write a name, or a name and its slots, as in 'pc2:4'")
-        found.append((one[1], int(one[2]) if one[2] else None))
-    if len({name for name, _ in found}) < len(found):
+        hosts.append((machine[1], int(machine[2]) if machine[2] else None))
+    if len({name for name, _ in hosts}) < len(hosts):
         raise BadInput(f"{flag}: {text!r} names a machine twice: give it slots, as in 'pc2:4'")
-    return found
+    return hosts
 
 
 def macro(text: str, flag: str) -> tuple[str, str]:
@@ -118,10 +118,10 @@ def device_ids(text: str, flag: str) -> list[int]:
     """Device ids from "1", "1-300" or "1-3,7"."""
     ids: set[int] = set()
     for part in text.split(","):
-        found = _DEVICES.fullmatch(part.strip())
-        if found is None:
+        span = _DEVICES.fullmatch(part.strip())
+        if span is None:
             raise BadInput(f"{flag} {text}: {part!r} is neither a number nor a range such as 1-300")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(span[1]), int(span[2] or span[1])
         if not 0 < first <= last < 1 << 64:
             raise BadInput(f"{flag} {text}: {part!r} is empty or not above 0")
         if len(ids) + last - first + 1 > MAX_DEVICES:
@@ -136,12 +136,12 @@ def device_ids(text: str, flag: str) -> list[int]:
 def delay(text: str, flag: str, least: int = 0) -> int:
     """A time, picoseconds."""
     try:
-        found = parse_delay(text)
+        delay_ps = parse_delay(text)
     except ValueError as error:
         raise BadInput(f"{flag}: {error}") from None
-    if found < least:
+    if delay_ps < least:
         raise BadInput(f"{flag}: {text} is too short")
-    return found
+    return delay_ps
 
 
 def rate(text: str, flag: str) -> int:
@@ -189,7 +189,7 @@ def shard_of(text: str, flag: str) -> tuple[int, int]:
 
 def folders(text: str, flag: str) -> list[Path]:
     """Folders that are there, separated by commas."""
-    found = [Path(one) for one in texts(text, flag)]
-    if gone := [path for path in found if not path.is_dir()]:
+    paths = [Path(part) for part in texts(text, flag)]
+    if gone := [path for path in paths if not path.is_dir()]:
         raise BadInput(f"{flag}: {gone[0]}: there is no such folder")
-    return found
+    return paths

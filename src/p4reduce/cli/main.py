@@ -178,8 +178,10 @@ def _function(model: type, does: str) -> Callable[..., None]:
         values = {}
         for field, part in fields.items():
             if not isinstance(part, Parameter):
-                own = [one for one in part.parameters() if given[one.name] is not None]
-                values[field] = part.value({one.field: one.value(given[one.name]) for one in own})
+                own = [parameter for parameter in part.parameters() if given[parameter.name] is not None]
+                values[field] = part.value(
+                    {parameter.field: parameter.value(given[parameter.name]) for parameter in own}
+                )
             elif given[field] is not None and given[field] != []:
                 values[field] = part.value(given[field])
         flags = model(**values)
@@ -188,23 +190,32 @@ def _function(model: type, does: str) -> Callable[..., None]:
         module, _, function = does.partition(":")
         getattr(import_module(module), function)(flags)
 
-    every = [one for part in fields.values() for one in ([part] if isinstance(part, Parameter) else part.parameters())]
-    run.__signature__ = inspect.Signature([_typed(one) for one in every])  # type: ignore[attr-defined]
+    every = [
+        parameter
+        for part in fields.values()
+        for parameter in ([part] if isinstance(part, Parameter) else part.parameters())
+    ]
+    run.__signature__ = inspect.Signature([_typed(parameter) for parameter in every])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
 
 
-def _typed(one: Parameter) -> inspect.Parameter:
+def _typed(parameter: Parameter) -> inspect.Parameter:
     """A flag as Typer takes it. None stands for what was not given: the default is the field's."""
-    flag = one.flag
-    text = escape(one.help) + (f" [dim]\\[{escape(one.shown)}][/dim]" if one.shown else "")
-    about: dict[str, Any] = {"help": text, "show_default": False, "metavar": one.metavar, "rich_help_panel": flag.panel}
-    default = ... if one.default is ... else None
-    names = [name for name in (one.option, flag.short) if name]
+    flag = parameter.flag
+    text = escape(parameter.help) + (f" [dim]\\[{escape(parameter.shown)}][/dim]" if parameter.shown else "")
+    about: dict[str, Any] = {
+        "help": text,
+        "show_default": False,
+        "metavar": parameter.metavar,
+        "rich_help_panel": flag.panel,
+    }
+    default = ... if parameter.default is ... else None
+    names = [name for name in (parameter.option, flag.short) if name]
     info = typer.Argument(default, **about) if flag.argument else typer.Option(default, *names, **about)
-    typed = str if one.kind in {int, float} else one.kind  # what is wrong with a number, the flag says
+    typed = str if parameter.kind in {int, float} else parameter.kind  # what is wrong with a number, the flag says
     kind = typed if default is ... else typed | None
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=kind)
+    return inspect.Parameter(parameter.name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=kind)
 
 
 # Help texts: a docstring as flowing text, and examples under it.

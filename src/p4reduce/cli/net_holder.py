@@ -83,12 +83,12 @@ def shown(
 
 def _relayed(network: RealNetwork, relays: Relays) -> Mapping[Hop, LinkCounters]:
     """What happened on each direction of the links that relays carry."""
-    found = {}
-    for number, one in enumerate(network.relays):
+    sent = {}
+    for number, relay in enumerate(network.relays):
         there, back = relays.directions(number)
-        found[one.link.a, one.link.port_a] = there.out.sent
-        found[one.link.b, one.link.port_b] = back.out.sent
-    return found
+        sent[relay.link.a, relay.link.port_a] = there.out.sent
+        sent[relay.link.b, relay.link.port_b] = back.out.sent
+    return sent
 
 
 # The description of a network that is to stand, as it goes to the process that holds it.

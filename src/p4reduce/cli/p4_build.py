@@ -53,10 +53,10 @@ class Compiler:
     def version(self, root: Path) -> str:
         """p4c's own words, e.g. ``Version 1.2.3.9 (SHA: …)``."""
         done = self.run(["--version"], root)
-        said = f"{done.stdout}\n{done.stderr}"  # which of the two, and the exit code, changed between versions
-        lines = [line.strip() for line in said.splitlines() if line.startswith("Version")]
+        text = f"{done.stdout}\n{done.stderr}"  # which of the two, and the exit code, changed between versions
+        lines = [line.strip() for line in text.splitlines() if line.startswith("Version")]
         if not lines:
-            raise BuildError(f"make p4: {self.origin} --version failed: {said.strip()}")
+            raise BuildError(f"make p4: {self.origin} --version failed: {text.strip()}")
         return f"p4c {lines[0]}"
 
 
@@ -123,8 +123,8 @@ def _is_comment(line: str) -> bool:
 
 def sources(root: Path = ROOT) -> dict[str, str]:
     """``code_digest`` of every P4 source, by its path relative to the repository."""
-    found = sorted((root / FOLDER).glob("*.p4"))
-    return {path.relative_to(root).as_posix(): code_digest(path) for path in found}
+    files = sorted((root / FOLDER).glob("*.p4"))
+    return {path.relative_to(root).as_posix(): code_digest(path) for path in files}
 
 
 def compile_lanes(compiler: Compiler | OwnCompiler, lanes: int, root: Path = ROOT) -> dict[str, Any]:
@@ -151,12 +151,12 @@ def _with_p4c(compiler: Compiler, lanes: int, root: Path) -> list[str]:
 
 
 def _with_front_end(lanes: int, made: tuple[str, str], root: Path) -> list[str]:
-    found = compile_file(root / PROGRAM, {"LANES": str(lanes)}, name=PROGRAM)
-    for message in found.messages():
+    compilation = compile_file(root / PROGRAM, {"LANES": str(lanes)}, name=PROGRAM)
+    for message in compilation.messages():
         print(message, file=sys.stderr)
-    if found.json is None:
+    if compilation.json is None:
         raise BuildError(f"make p4: {PROGRAM} cannot be compiled for {lanes} lanes; the errors are above")
-    texts = json_text(found.json), found.p4info()
+    texts = json_text(compilation.json), compilation.p4info()
     for name, text in zip(made, texts, strict=True):
         (root / name).write_text(text)
     return own_command(lanes)

@@ -168,23 +168,23 @@ class Experiment(BaseModel):
 
     @model_serializer(mode="wrap")
     def _described(self, describe: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = describe(self)
+        described: dict[str, Any] = describe(self)
         if self.time != "real":
             for field in REAL_TIME_FIELDS:
                 if field != "time" or self.time == "virtual":
-                    found.pop(field, None)
+                    described.pop(field, None)
         if self.on_failure == "abort":
-            found.pop("on_failure")
+            described.pop("on_failure")
         for field in ("deadline", "quorum"):
-            if found[field] is None:
-                found.pop(field)
+            if described[field] is None:
+                described.pop(field)
         if not self.speculate:
-            found.pop("speculate")
+            described.pop("speculate")
         if self.lane_bits == PLAIN_BITS:
-            found.pop("lane_bits")
+            described.pop("lane_bits")
         if not self.coarse:
-            found.pop("coarse")
-        return found
+            described.pop("coarse")
+        return described
 
     @property
     def deadline_ps(self) -> int | None:

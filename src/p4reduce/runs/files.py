@@ -151,7 +151,7 @@ def print_real(output: Output, results: Sequence[RunResult]) -> None:
         real = result.real
         if real is None:
             continue
-        windows = [one["window_mean"] for one in real.workers.values()]
+        windows = [worker["window_mean"] for worker in real.workers.values()]
         cells = [result.network.plan, f"{real.target}, {real.links}", real.shaping, rate_text(real.goodput_bps)]
         cells += [f"{real.packets_per_s:,.0f}", f"{real.cpu_s['switches'] + real.cpu_s['session']:.2f} s"]
         cells += [f"{real.cpu_s['workers']:.2f} s", f"{real.lost:,}", f"{real.kernel_drops:,}"]
@@ -239,14 +239,14 @@ def write_results(folder: Path, results: Sequence[RunResult]) -> list[Path]:
 
 def rows_of(results: Sequence[RunResult]) -> dict[str, list[dict[str, Any]]]:
     """Results as rows by table: runs, links, collectives and, after training, training."""
-    found = {
+    tables = {
         "runs": [summarize(result) for result in results],
         "links": _rows(results, lambda result: result.network.links),
         "collectives": _rows(results, lambda result: result.network.collectives),
     }
     if any(result.training for result in results):
-        found["training"] = _rows(results, lambda result: result.training.points if result.training else ())
-    return found
+        tables["training"] = _rows(results, lambda result: result.training.points if result.training else ())
+    return tables
 
 
 def results_json(results: Sequence[RunResult]) -> str:

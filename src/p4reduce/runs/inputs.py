@@ -32,7 +32,7 @@ def link_faults(options: FaultOptions, **more: int) -> Faults:
 
 def provenance(program: "P4Program | None", seed: int) -> dict[str, str]:
     """Commit, hash of the P4 JSON (``-`` where no switch ran), versions and seed, as text."""
-    found = {
+    inputs = {
         "p4reduce": p4reduce.__version__,
         "commit": _commit(Path(p4reduce.__file__).parent),
         "p4_json": "-" if program is None else program.name,
@@ -40,7 +40,7 @@ def provenance(program: "P4Program | None", seed: int) -> dict[str, str]:
         "seed": str(seed),
         "python": platform.python_version(),
     }
-    return found | _versions()
+    return inputs | _versions()
 
 
 @functools.cache

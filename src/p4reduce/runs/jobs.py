@@ -251,13 +251,13 @@ class RunJobs(ABC):
         """A job for each worker of a group, which is its server, and whose workers are the others."""
         plan = "steiner" if self.experiment.plan in {*FORESTS, BEST} else self.experiment.plan
         most = slots_of_each(len(workers), self.slots)
-        found = []
+        requests = []
         for rank, owner in enumerate(workers):
             others = tuple(worker for worker in workers if worker != owner)
             whole = workers == self.workers
             number = FIRST_OWNER_JOB + rank if whole else self._group_job(workers, OWNED - rank)
-            found.append(replace(self._request(number, plan, others, owner), max_slots=most))
-        return found
+            requests.append(replace(self._request(number, plan, others, owner), max_slots=most))
+        return requests
 
     def _start_trees(self) -> list[Job]:
         """The jobs of the whole group's sums: one, but where the plan has several trees."""
@@ -555,7 +555,7 @@ class FlowCarrier(RunJobs):
         if calls[0].operation not in {"all_reduce", "barrier"}:
             return
         ahead = [call.options.ahead for call in calls]
-        if all(one is not None and one.start_ps + parts[0][0].plan.rtt_ps < timed.done_ps for one in ahead):
+        if all(call is not None and call.start_ps + parts[0][0].plan.rtt_ps < timed.done_ps for call in ahead):
             chunks = min(-(-(where.stop - where.start) // job.plan.lanes) for job, where in parts)
             self._announced[parts[0][0].plan.job] = min(parts[0][0].plan.lead, chunks)
 
@@ -598,7 +598,7 @@ def _zeros(parts: Sequence[Part], calls: Sequence[Call]) -> list[Bools]:
     Where no exponents are agreed on, none does. With ``poison``, a chunk that is not finite counts as zero.
     """
     options = calls[0].options
-    found = []
+    all_zeros = []
     for job, where in parts:
         starts = np.arange(0, where.stop - where.start, job.plan.lanes)
         zeros = np.full(len(starts), bool(len(starts)) and job.lead("all_reduce", words=options.words) > 0)
@@ -608,8 +608,8 @@ def _zeros(parts: Sequence[Part], calls: Sequence[Call]) -> list[Bools]:
             if options.poison:
                 full &= np.logical_and.reduceat(np.isfinite(values), starts)
             zeros &= ~full
-        found.append(zeros)
-    return found
+        all_zeros.append(zeros)
+    return all_zeros
 
 
 def _add_up(calls: list[Call], size: int) -> bool:

@@ -182,14 +182,14 @@ def rarely_collecting() -> Iterator[None]:
 @cache
 def code_version(*more: Path) -> str:
     """A digest of all that decides what a piece gives: this project's files, those in ``more``, and NumPy's version."""
-    found = hashlib.sha256(version("numpy").encode())
+    digest = hashlib.sha256(version("numpy").encode())
     for folder in (Path(p4reduce.__file__).parent, Path(p4switch.__file__).parent, *more):
         for place, folders, files in os.walk(folder, followlinks=True):
             folders.sort()
             for name in sorted(files):
                 if name.endswith((".py", ".p4", ".json")):
-                    found.update(f"{name}\0".encode() + (Path(place) / name).read_bytes())
-    return found.hexdigest()[:12]
+                    digest.update(f"{name}\0".encode() + (Path(place) / name).read_bytes())
+    return digest.hexdigest()[:12]
 
 
 class Kept:

@@ -326,7 +326,7 @@ class PacketStage(Carrier):
 
     def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
         requests = super()._owner_requests(workers)
-        return [_fewer_slots(one, self._groups * len(workers), self.slots) for one in requests]
+        return [_fewer_slots(request, self._groups * len(workers), self.slots) for request in requests]
 
     def at(self, time_ps: int, call: Callable[[], None]) -> None:
         """Call at this time."""
@@ -437,7 +437,7 @@ class FlowStage(FlowCarrier, Clock):
 
     def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
         requests = super()._owner_requests(workers)
-        return [_fewer_slots(one, self._groups * len(workers), self.slots) for one in requests]
+        return [_fewer_slots(request, self._groups * len(workers), self.slots) for request in requests]
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
         """Note that a rank has come; when all have, begin the meeting. ``PlanError`` if the model does not know it."""
@@ -470,7 +470,7 @@ class FlowStage(FlowCarrier, Clock):
             check()
         if not self.network.advance(until_ps, list(self._under_way.values())) and until_ps is None:
             raise ClusterError("nothing moves any more in the flow model, but collectives are under way")
-        for number in [number for number, one in self._under_way.items() if one.done_ps is not None]:
+        for number in [number for number, transfer in self._under_way.items() if transfer.done_ps is not None]:
             del self._under_way[number]
             self._end(number)
 
@@ -575,10 +575,10 @@ class _Player:
         self._done += 1
         if self._done % SEEN_EVERY == 0:
             self._tell()
-        for one in self._workload.then[rank][at]:
-            self._left[rank][one] -= 1
-            if not self._left[rank][one]:
-                self._work.append((rank, one))
+        for later in self._workload.then[rank][at]:
+            self._left[rank][later] -= 1
+            if not self._left[rank][later]:
+                self._work.append((rank, later))
 
 
 # What came of it.
@@ -639,14 +639,14 @@ def play(workload: Workload, experiment: Experiment, progress: Progress | None =
         begun = player.begun_ps
     finally:
         stage.close()
-    spans = [replace(one, start_ps=one.start_ps - begun, end_ps=one.end_ps - begun) for one in player.spans]
+    spans = [replace(span, start_ps=span.start_ps - begun, end_ps=span.end_ps - begun) for span in player.spans]
     ranks = rank_times(spans, len(workload.ranks))
     return Replay(
         plan=experiment.plan,
         topology=topology.name,
         time=experiment.time,
-        total_ps=max(one.end_ps for one in ranks),
-        exposed_ps=max(one.exposed_ps for one in ranks),
+        total_ps=max(rank.end_ps for rank in ranks),
+        exposed_ps=max(rank.exposed_ps for rank in ranks),
         ranks=ranks,
         nodes=workload.nodes,
         meetings=len(workload.meetings),
@@ -669,25 +669,25 @@ def rank_times(spans: Iterable[Span], ranks: int) -> list[RankTimes]:
             computed[span.rank][span.name != COMPUTE].append(own)
         else:
             communicated[span.rank].append(own)
-    found = []
+    times = []
     for rank in range(ranks):
         busy = _merged(computed[rank][False] or computed[rank][True])
         sent = _merged(communicated[rank])
         both = _length(busy) + _length(sent) - _length(_merged([*busy, *sent]))
         every = [*computed[rank][False], *computed[rank][True], *sent]
         end = max((end for _, end in every), default=0)
-        found.append(RankTimes(rank, end, _length(busy), _length(sent), _length(sent) - both, both))
-    return found
+        times.append(RankTimes(rank, end, _length(busy), _length(sent), _length(sent) - both, both))
+    return times
 
 
 def _merged(intervals: Iterable[Interval]) -> list[Interval]:
-    found: list[Interval] = []
+    merged: list[Interval] = []
     for begin, end in sorted(intervals):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 def _length(merged: Iterable[Interval]) -> int:
@@ -709,7 +709,7 @@ def example(ranks: int = 8) -> list[Rank]:
     54 layers, 102 MB of float32. A multiplication counts as two operations, backward takes twice as long as forward.
     """
     layers = resnet50()
-    times = [round(2 * one.multiplications * IMAGES / FLOPS * PS_PER_S / PS_PER_US) * PS_PER_US for one in layers]
+    times = [round(2 * layer.multiplications * IMAGES / FLOPS * PS_PER_S / PS_PER_US) * PS_PER_US for layer in layers]
     nodes: list[Node] = []
 
     def add(name: str, after: Sequence[int], duration_ps: int = 0, wanted: Communication | None = None) -> int:

@@ -364,8 +364,8 @@ def steps_of(records: Sequence[CollectiveRecord], figures: Sequence[Figure], spa
         return _between(marks, records, spans)
     sequence = [(record.operation, record.elements) for record in records]
     first, period, count = _repeated(sequence)
-    found = [records[first + period * number : first + period * (number + 1)] for number in range(count)]
-    return Steps(tuple(_sum(own) for own in found), "repetition" if count > 1 else "run", period)
+    repeats = [records[first + period * number : first + period * (number + 1)] for number in range(count)]
+    return Steps(tuple(_sum(own) for own in repeats), "repetition" if count > 1 else "run", period)
 
 
 def _between(marks: dict[int, list[int]], records: Sequence[CollectiveRecord], spans: Sequence[Span]) -> Steps:
@@ -443,7 +443,7 @@ def timeline(spans: Iterable[Span]) -> dict[str, Any]:
     """The trace of some spans."""
     events: list[dict[str, Any]] = []
     rows: dict[int, dict[str, int]] = {}
-    for span in sorted(spans, key=lambda one: (one.rank, one.start_ps, one.end_ps, one.name)):
+    for span in sorted(spans, key=lambda span: (span.rank, span.start_ps, span.end_ps, span.name)):
         what, *where = span.name.partition(" [")
         kind = (COMPUTE if what == COMPUTE else "collectives") + "".join(where)
         if span.rank not in rows:

@@ -165,10 +165,10 @@ def result_of_script(cluster: RunCluster[Any]) -> RunResult:
     steps = steps_of(cluster.carrier.records, cluster.figures(), cluster.spans())
     result = result_of(cluster, steps=steps)
     sent = {record.operation for record in result.network.collectives}
-    said: dict[str, Any] = {"elements": result.network.elements, "repeat": len(steps.every)}
+    derived: dict[str, Any] = {"elements": result.network.elements, "repeat": len(steps.every)}
     if len(sent) == 1:
-        said["collective"] = sent.pop()
-    return replace(result, experiment={**result.experiment, **said})
+        derived["collective"] = sent.pop()
+    return replace(result, experiment={**result.experiment, **derived})
 
 
 def result_of(

@@ -52,8 +52,8 @@ def experiment_flags() -> Mapping[str, Parameter]:
     """The flag of each field of an `Experiment`; what a value may be its validation says."""
     from p4reduce.runs.experiment import Experiment  # noqa: PLC0415  (pydantic is slow to import)
 
-    found = {flag.field: flag for flag in flags(Experiment)}
-    return found | {"elements": dataclasses.replace(found["elements"], kind=str)}
+    by_field = {flag.field: flag for flag in flags(Experiment)}
+    return by_field | {"elements": dataclasses.replace(by_field["elements"], kind=str)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,14 +103,14 @@ class Settings:
         self, plans: Iterable[str], base: Mapping[str, Any] | None = None, **overrides: Any
     ) -> "list[Experiment]":
         """A run with each of some plans. Hosts add float32: what says how narrow lanes are is not for their plans."""
-        found = []
+        experiments = []
         for plan in plans:
             settings = self
             if plan in HOST_PLANS and self.given.get("lane_bits", PLAIN_BITS) != PLAIN_BITS:
                 kept = {field: value for field, value in self.given.items() if field not in WIDTH_FIELDS}
                 settings = dataclasses.replace(self, given=kept)
-            found.append(settings.experiment(base, plan=plan, **overrides))
-        return found
+            experiments.append(settings.experiment(base, plan=plan, **overrides))
+        return experiments
 
     def _explain(self, item: Any, listed: Mapping[str, str]) -> str:
         field = ".".join(str(part) for part in item["loc"])

@@ -75,10 +75,10 @@ def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResul
         counters,
         interrupted=bool(journal or carrier.closings.happened),
     )
-    found = result_of(observed, carrier.records, carrier.result_sha256, steps, carrier.experiment.faults)
+    result = result_of(observed, carrier.records, carrier.result_sha256, steps, carrier.experiment.faults)
     closings = carrier.closings
-    left_out = [one for job in sorted(closings.left_out) for one in closings.left_out[job].records()]
-    return replace(found, membership=list(journal), closed=list(closings.happened), left_out=left_out)
+    left_out = [record for job in sorted(closings.left_out) for record in closings.left_out[job].records()]
+    return replace(result, membership=list(journal), closed=list(closings.happened), left_out=left_out)
 
 
 def result_of(
@@ -143,7 +143,7 @@ def _least_with_losses(
     jobs = [job for job in observed.jobs if job.carried and job.plan.name == observed.jobs[0].plan.name]
     if not loss or not jobs or not isinstance(median, CollectiveRecord) or not median.bound_ps:
         return None
-    most = [max(job.carried, key=lambda one: one[1]) for job in jobs]
+    most = [max(job.carried, key=lambda carried: carried[1]) for job in jobs]
     parts = [(job.plan, elements) for job, (_, elements, _) in zip(jobs, most, strict=True)]
     return lossy_bound_ps(median.bound_ps, loss, parts, most[0][0])
 
@@ -170,7 +170,7 @@ def describe_topology(topology: Topology) -> dict[str, Any]:
 
 def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | Step | None:
     """The record of median communication time, among those that move the most elements."""
-    largest = [record for record in records if record.elements == max(one.elements for one in records)]
+    largest = [record for record in records if record.elements == max(other.elements for other in records)]
     if not largest:
         return None
     middle = statistics.median_low(record.communication_ps for record in largest)
@@ -275,7 +275,7 @@ def _allow_losses(
 
 def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[Incident]]:
     """Losses and duplicates of first transmissions on their way, by job."""
-    found: dict[int, list[Incident]] = {}
+    incidents: dict[int, list[Incident]] = {}
     for ((node, port), destination, job), seen in places.items():
         for fate, frames, size in (
             (Fate.LOST, seen.lost, seen.lost_bytes),
@@ -284,8 +284,8 @@ def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[Incident]]:
             (Fate.QUEUE_DROPPED, seen.queue_dropped, seen.queue_dropped_bytes),
         ):
             if frames:
-                found.setdefault(job, []).append(Incident(node, port, destination, fate, frames, size))
-    return found
+                incidents.setdefault(job, []).append(Incident(node, port, destination, fate, frames, size))
+    return incidents
 
 
 def _refused(counters: dict[str, SwitchCounters]) -> dict[str, dict[str, int]]:

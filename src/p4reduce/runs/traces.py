@@ -104,8 +104,8 @@ def _packed(data: bytes, wire: int, value: Any) -> Iterator[int]:
     elif wire == 2:
         at, end = value
         while at < end:
-            found, at = _varint(data, at, end)
-            yield found
+            number, at = _varint(data, at, end)
+            yield number
 
 
 def _signed(value: int) -> int:
@@ -114,23 +114,23 @@ def _signed(value: int) -> int:
 
 def _attribute(data: bytes, place: tuple[int, int]) -> tuple[str, Any]:
     name = ""
-    found: Any = None
+    attribute: Any = None
     for number, wire, value in _fields(data, *place):
         if number == 1 and wire == 2:
             name = _text(data, value)
         elif number in (7, 9) and wire == 0:
-            found = _signed(value)
+            attribute = _signed(value)
         elif number in (15, 17) and wire == 0:
-            found = (value >> 1) ^ -(value & 1)
+            attribute = (value >> 1) ^ -(value & 1)
         elif number in (11, 13, 27) and wire == 0:
-            found = value
+            attribute = value
         elif number in (19, 21, 23, 25) and wire in (1, 5):
-            found = int.from_bytes(data[slice(*value)], "little", signed=number in (23, 25))
+            attribute = int.from_bytes(data[slice(*value)], "little", signed=number in (23, 25))
         elif number in (3, 5) and wire in (1, 5):
-            (found,) = struct.unpack("<d" if wire == 1 else "<f", data[slice(*value)])
+            (attribute,) = struct.unpack("<d" if wire == 1 else "<f", data[slice(*value)])
         elif number == 29 and wire == 2:
-            found = _text(data, value)
-    return name, found
+            attribute = _text(data, value)
+    return name, attribute
 
 
 @dataclass
@@ -156,10 +156,12 @@ def _raw_node(data: bytes, at: int, end: int) -> _Raw:
         elif number == 5:
             raw.after += _packed(data, wire, value)
         elif number == 8 and wire == 2:
-            raw.values = next((_text(data, one) for no, kind, one in _fields(data, *value) if (no, kind) == (1, 2)), "")
+            raw.values = next(
+                (_text(data, place) for no, kind, place in _fields(data, *value) if (no, kind) == (1, 2)), ""
+            )
         elif number == 10 and wire == 2:
-            name, found = _attribute(data, value)
-            raw.about[name] = found
+            name, attribute = _attribute(data, value)
+            raw.about[name] = attribute
     return raw
 
 
@@ -180,22 +182,22 @@ def _raw_protobuf(data: bytes) -> Iterator[_Raw]:
 
 
 def _raw_json(documents: Sequence[Any]) -> Iterator[_Raw]:
-    for number, one in enumerate(documents):
-        if not isinstance(one, dict):
-            raise _Malformed(f"object {number} is no JSON object but a {type(one).__name__}")
-        if number == 0 and "type" not in one and "id" not in one:
+    for number, node in enumerate(documents):
+        if not isinstance(node, dict):
+            raise _Malformed(f"object {number} is no JSON object but a {type(node).__name__}")
+        if number == 0 and "type" not in node and "id" not in node:
             continue
         about = {}
-        for entry in _list(one, "attr"):
+        for entry in _list(node, "attr"):
             values = {key: value for key, value in entry.items() if key not in {"name", "docString"}}
             about[str(entry.get("name", ""))] = next(iter(values.values()), None)
-        inputs = one.get("inputs")
+        inputs = node.get("inputs")
         yield _Raw(
-            one.get("id", 0),
-            str(one.get("name", "")),
-            NODE_TYPES.get(str(one.get("type")), one.get("type", 0)),
-            _list(one, "dataDeps", dict_of=False),
-            one.get("durationMicros", 0),
+            node.get("id", 0),
+            str(node.get("name", "")),
+            NODE_TYPES.get(str(node.get("type")), node.get("type", 0)),
+            _list(node, "dataDeps", dict_of=False),
+            node.get("durationMicros", 0),
             about,
             inputs.get("values", "") if isinstance(inputs, dict) else "",
         )
@@ -203,22 +205,22 @@ def _raw_json(documents: Sequence[Any]) -> Iterator[_Raw]:
 
 def _raw_feeder(document: Mapping[str, Any]) -> Iterator[_Raw]:
     """The JSON that Chakra's feeder takes in the place of protobuf."""
-    for one in _list(document, "workload_graph"):
+    for node in _list(document, "workload_graph"):
         yield _Raw(
-            one.get("Id", 0),
-            str(one.get("Name", "")),
-            one.get("NodeType", 0),
-            _list(one, "data_deps", dict_of=False),
-            one.get("runtime", 0),
-            one,
+            node.get("Id", 0),
+            str(node.get("Name", "")),
+            node.get("NodeType", 0),
+            _list(node, "data_deps", dict_of=False),
+            node.get("runtime", 0),
+            node,
         )
 
 
-def _list(one: Mapping[str, Any], name: str, *, dict_of: bool = True) -> list[Any]:
-    found = one.get(name, [])
-    if not isinstance(found, list) or (dict_of and not all(isinstance(entry, dict) for entry in found)):
-        raise _Malformed(f"node {one.get('id')}: {name} is no list{' of objects' * dict_of}")
-    return found
+def _list(node: Mapping[str, Any], name: str, *, dict_of: bool = True) -> list[Any]:
+    entries = node.get(name, [])
+    if not isinstance(entries, list) or (dict_of and not all(isinstance(entry, dict) for entry in entries)):
+        raise _Malformed(f"node {node.get('id')}: {name} is no list{' of objects' * dict_of}")
+    return entries
 
 
 # JSON of PyTorch: calls on the host as a tree, and what they started on the device (Sridharan et al., arXiv
@@ -240,15 +242,15 @@ def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
     by_number: dict[int, dict[str, Any]] = {}
     parents: dict[int, int] = {}
     children: dict[int, list[int]] = defaultdict(list)
-    for one in nodes:
-        number = _whole(one.get("id"), "id")
+    for node in nodes:
+        number = _whole(node.get("id"), "id")
         if number in by_number:
             raise _Malformed(f"node {number} is there twice; ids are unique")
-        by_number[number] = one
-        parent = _whole(one.get("ctrl_deps", one.get("parent", 0)) or 0, f"node {number}: ctrl_deps")
+        by_number[number] = node
+        parent = _whole(node.get("ctrl_deps", node.get("parent", 0)) or 0, f"node {number}: ctrl_deps")
         parents[number] = parent if parent != number else -1  # the node of the process names itself
         children[parents[number]].append(number)
-    if not any(one.get("exclusive_dur") or one.get("dur") for one in nodes):
+    if not any(node.get("exclusive_dur") or node.get("dur") for node in nodes):
         raise _Malformed(
             "has no times: PyTorch's observer notes none; link it with the profiler's trace (chakra_trace_link), or "
             "record with 'p4reduce launch --record'"
@@ -259,33 +261,35 @@ def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
     root: dict[int, int] = {}
     while stack:
         number = stack.pop()
-        one = by_number[number]
+        node = by_number[number]
         parent = parents[number]
-        thread = "execution_trace|thread" in str(one.get("name")) or "execution_graph|thread" in str(one.get("name"))
+        thread = "execution_trace|thread" in str(node.get("name")) or "execution_graph|thread" in str(node.get("name"))
         root[number] = number if thread or parent not in root else root[parent]
-        on_device = one.get("cat") is not None
-        about = {str(entry.get("name")): entry.get("value") for entry in _list(one, "attrs")} if "attrs" in one else {}
-        row = ("stream", str(one.get("stream", 0))) if on_device else ("thread", root[number])
+        on_device = node.get("cat") is not None
+        about = (
+            {str(entry.get("name")): entry.get("value") for entry in _list(node, "attrs")} if "attrs" in node else {}
+        )
+        row = ("stream", str(node.get("stream", 0))) if on_device else ("thread", root[number])
         after = [last[row]] if row in last else []
         after += [parent] if parent in by_number and on_device else []
         for name in ("inter_thread_dep", "sync_dep"):
-            found = one.get(name)
-            after += found if isinstance(found, list) else [found] if found is not None else []
+            deps = node.get(name)
+            after += deps if isinstance(deps, list) else [deps] if deps is not None else []
         last[row] = number
-        name, kind = str(one.get("name", "")), COMPUTE
+        name, kind = str(node.get("name", "")), COMPUTE
         about["is_cpu_op"] = not on_device
         if GROUPS_NODE in name:
             kind = METADATA
         elif on_device and "nccl" in name.lower():
             plain = name.replace("_", "").lower()
-            operation = next((found for key, found in _KERNELS.items() if key in plain), None)
+            operation = next((collective for key, collective in _KERNELS.items() if key in plain), None)
             if operation is None:
                 raise _Malformed(f"node {number} ({one_line(name, 40)}): is no collective that is known")
             kind = COLLECTIVE
-            about |= {"comm_type": COMM_TYPES.index(operation), "comm_size": _octets_of(one, number)}
-            about |= {"pg_name": str(one.get("pg_name", about.get("pg_name", "")) or "")}
-        duration = 0 if "Optimizer.step" in name else one.get("exclusive_dur") or 0
-        inputs = one.get("inputs")
+            about |= {"comm_type": COMM_TYPES.index(operation), "comm_size": _octets_of(node, number)}
+            about |= {"pg_name": str(node.get("pg_name", about.get("pg_name", "")) or "")}
+        duration = 0 if "Optimizer.step" in name else node.get("exclusive_dur") or 0
+        inputs = node.get("inputs")
         values = inputs.get("values", "") if isinstance(inputs, dict) else ""
         yield _Raw(number, name, kind, after, duration, about, values)
         stack += sorted(children[number], reverse=True)
@@ -294,9 +298,9 @@ def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
         raise _Malformed(f"node {lost}: its callers (ctrl_deps) call each other; the file is no tree of calls")
 
 
-def _octets_of(one: Mapping[str, Any], number: int) -> int:
+def _octets_of(node: Mapping[str, Any], number: int) -> int:
     """Bytes of the tensors among a node's inputs: [tensor, storage, offset, elements, bytes of each, device]."""
-    inputs = one.get("inputs")
+    inputs = node.get("inputs")
     total = 0
     try:
         for value, kind in zip(inputs["values"], inputs["types"], strict=True):  # type: ignore[index]
@@ -339,7 +343,7 @@ def _checked(raw: _Raw, number: int) -> Node:
     kind = _whole(raw.kind, "type")
     if kind not in NODE_TYPES.values() or kind == 0:
         raise _Malformed(f"type: {kind} is none of {', '.join(list(NODE_TYPES)[1:])}")
-    after = tuple(dict.fromkeys(_whole(one, "dependency") for one in raw.after))
+    after = tuple(dict.fromkeys(_whole(dependency, "dependency") for dependency in raw.after))
     about = raw.about
     if kind in (SEND, RECV, COLLECTIVE) and about.get("is_cpu_op") and "comm_size" not in about:
         kind = COMPUTE  # the call on the host, whose kernel is a node of its own
@@ -391,8 +395,10 @@ def _groups_of(raw: _Raw) -> dict[str, tuple[int, ...]]:
     try:
         if isinstance(values, str):
             values = ast.literal_eval(values)
-        found = json.loads(values[0] if isinstance(values, list | tuple) else values)
-        return {str(one["pg_name"]): tuple(_whole(rank, "rank", 1 << 32) for rank in one["ranks"]) for one in found}
+        groups = json.loads(values[0] if isinstance(values, list | tuple) else values)
+        return {
+            str(group["pg_name"]): tuple(_whole(rank, "rank", 1 << 32) for rank in group["ranks"]) for group in groups
+        }
     except (ValueError, SyntaxError, TypeError, KeyError, IndexError, RecursionError, MemoryError):
         raise _Malformed(f"{GROUPS_NODE}: its input is no JSON list of objects with pg_name and ranks") from None
 
@@ -409,8 +415,8 @@ def read_rank(path: Path) -> Rank:
             with gzip.open(BytesIO(data)) as unpacked:
                 data = unpacked.read(MOST_FILE + 1)
     except (OSError, EOFError, zlib.error) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise TraceError(f"{path}: {said}") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise TraceError(f"{path}: {reason}") from None
     if len(data) > MOST_FILE:
         raise TraceError(f"{path}: is longer than {MOST_FILE >> 30} GiB; cut it into fewer iterations")
     rank = Rank(str(path), [])
@@ -437,8 +443,8 @@ def _raw(data: bytes) -> Iterator[_Raw]:
             if text[at].isspace():
                 at += 1
                 continue
-            one, at = decoder.raw_decode(text, at)
-            documents += one if isinstance(one, list) and not documents else [one]
+            document, at = decoder.raw_decode(text, at)
+            documents += document if isinstance(document, list) and not documents else [document]
     except (ValueError, RecursionError) as error:
         if data[:1] in (b"{", b"["):
             raise _Malformed(f"is no JSON: {error}") from None
@@ -462,7 +468,7 @@ def files_of(given: Sequence[Path]) -> list[Path]:
     if len(given) == 1:
         (path,) = given
         if path.is_dir():
-            given = sorted(one for one in path.iterdir() if _RANK.fullmatch(one.name))
+            given = sorted(file for file in path.iterdir() if _RANK.fullmatch(file.name))
             if not given:
                 raise TraceError(f"{path}: has no traces; they are called as rank.0.et, rank.1.et and so on")
         elif path.exists():
@@ -492,15 +498,17 @@ def files_of(given: Sequence[Path]) -> list[Path]:
 
 
 def _beside(folder: Path, prefix: str, suffix: str) -> list[Path]:
-    found = (_RANK.fullmatch(one.name) for one in folder.iterdir()) if folder.is_dir() else ()
-    return sorted(folder / one[0] for one in found if one is not None and (one[1], one[3]) == (prefix, suffix))
+    matches = (_RANK.fullmatch(file.name) for file in folder.iterdir()) if folder.is_dir() else ()
+    return sorted(
+        folder / match[0] for match in matches if match is not None and (match[1], match[3]) == (prefix, suffix)
+    )
 
 
 def read_groups(path: Path) -> dict[str, tuple[int, ...]]:
     """Process groups from a JSON file, as ASTRA-sim's: ``{"0": [0, 1], "1": [2, 3]}``. Raises `TraceError`."""
     try:
-        found = json.loads(read_bytes(path))
-        return {str(name): tuple(_whole(one, "rank", 1 << 32) for one in found[name]) for name in found}
+        groups = json.loads(read_bytes(path))
+        return {str(name): tuple(_whole(rank, "rank", 1 << 32) for rank in groups[name]) for name in groups}
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, RecursionError, _Malformed):
@@ -563,26 +571,26 @@ def write_rank(path: Path, rank: Rank) -> Path:
         named = _bytes_field(2, f"## {GROUPS_NODE} ##".encode()) + _number_field(3, METADATA)
         messages.append(_number_field(1, number) + named + _bytes_field(8, values))
     messages += [_written(node) for node in rank.nodes]
-    path.write_bytes(b"".join(_of_varint(len(one)) + one for one in messages))
+    path.write_bytes(b"".join(_of_varint(len(message)) + message for message in messages))
     return path
 
 
 def _written(node: Node) -> bytes:
-    found = node.communication
-    kind = COMPUTE if found is None else {"send": SEND, "recv": RECV}.get(found.operation, COLLECTIVE)
+    call = node.communication
+    kind = COMPUTE if call is None else {"send": SEND, "recv": RECV}.get(call.operation, COLLECTIVE)
     octets = _number_field(1, node.number) + _bytes_field(2, node.name.encode()) + _number_field(3, kind)
     octets += _bytes_field(5, b"".join(map(_of_varint, node.after))) if node.after else b""
     octets += _number_field(7, round(node.duration_ps / PS_PER_US))
     octets += _about("is_cpu_op", 27, int(node.on_host))
-    if found is None:
+    if call is None:
         return octets
     if kind == COLLECTIVE:
-        octets += _about("comm_type", 9, COMM_TYPES.index(found.operation))
-        octets += _about("comm_root", 9, found.peer) if found.operation in {"broadcast", "reduce"} else b""
+        octets += _about("comm_type", 9, COMM_TYPES.index(call.operation))
+        octets += _about("comm_root", 9, call.peer) if call.operation in {"broadcast", "reduce"} else b""
     else:
-        octets += _about("comm_dst" if kind == SEND else "comm_src", 7, found.peer) + _about("comm_tag", 7, found.tag)
-    octets += _about("comm_size", 9, found.octets) if found.operation != "barrier" else b""
-    return octets + (_about("pg_name", 29, found.group) if found.group else b"")
+        octets += _about("comm_dst" if kind == SEND else "comm_src", 7, call.peer) + _about("comm_tag", 7, call.tag)
+    octets += _about("comm_size", 9, call.octets) if call.operation != "barrier" else b""
+    return octets + (_about("pg_name", 29, call.group) if call.group else b"")
 
 
 # What ranks of `p4reduce launch` did, as traces.
@@ -605,14 +613,14 @@ def recorded(told: Sequence[tuple[tuple[int, ...], Sequence[Told]]], computed: I
     for span in computed:
         if span.name == COMPUTED:
             spans[span.rank].append((span.start_ps, span.end_ps))
-    found = []
+    traces = []
     for rank in range(size):
         story = _Story(spans[rank])
         for ranks, members in told:
             if rank in ranks:
                 story.add(members[ranks.index(rank)], names[ranks], ranks)
-        found.append(Rank(f"rank {rank}", story.nodes(), groups))
-    return found
+        traces.append(Rank(f"rank {rank}", story.nodes(), groups))
+    return traces
 
 
 class _Story:
@@ -634,10 +642,12 @@ class _Story:
             root = ranks[call.root] if call.operation == "broadcast" else 0
             self._done[call.done_ps].append(len(self._events))
             self._add(call.called_ps, 1, Communication(call.operation, octets, group, root))
-        for number, one in enumerate(told.messages):
+        for number, message in enumerate(told.messages):
             self._messages[group, number] = len(self._events)
             self._add(
-                one.at_ps, 1, Communication("send" if one.sends else "recv", one.octets, group, one.peer, one.tag)
+                message.at_ps,
+                1,
+                Communication("send" if message.sends else "recv", message.octets, group, message.peer, message.tag),
             )
         for wait in told.waits:
             place = self._messages.get((group, wait.message))
@@ -657,14 +667,14 @@ class _Story:
         numbers: dict[int, int] = {}
         last: list[int] = []
         waited: list[int] = []
-        for at_ps, turn, place, event in sorted([*todo, *self._events], key=lambda one: one[:3]):
+        for at_ps, turn, place, event in sorted([*todo, *self._events], key=lambda entry: entry[:3]):
             after = tuple(dict.fromkeys([*last, *waited]))
             if turn < 0:
                 nodes.append(Node(len(nodes), "compute", after, at_ps - event))
                 last, waited = [len(nodes) - 1], []
             elif isinstance(event, Wait):
                 sought = self._done[-1 - place] if event.message >= 0 else self._done.get(event.until_ps, [])
-                waited += [numbers[one] for one in sought if one in numbers]
+                waited += [numbers[index] for index in sought if index in numbers]
             else:
                 numbers[place] = len(nodes)
                 nodes.append(Node(len(nodes), event.operation, after, communication=event))

@@ -112,12 +112,12 @@ class Workload:
     def octets(self) -> int:
         """Bytes of collectives' inputs and of messages, at the rank that has most of them."""
         every = [[node.communication for node in rank.nodes] for rank in self.ranks]
-        return max((sum(one.octets for one in own if one is not None) for own in every), default=0)
+        return max((sum(call.octets for call in own if call is not None) for own in every), default=0)
 
     @property
     def groups(self) -> int:
         """Groups of ranks that have collectives of their own."""
-        return len({one.members for one in self.meetings if not one.is_message})
+        return len({meeting.members for meeting in self.meetings if not meeting.is_message})
 
     def where(self, meeting: int, rank: int | None = None) -> str:
         """A rank's node of a meeting, for messages; None: that of its first rank."""
@@ -141,14 +141,14 @@ def check(ranks: Sequence[Rank], groups: Mapping[str, Sequence[int]]) -> Workloa
             raise TraceError(f"{rank.path}: its nodes compute for {longest / PS_PER_S:.3g} s in all; a replay has room "
                              f"for {MOST_PS / PS_PER_S:.3g} s: durations are microseconds")  # fmt: skip
         index = {node.number: at for at, node in enumerate(rank.nodes)}
-        edges = [(index[one], at) for at, node in enumerate(rank.nodes) for one in node.after]
+        edges = [(index[earlier], at) for at, node in enumerate(rank.nodes) for earlier in node.after]
         last: dict[Any, int] = {}
         for at in order:
-            found = rank.nodes[at].communication
-            if found is None:
+            call = rank.nodes[at].communication
+            if call is None:
                 continue
             row: Any
-            if found.operation in {"send", "recv"}:
+            if call.operation in {"send", "recv"}:
                 row = _ends(rank, rank.nodes[at], place, len(ranks))
                 messages[row][place].append(at)
             else:
@@ -180,24 +180,26 @@ def _order(rank: Rank) -> list[int]:
     then: list[list[int]] = [[] for _ in rank.nodes]
     left = [len(node.after) for node in rank.nodes]
     for at, node in enumerate(rank.nodes):
-        for one in node.after:
-            if one not in index:
-                raise TraceError(f"{rank.where(node)}: waits for node {one}, which is not in the file; remove it from "
-                                 "ctrl_deps and data_deps, or add the node")  # fmt: skip
-            then[index[one]].append(at)
+        for other in node.after:
+            if other not in index:
+                raise TraceError(f"{rank.where(node)}: waits for node {other}, which is not in the file; remove it "
+                                 "from ctrl_deps and data_deps, or add the node")  # fmt: skip
+            then[index[other]].append(at)
     ready = [at for at, count in enumerate(left) if not count]
     heapify(ready)
     order = []
     while ready:
         at = heappop(ready)
         order.append(at)
-        for one in then[at]:
-            left[one] -= 1
-            if not left[one]:
-                heappush(ready, one)
+        for other in then[at]:
+            left[other] -= 1
+            if not left[other]:
+                heappush(ready, other)
     if len(order) < len(rank.nodes):
         rest = {at for at, count in enumerate(left) if count}
-        ring = _ring(min(rest), lambda at: [index[one] for one in rank.nodes[at].after if index[one] in rest])
+        ring = _ring(
+            min(rest), lambda at: [index[earlier] for earlier in rank.nodes[at].after if index[earlier] in rest]
+        )
         names = " -> ".join(str(rank.nodes[at].number) for at in [*ring, ring[0]][:9])
         raise TraceError(f"{rank.where(rank.nodes[ring[0]])}: nodes wait for each other: {names}; remove one of these "
                          "dependencies")  # fmt: skip
@@ -218,23 +220,23 @@ def _ring(start: Any, before: Any) -> list[Any]:
 
 def _members(rank: Rank, node: Node, place: int, size: int, groups: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
     name = node.communication.group if node.communication else ""
-    found = tuple(groups.get(name, rank.groups.get(name, ())))
-    if not found:
+    members = tuple(groups.get(name, rank.groups.get(name, ())))
+    if not members:
         if name not in DEFAULT_GROUPS and name not in rank.groups and name not in groups:
             raise TraceError(
                 f"{rank.where(node)}: pg_name: {one_line(name, 40)!r} is no group that the trace names; say which "
                 "ranks it has, with --groups FILE"
             )
-        found = tuple(range(size))
-    if len(set(found)) != len(found) or not all(0 <= one < size for one in found):
+        members = tuple(range(size))
+    if len(set(members)) != len(members) or not all(0 <= member < size for member in members):
         raise TraceError(
-            f"{rank.where(node)}: group {one_line(name, 40)!r} has ranks {_some(found)}; there are traces of ranks "
+            f"{rank.where(node)}: group {one_line(name, 40)!r} has ranks {_some(members)}; there are traces of ranks "
             f"0 to {size - 1}"
         )
-    if place not in found:
+    if place not in members:
         raise TraceError(f"{rank.where(node)}: rank {place} is not in group {one_line(name, 40)!r}, which has ranks "
-                         f"{_some(found)}")  # fmt: skip
-    return found
+                         f"{_some(members)}")  # fmt: skip
+    return members
 
 
 def _some(ranks: Sequence[int]) -> str:
@@ -242,19 +244,19 @@ def _some(ranks: Sequence[int]) -> str:
 
 
 def _ends(rank: Rank, node: Node, place: int, size: int) -> tuple[int, int, int, str]:
-    found = node.communication
-    assert found is not None  # noqa: S101
-    if not 0 <= found.peer < size or found.peer == place:
-        what = "comm_dst" if found.operation == "send" else "comm_src"
-        raise TraceError(f"{rank.where(node)}: {what}: {found.peer}, must be another one of the ranks 0 to {size - 1}")
-    pair = (place, found.peer) if found.operation == "send" else (found.peer, place)
-    return (*pair, found.tag, found.group)
+    call = node.communication
+    assert call is not None  # noqa: S101
+    if not 0 <= call.peer < size or call.peer == place:
+        what = "comm_dst" if call.operation == "send" else "comm_src"
+        raise TraceError(f"{rank.where(node)}: {what}: {call.peer}, must be another one of the ranks 0 to {size - 1}")
+    pair = (place, call.peer) if call.operation == "send" else (call.peer, place)
+    return (*pair, call.tag, call.group)
 
 
 def _agreed(ranks: Sequence[Rank], calls: Mapping[tuple[int, ...], Mapping[int, Sequence[int]]]) -> Iterator[Meeting]:
     """The collectives of each group: the members' first ones, their second ones, and so on."""
     for members, own in calls.items():
-        most = max(len(one) for one in own.values())
+        most = max(len(nodes) for nodes in own.values())
         for turn in range(most):
             nodes = {place: own[place][turn] for place in members if turn < len(own.get(place, ()))}
             first = next(iter(nodes))
@@ -273,21 +275,21 @@ def _agreed(ranks: Sequence[Rank], calls: Mapping[tuple[int, ...], Mapping[int, 
                         f"{ranks[first].where(node)}, as collective {turn + 1} of ranks {_some(members)}: all of them "
                         "must call the same, in one order"
                     )
-            found = node.communication
-            assert found is not None  # noqa: S101
-            if found.operation in {"broadcast", "reduce"} and found.peer not in members:
-                raise TraceError(f"{ranks[first].where(node)}: root: {found.peer} is no rank of its group")
-            yield Meeting(found, members, nodes)
+            call = node.communication
+            assert call is not None  # noqa: S101
+            if call.operation in {"broadcast", "reduce"} and call.peer not in members:
+                raise TraceError(f"{ranks[first].where(node)}: root: {call.peer} is no rank of its group")
+            yield Meeting(call, members, nodes)
 
 
 def _call(node: Node) -> str:
-    found = node.communication
-    return f"{found.operation} of {found.octets} bytes" if found else "computation"
+    call = node.communication
+    return f"{call.operation} of {call.octets} bytes" if call else "computation"
 
 
 def _shape(node: Node) -> tuple[str, int, int]:
-    found = node.communication
-    return (found.operation, found.octets, found.peer) if found else ("", 0, 0)
+    call = node.communication
+    return (call.operation, call.octets, call.peer) if call else ("", 0, 0)
 
 
 def _matched(
@@ -307,9 +309,9 @@ def _matched(
             give, take = ranks[a].nodes[sent[turn]], ranks[b].nodes[received[turn]]
             if _shape(give)[1] != _shape(take)[1]:
                 raise TraceError(f"{ranks[b].where(take)}: {_call(take)}, but {ranks[a].where(give)} is {_call(give)}")
-            found = give.communication
-            assert found is not None  # noqa: S101
-            yield Meeting(found, (a, b), {a: sent[turn], b: received[turn]})
+            call = give.communication
+            assert call is not None  # noqa: S101
+            yield Meeting(call, (a, b), {a: sent[turn], b: received[turn]})
 
 
 def _check_reached(workload: Workload) -> None:
@@ -329,17 +331,17 @@ def _check_reached(workload: Workload) -> None:
             ended = workload.meetings[meeting].nodes.items()
         for who, ends in ended:
             done += 1
-            for one in workload.then[who][ends]:
-                left[who][one] -= 1
-                if not left[who][one]:
-                    ready.append((who, one))
+            for later in workload.then[who][ends]:
+                left[who][later] -= 1
+                if not left[who][later]:
+                    ready.append((who, later))
     if done < workload.nodes:
         raise TraceError(_deadlock(workload, left, arrived))
 
 
 def _deadlock(workload: Workload, left: Sequence[Sequence[int]], arrived: Mapping[int, int]) -> str:
     """Which meetings wait for each other: a member has come to one, another member comes to it behind another one."""
-    stuck = {number for number, one in enumerate(workload.meetings) if arrived.get(number, 0) < len(one.nodes)}
+    stuck = {number for number, meeting in enumerate(workload.meetings) if arrived.get(number, 0) < len(meeting.nodes)}
 
     def blocking(number: int) -> list[int]:
         """Meetings that a member must be through before it comes to this one."""
@@ -351,24 +353,24 @@ def _deadlock(workload: Workload, left: Sequence[Sequence[int]], arrived: Mappin
                     for b in ends:
                         behind[b].append(a)
                 while stack:
-                    for one in behind[stack.pop()]:
-                        found = workload.of_node[place].get(one)
-                        if found in stuck and found != number:
-                            return [found]
-                        if one not in seen:
-                            seen.add(one)
-                            stack.append(one)
+                    for earlier in behind[stack.pop()]:
+                        meeting = workload.of_node[place].get(earlier)
+                        if meeting in stuck and meeting != number:
+                            return [meeting]
+                        if earlier not in seen:
+                            seen.add(earlier)
+                            stack.append(earlier)
         return [number]
 
     ring = _ring(min(stuck), blocking)
-    said = []
+    calls = []
     for number in ring[:4]:
         place, at = next((who, at) for who, at in workload.meetings[number].nodes.items() if left[who][at])
         node = workload.ranks[place].nodes[at]
-        said.append(
+        calls.append(
             f"{workload.ranks[place].where(node)}: {_call(node)} of ranks {_some(workload.meetings[number].members)}"
         )
     return (
-        f"{'; '.join(said)}: ranks come to these in different orders, so that each waits for the other (deadlock); "
+        f"{'; '.join(calls)}: ranks come to these in different orders, so that each waits for the other (deadlock); "
         "have all ranks call them in one order"
     )

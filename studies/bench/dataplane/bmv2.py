@@ -70,8 +70,8 @@ def why_not() -> str | None:
 def version() -> str:
     """The version that BMv2 prints. Raises OSError."""
     done = subprocess.run([str(find_bmv2()), "--version"], capture_output=True, text=True, timeout=60, check=False)
-    said = (done.stdout + done.stderr).strip().splitlines()
-    return said[-1] if said else "unknown"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[-1] if lines else "unknown"
 
 
 def measure(lanes: int, slots: int, rounds: int, chunks: int) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def measure(lanes: int, slots: int, rounds: int, chunks: int) -> dict[str, Any]:
         raise RuntimeError(f"BMv2's benchmark failed:\n{done.stderr[-3000:]}")
     measured = json.loads(done.stdout.splitlines()[-1])
     packets = chunks * CHILDREN
-    least = {part: min(one[part] for one in measured) / packets for part in ("ingress", "egress", "process")}
+    least = {part: min(spent[part] for spent in measured) / packets for part in ("ingress", "egress", "process")}
     return {
         "lanes": lanes,
         "slots": slots,
@@ -132,11 +132,11 @@ class Ports:
             readable = select.select(self.sockets, [], [], max(0.0, deadline - time.monotonic()))[0]
             if not readable:
                 raise RuntimeError(f"BMv2 owes {count} frames after {ANSWER_S:.0f} s: it lost a packet")
-            for one in readable:
-                frame, address = one.recvfrom(2048)
+            for sock in readable:
+                frame, address = sock.recvfrom(2048)
                 if address[2] != PACKET_OUTGOING:
                     count -= 1
-                    yield self.sockets.index(one) + 1, frame
+                    yield self.sockets.index(sock) + 1, frame
 
 
 def _ip(*arguments: str) -> None:
@@ -241,11 +241,11 @@ def _rounds(task: dict[str, Any]) -> list[dict[str, int]]:
         for number in range(1, 1 + task["rounds"]):
             before = thread_times(pid)
             load.run(first + number * chunks, chunks)
-            spent = {one: ns - before.get(one, 0) for one, ns in thread_times(pid).items()}
+            spent = {thread: ns - before.get(thread, 0) for thread, ns in thread_times(pid).items()}
             rounds.append(
                 {
                     "ingress": spent[ingress],
-                    "egress": sum(spent[one] for one in egress),
+                    "egress": sum(spent[thread] for thread in egress),
                     "process": sum(spent.values()),
                 }
             )
@@ -372,7 +372,7 @@ def _push_rounds(task: dict[str, Any]) -> None:
             if told is None:
                 ingress, egress = roles(before, after)
                 told = {ingress, *egress}
-            print(sum(after[one] - before.get(one, 0) for one in told), flush=True)
+            print(sum(after[thread] - before.get(thread, 0) for thread in told), flush=True)
 
 
 if __name__ == "__main__":

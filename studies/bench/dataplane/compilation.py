@@ -128,8 +128,8 @@ def _compile_source(lanes: int, rounds: int) -> dict[str, float]:
     times, loops = [], []
     for _ in range(rounds):
         begin = time.process_time()
-        found = compiled(lanes)
-        json_text(found.json or {}), found.p4info()
+        compilation = compiled(lanes)
+        json_text(compilation.json or {}), compilation.p4info()
         times.append(1000 * (time.process_time() - begin))
         begin = time.process_time()
         _additions()

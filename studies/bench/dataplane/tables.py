@@ -102,8 +102,8 @@ def entities_of(device: Device, p4info: p4i.P4Info, config: bytes) -> list[p4r.E
             client.set_pipeline(p4info, config)
             groups = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
             wanted = (p4r.Entity(table_entry=p4r.TableEntry()), p4r.Entity(packet_replication_engine_entry=groups))
-            found = list(client.read(wanted))
-    return [entity for entity in found if not entity.table_entry.is_default_action]
+            entities = list(client.read(wanted))
+    return [entity for entity in entities if not entity.table_entry.is_default_action]
 
 
 TABLES: Final = {"exact": "Lookups.exact_", "lpm": "Lookups.lpm_", "ternary": "Lookups.ternary_"}
@@ -244,10 +244,10 @@ def measure_locks(kind: str, count: int) -> dict[str, Any]:
             client.set_pipeline(p4info, config)
             lock.longest_s, begin = 0.0, time.process_time()
             wanted = p4r.Entity(table_entry=p4r.TableEntry(table_id=table_id))
-            found = sum(1 for _ in client.read([wanted]))
+            read = sum(1 for _ in client.read([wanted]))
             busy = time.process_time() - begin
-    if found != count:
-        raise RuntimeError(f"{kind} table: {found} of {count} entries were read")
+    if read != count:
+        raise RuntimeError(f"{kind} table: {read} of {count} entries were read")
     return {"kind": kind, "entries": count, "held_s": lock.longest_s, "cpu_s": busy}
 
 

@@ -44,9 +44,9 @@ def row(rate: str, plan: str, delay: str, seed: int) -> dict[str, Any]:
     """Measure one plan with links of one delay, with every loss."""
     made: dict[str, Any] = {"rate": rate, "plan": plan, "delay": delay}
     for loss in LOSSES:
-        found = measure(plan, rate, ELEMENTS, seed, TOPOLOGY, FaultOptions(loss=loss), delay=delay)
-        made |= limits(found)
-        made[_of(loss)] = round(found.ratio, 4)
+        measured = measure(plan, rate, ELEMENTS, seed, TOPOLOGY, FaultOptions(loss=loss), delay=delay)
+        made |= limits(measured)
+        made[_of(loss)] = round(measured.ratio, 4)
     return made
 
 
@@ -54,22 +54,22 @@ def _of(loss: float) -> str:
     return f"ratio_{100 * loss:g}_percent".replace(".", "_")
 
 
-def limits(found: Measured) -> dict[str, Any]:
+def limits(measured: Measured) -> dict[str, Any]:
     """The limit of a plan at this distance, and times over the bound that follow from it alone.
 
     "link": its window holds a round trip's chunks. "slots" and "window": it does not, and moves at a window in each
     round trip; the former where half of a switch's slots are fewer, the latter where hosts' memory is (``HOST_WINDOW``,
     ``MAX_RING_WINDOW``). "round trips": the whole tensor fits the window, and takes less time than its way does.
     """
-    plan = found.plan
-    windows = -(-found.chunks // plan.window)
+    plan = measured.plan
+    windows = -(-measured.chunks // plan.window)
     way = _around(plan) if plan.ring else plan.rtt_ps
     if plan.slots_limited and windows > 1:
-        limit, least = "slots", windows * plan.rtt_ps / found.bound_ps
-    elif way > found.bound_ps:
+        limit, least = "slots", windows * plan.rtt_ps / measured.bound_ps
+    elif way > measured.bound_ps:
         # The last frame of a ring's share leaves after that share, one of 2(n - 1), and then has the way before it.
         sending = 1 / (2 * (len(plan.ring) - 1)) if plan.ring else 1.0
-        limit, least = "round trips", sending + way / found.bound_ps
+        limit, least = "round trips", sending + way / measured.bound_ps
     elif plan.window < plan.window_needed:
         limit, least = "window", plan.window_needed / plan.window
     else:
@@ -81,7 +81,7 @@ def limits(found: Measured) -> dict[str, Any]:
         "slots": plan.slots or None,
         "limit": limit,
         "least": round(least, 3),
-        "bound_ms": round(found.bound_ps / PS_PER_MS, 3),
+        "bound_ms": round(measured.bound_ps / PS_PER_MS, 3),
     }
 
 

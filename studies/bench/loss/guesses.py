@@ -61,9 +61,9 @@ def back_to_back(rate: str, elements: int, count: int, *, numbers: str, announce
 
         def post(place: int, number: int) -> None:
             if number < count:
-                one = Post(Collective.ALL_REDUCE, given[number][place], got[number][place], number)
+                sum_post = Post(Collective.ALL_REDUCE, given[number][place], got[number][place], number)
                 then = (lambda _done: None) if announced else (lambda _done: post(place, number + 1))
-                channels.post(workers[place], 0, one, then)
+                channels.post(workers[place], 0, sum_post, then)
 
         began = network.now
         for place in range(len(workers)):
@@ -135,11 +135,11 @@ def gradients(elements: int) -> Iterator[list[Floats]]:
         parameters = tasks[0].model.initial(options.seed)
         velocity = np.zeros_like(parameters)
         for iteration in range(tasks[0].iterations):
-            found = [np.empty_like(parameters) for _ in tasks]
-            for task, gradient in zip(tasks, found, strict=True):
+            raw = [np.empty_like(parameters) for _ in tasks]
+            for task, gradient in zip(tasks, raw, strict=True):
                 task.gradient(parameters, iteration, gradient)
-            yield [gradient[:elements].copy() for gradient in found]
-            velocity = np.float32(options.momentum) * velocity + np.sum(found, axis=0)
+            yield [gradient[:elements].copy() for gradient in raw]
+            velocity = np.float32(options.momentum) * velocity + np.sum(raw, axis=0)
             parameters -= np.float32(options.learning_rate / WORKERS) * velocity
 
 
@@ -182,7 +182,7 @@ def on_packets(
             again.append(job.repeated - before)
             job.note("all_reduce", elements)
             expected = expect_sum(given, numbers, LANES, guessed=job.guessed)
-            if any(expected.deviation(one).worst_ratio > 1 for one in got):
+            if any(expected.deviation(total).worst_ratio > 1 for total in got):
                 raise AssertionError("a sum is wrong")
         network.advance()
         predicted = job.predicted()
@@ -193,7 +193,9 @@ def on_packets(
 def wrong_guesses() -> list[dict[str, Any]]:
     """Count wrong guesses of the digits' gradients in the first chunks of an all-reduce, by bits of slack."""
     first = on_packets(scaled(0, 2), speculates=True).guessed
-    agreed = [np.max([exponents_of(one, LANES)[:first] for one in given], axis=0) for given in gradients(ELEMENTS)]
+    agreed = [
+        np.max([exponents_of(gradient, LANES)[:first] for gradient in given], axis=0) for given in gradients(ELEMENTS)
+    ]
     rows = []
     for depth in (1, DEPTH):
         for slack in (0, 1, 2):
@@ -222,11 +224,11 @@ def under_loss(elements: int, loss: float) -> dict[str, Any]:
     """Means of the second to fourth all-reduce of random numbers, where links lose frames: guessed and waiting."""
     row: dict[str, Any] = {"elements": elements, "loss": loss}
     for name, speculates in (("guessed", True), ("waiting", False)):
-        found: list[float] = []
+        ratios: list[float] = []
         for seed in SEEDS:
             rounds = random(elements, seed, 4)
-            found += on_packets(rounds, speculates=speculates, faults=Faults(loss=loss), seed=seed).ratios[1:]
-        row[name] = round(float(np.mean(found)), 4)
+            ratios += on_packets(rounds, speculates=speculates, faults=Faults(loss=loss), seed=seed).ratios[1:]
+        row[name] = round(float(np.mean(ratios)), 4)
     return row
 
 

@@ -152,25 +152,25 @@ class Seen:
 def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[int, list[Seen]]:
     """Rounds of one all-reduce on each of the three networks, by size; runs before the first round fill caches."""
     prepare(*MACHINE_CODE)
-    found: dict[int, list[Seen]] = {}
+    by_size: dict[int, list[Seen]] = {}
     with ExitStack() as stack:
         groups = {kind: stack.enter_context(Group(links, loss, seed)) for kind, loss in _KINDS.items()}
         for elements in sizes:
             for group in groups.values():
                 group.reduce(elements)
-            found[elements] = []
+            by_size[elements] = []
             for _ in range(rounds):
                 both = {kind: group.reduce(elements) for kind, group in groups.items()}
-                ms, asks = ({kind: one[place] for kind, one in both.items()} for place in (0, 1))
-                found[elements].append(Seen(ms, asks))
-    return found
+                ms, asks = ({kind: pair[place] for kind, pair in both.items()} for place in (0, 1))
+                by_size[elements].append(Seen(ms, asks))
+    return by_size
 
 
 def row(links: str, elements: int, rounds: Sequence[Seen]) -> dict[str, Any]:
     """The row that is printed for the rounds of a size."""
-    ms = {kind: statistics.median(one.ms[kind] for one in rounds) for kind in _KINDS}
-    asks = {kind: statistics.mean(one.asks[kind] for one in rounds) for kind in _KINDS}
-    ratios = sorted(one.ms["lossy"] / one.ms["clean"] for one in rounds)
+    ms = {kind: statistics.median(seen.ms[kind] for seen in rounds) for kind in _KINDS}
+    asks = {kind: statistics.mean(seen.asks[kind] for seen in rounds) for kind in _KINDS}
+    ratios = sorted(seen.ms["lossy"] / seen.ms["clean"] for seen in rounds)
     ratio = statistics.median(ratios)
     return {
         "links": links,

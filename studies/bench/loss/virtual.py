@@ -89,8 +89,8 @@ def measure(
 
 def over_bound(plan: str, rate: str, mib: int, seed: int) -> dict[str, Any]:
     """Measure one all-reduce of ``mib`` MiB without loss, links of 1 us."""
-    found = measure(plan, rate, mib << 18, seed, FLAT, FaultOptions(), delay="1us")
-    return {"plan": plan, "rate": rate, "mib": mib, "ratio": found.ratio}
+    measured = measure(plan, rate, mib << 18, seed, FLAT, FaultOptions(), delay="1us")
+    return {"plan": plan, "rate": rate, "mib": mib, "ratio": measured.ratio}
 
 
 def asks_needed(loss: float, links: int) -> float:
@@ -221,10 +221,10 @@ def loss_cells(settings: Any) -> list[LossCell]:
 
 def run_loss(cell: LossCell) -> list[LossRow]:
     """On one network."""
-    found = measure(cell.plan, cell.rate, cell.elements, cell.seed, cell.topology, FaultOptions(loss=cell.loss))
-    rates = found.ratio, found.over, found.load, found.asks, found.waits, found.needless
+    measured = measure(cell.plan, cell.rate, cell.elements, cell.seed, cell.topology, FaultOptions(loss=cell.loss))
+    rates = measured.ratio, measured.over, measured.load, measured.asks, measured.waits, measured.needless
     where = cell.topology, cell.plan, cell.rate, cell.elements, cell.loss, cell.seed
-    return [LossRow(*where, *rates, found.drops, found.differences)]
+    return [LossRow(*where, *rates, measured.drops, measured.differences)]
 
 
 @dataclass(frozen=True)
@@ -268,12 +268,13 @@ def heavy_cells(settings: Any) -> list[HeavyCell]:
 def run_heavy(cell: HeavyCell) -> list[HeavyRow]:
     """Run an all-reduce with faults, and without."""
     faults = FaultOptions(loss=cell.loss, reorder=cell.reorder)
-    found, clean = (
-        measure("steiner", cell.rate, cell.elements, cell.seed, cell.topology, one) for one in (faults, FaultOptions())
+    lossy, clean = (
+        measure("steiner", cell.rate, cell.elements, cell.seed, cell.topology, options)
+        for options in (faults, FaultOptions())
     )
-    counted = found.asks, found.waits, found.needless, found.differences
-    times = found.ratio / clean.ratio
-    return [HeavyRow(cell.topology, cell.rate, cell.loss, cell.reorder, cell.seed, found.ratio, times, *counted)]
+    counted = lossy.asks, lossy.waits, lossy.needless, lossy.differences
+    times = lossy.ratio / clean.ratio
+    return [HeavyRow(cell.topology, cell.rate, cell.loss, cell.reorder, cell.seed, lossy.ratio, times, *counted)]
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:

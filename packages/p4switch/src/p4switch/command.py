@@ -63,22 +63,24 @@ def _parser() -> argparse.ArgumentParser:
     fitting.add_argument("--json", action="store_true", help="the same as JSON")
     running = command("run", _run, "Send packets in; a line with port and frame for each that leaves.")
     tracing = command("trace", _trace, "Send packets in, and show what the program does with each.")
-    for one in (running, tracing):
-        one.add_argument("--packet", "-p", action="append", required=True, metavar="PORT:HEX", help=PACKET)
-        one.add_argument("--entries", "-e", type=Path, metavar="FILE", help="entries as YAML (needs p4switch[trace])")
+    for packet_parser in (running, tracing):
+        packet_parser.add_argument("--packet", "-p", action="append", required=True, metavar="PORT:HEX", help=PACKET)
+        packet_parser.add_argument(
+            "--entries", "-e", type=Path, metavar="FILE", help="entries as YAML (needs p4switch[trace])"
+        )
     serving = command("serve", _serve, "Serve P4Runtime until Ctrl-C; packets come and go by the controller alone.")
     serving.add_argument("--address", default="127.0.0.1:9559", metavar="HOST:PORT", help="port 0 takes a free one")
     return parser
 
 
 def _defines(texts: Sequence[str]) -> dict[str, str]:
-    found = {}
+    defines = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name.isidentifier():
             raise ValueError(f"-D {text}: {name!r} is no name")
-        found[name] = value if equals else "1"
-    return found
+        defines[name] = value if equals else "1"
+    return defines
 
 
 def _compiled(chosen: argparse.Namespace) -> "Compilation":
@@ -86,10 +88,10 @@ def _compiled(chosen: argparse.Namespace) -> "Compilation":
     from p4switch.p4.compile import compile_file  # noqa: PLC0415  (slow to import)
 
     open_file(chosen.program).close()
-    found = compile_file(chosen.program, _defines(chosen.defines))
-    for message in found.messages():
+    compilation = compile_file(chosen.program, _defines(chosen.defines))
+    for message in compilation.messages():
         print(message, file=sys.stderr)
-    return found
+    return compilation
 
 
 def _check(chosen: argparse.Namespace) -> int:
@@ -99,11 +101,11 @@ def _check(chosen: argparse.Namespace) -> int:
 def _compile(chosen: argparse.Namespace) -> int:
     from p4switch.p4.compile import json_text  # noqa: PLC0415
 
-    found = _compiled(chosen)
-    if not found.ok or found.json is None:
+    compilation = _compiled(chosen)
+    if not compilation.ok or compilation.json is None:
         return BAD_INPUT
     out: Path = chosen.out or Path(chosen.program.stem + ".json")
-    for path, text in ((out, json_text(found.json)), (out.with_suffix(".p4info.txt"), found.p4info())):
+    for path, text in ((out, json_text(compilation.json)), (out.with_suffix(".p4info.txt"), compilation.p4info())):
         print(f"wrote {write_text(path, text)}", file=sys.stderr)
     return 0
 
@@ -115,10 +117,10 @@ def _fits(chosen: argparse.Namespace) -> int:
     from p4switch.program.loader import load_program  # noqa: PLC0415
 
     target = fits.target_of(chosen.target)
-    found = _compiled(chosen)
-    if not found.ok or found.json is None:
+    compilation = _compiled(chosen)
+    if not compilation.ok or compilation.json is None:
         return BAD_INPUT
-    report = fits.judge(load_program(found.json), target)
+    report = fits.judge(load_program(compilation.json), target)
     vendor = fits.vendor(chosen.program, target, _defines(chosen.defines), [])
     if chosen.json:
         print(json.dumps(report.as_json() | {"vendor": vendor}, indent=1, sort_keys=True))
@@ -139,16 +141,16 @@ def _switch(chosen: argparse.Namespace, executor: Any) -> "Switch":
 
 
 def _packets(texts: Sequence[str]) -> list[tuple[int, bytes]]:
-    found = []
+    packets = []
     for text in texts:
         port, colon, digits = text.partition(":")
         try:
             if not colon:
                 raise ValueError
-            found.append((int(port), bytes.fromhex(digits)))
+            packets.append((int(port), bytes.fromhex(digits)))
         except ValueError:
             raise ValueError(f"--packet {text[:40]}: give {PACKET}") from None
-    return found
+    return packets
 
 
 def _run(chosen: argparse.Namespace) -> int:

@@ -102,9 +102,9 @@ class Switch:
         else:
             from p4switch.p4.compile import compile_file, json_text  # noqa: PLC0415  (loading JSON needs no compiler)
 
-            found = compile_file(path, defines).require()
-            self._p4info, self._json = found.p4info(), json_text(found.json or {})
-            loaded = load_program(found.json or {})
+            compilation = compile_file(path, defines).require()
+            self._p4info, self._json = compilation.p4info(), json_text(compilation.json or {})
+            loaded = load_program(compilation.json or {})
         self.device: Final = Device(loaded, executor=executor, device_id=DEVICE_ID)
         self._lock = threading.RLock()
 
@@ -186,7 +186,7 @@ class Switch:
 
     def multicast(self, group: int, ports: Iterable[int | tuple[int, int]]) -> None:
         """Make a multicast group copy packets to ports, each a number or (port, replication id)."""
-        replicas = [(one, 0) if isinstance(one, int) else one for one in ports]
+        replicas = [(port, 0) if isinstance(port, int) else port for port in ports]
         with self._lock:
             self.device.multicast.set(group, replicas)
 
@@ -248,19 +248,19 @@ class Switch:
     # --- by name
 
     def _table(self, name: str) -> MatchTable:
-        known = {one: table for one, table in self.program.tables.items() if table.keys or not table.const_default}
+        known = {key: table for key, table in self.program.tables.items() if table.keys or not table.const_default}
         return known[find_name(name, known, "table")]
 
     def _action(self, spec: MatchTable, name: str) -> Action:
-        actions = {self.program.actions[one].name: self.program.actions[one] for one in spec.actions}
+        actions = {self.program.actions[number].name: self.program.actions[number] for number in spec.actions}
         return actions[find_name(name, actions, f"action of table {spec.name}")]
 
     def _arguments(self, action: Action, given: Arguments) -> tuple[int, ...]:
-        names = [one.name for one in action.parameters]
+        names = [parameter.name for parameter in action.parameters]
         values = _in_order(names, given, f"action {action.name}: argument")
         return tuple(
-            _number(value, one.width, f"action {action.name}: {one.name}")
-            for one, value in zip(action.parameters, values, strict=True)
+            _number(value, parameter.width, f"action {action.name}: {parameter.name}")
+            for parameter, value in zip(action.parameters, values, strict=True)
         )
 
     def _matches(self, spec: MatchTable, given: Fields) -> tuple[Match, ...]:
@@ -338,10 +338,10 @@ def _match(kind: str, width: int, given: Field, what: str) -> Match:
         low, high = given if isinstance(given, tuple) else (given, given)
         if given is None:
             low, high = 0, whole
-        found = Range(_number(low, width, what), _number(high, width, what))
-        if found.low > found.high:
-            raise ValueError(f"{what}: {found.low} to {found.high} is no range")
-        return found
+        bounds = Range(_number(low, width, what), _number(high, width, what))
+        if bounds.low > bounds.high:
+            raise ValueError(f"{what}: {bounds.low} to {bounds.high} is no range")
+        return bounds
     if given is None:
         return Ternary(0, 0)
     value, mask_ = given if isinstance(given, tuple) else (given, whole)

@@ -51,7 +51,7 @@ def doctor(flags: Doctor) -> None:
     """Examine this machine; exits with 1 where something is missing that is needed."""
     output = Output(as_json=flags.as_json)
     if machines := all_machines(flags.hosts, flags.hostfile):
-        _machines([Machine(*one) for one in machines], ssh_of(flags.ssh), output)
+        _machines([Machine(*named) for named in machines], ssh_of(flags.ssh), output)
         return
     findings = examine()
     output.data([asdict(finding) for finding in findings])
@@ -68,10 +68,10 @@ def _machines(machines: list[Machine], ssh: list[str], output: Output) -> None:
     """Examine other machines; exits with 1 where something is wrong."""
     output.note(f"asking {', '.join(machine.name for machine in machines)}")
     with Agents(machines, ssh=ssh) as agents:
-        found = examine_machines(agents)
-    output.data([{"machine": name, "fault": text} for name, text in found])
-    if found:
-        output.table(["machine", "fault"], [list(one) for one in found])
+        faults = examine_machines(agents)
+    output.data([{"machine": name, "fault": text} for name, text in faults])
+    if faults:
+        output.table(["machine", "fault"], [list(fault) for fault in faults])
         raise typer.Exit(EXIT_FAILED)
     output.line(f"{len(machines)} machines: the same version, clocks and MTU, and each reaches the others")
 
@@ -111,8 +111,8 @@ def _package(name: str) -> str | None:
 
 def _compiled() -> Finding:
     there = [lanes for lanes in LANES if (ROOT / COMPILED / f"p4reduce-{lanes}.json").is_file()]
-    found = f"{' and '.join(map(str, there))} lanes" if len(there) == len(LANES) else None
-    return Finding("compiled P4 program", found, True, "what the switches run ('make p4' makes it)")
+    compiled = f"{' and '.join(map(str, there))} lanes" if len(there) == len(LANES) else None
+    return Finding("compiled P4 program", compiled, True, "what the switches run ('make p4' makes it)")
 
 
 def _tool(name: str) -> str | None:
@@ -158,8 +158,8 @@ def _namespaces() -> Finding:
 
 
 def _shell() -> Finding:
-    found = str(standing.python()) if standing.is_there() else None
-    return Finding("p4runtime-shell", found, False, "'p4reduce net shell' ('make clients' gets it)")
+    python = str(standing.python()) if standing.is_there() else None
+    return Finding("p4runtime-shell", python, False, "'p4reduce net shell' ('make clients' gets it)")
 
 
 # ``p4reduce clean``: what killed runs left behind.

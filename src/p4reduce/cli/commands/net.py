@@ -146,13 +146,13 @@ def own_programs(
     if p4_json is not None and p4_info is None:
         p4_info = p4_json.with_suffix(".p4info.txt")
     files = _by_switch(topology, runtime)
-    found = {}
+    programs = {}
     for name in (switch.name for switch in topology.switches):
         if name in files:
-            found[name] = switch_program(files[name], p4_info, p4_json)
+            programs[name] = switch_program(files[name], p4_info, p4_json)
         elif p4_json is not None and p4_info is not None:
-            found[name] = SwitchProgram(p4_info, p4_json)
-    for program in dict.fromkeys(found.values()):
+            programs[name] = SwitchProgram(p4_info, p4_json)
+    for program in dict.fromkeys(programs.values()):
         program.entities(program.schema())
     return {
         name: (
@@ -160,13 +160,13 @@ def own_programs(
             str(program.p4_json.absolute()),
             None if program.runtime is None else str(program.runtime.absolute()),
         )
-        for name, program in found.items()
+        for name, program in programs.items()
     }
 
 
 def _by_switch(topology: Topology, runtime: Sequence[Path]) -> dict[str, Path]:
     names = [switch.name for switch in topology.switches]
-    found: dict[str, Path] = {}
+    by_switch: dict[str, Path] = {}
     for given in runtime:
         files = sorted(given.glob(f"*{SUFFIX}")) if given.is_dir() else [given]
         if not files:
@@ -175,10 +175,10 @@ def _by_switch(topology: Topology, runtime: Sequence[Path]) -> dict[str, Path]:
             switch = file.name.removesuffix(SUFFIX)
             if not file.name.endswith(SUFFIX) or switch not in names:
                 raise BadInput(f"--runtime: {file}: expected SWITCH{SUFFIX}, for one of {', '.join(names)}")
-            if switch in found:
-                raise BadInput(f"--runtime: {file}: switch {switch} already has {found[switch]}")
-            found[switch] = file
-    return found
+            if switch in by_switch:
+                raise BadInput(f"--runtime: {file}: switch {switch} already has {by_switch[switch]}")
+            by_switch[switch] = file
+    return by_switch
 
 
 # p4runtime-shell, which needs an old protobuf and so an environment of its own.
@@ -240,8 +240,8 @@ def bring_up(line: str) -> Run:
         if "ready" in answer and (run := state.read(answer["ready"])) is not None:
             return run
         _stop(holder)
-        said = last_lines(Path(f"/proc/self/fd/{errors.fileno()}"))
-        raise Failed(answer.get("failed") or f"the network did not come up:\n{said}")
+        last = last_lines(Path(f"/proc/self/fd/{errors.fileno()}"))
+        raise Failed(answer.get("failed") or f"the network did not come up:\n{last}")
 
 
 def _answer(holder: "subprocess.Popen[bytes]", line: str) -> dict[str, Any]:
@@ -253,8 +253,8 @@ def _answer(holder: "subprocess.Popen[bytes]", line: str) -> dict[str, Any]:
     if not select.select([holder.stdout], [], [], UP_DEADLINE_S)[0]:
         raise Failed(f"the network did not come up in {UP_DEADLINE_S:g} s")
     with holder.stdout as pipe:
-        said = pipe.readline()
-    return dict(json.loads(said)) if said else {}
+        answer = pipe.readline()
+    return dict(json.loads(answer)) if answer else {}
 
 
 def _write(pipe: IO[bytes], line: str) -> None:

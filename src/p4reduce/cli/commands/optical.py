@@ -84,9 +84,10 @@ def plan(flags: OpticalPlan) -> None:
         for use in own:
             used[use.lightpath] += len(use.slots)
     rows = [
-        [str(number), " - ".join(one.path), str(one.first) if one.count == 1 else f"{one.first}+{one.count}",
+        [str(number), " - ".join(lightpath.path),
+         str(lightpath.first) if lightpath.count == 1 else f"{lightpath.first}+{lightpath.count}",
          f"{used[number]}/{made.network.slots}"]
-        for number, one in enumerate(made.lightpaths)
+        for number, lightpath in enumerate(made.lightpaths)
     ]  # fmt: skip
     output.table(["lightpath", "path", "wavelength" if flags.grid == "fixed" else "slices", "slots"], rows)
     metrics = made.metrics()
@@ -122,8 +123,8 @@ def regroom(flags: OpticalRegroom) -> None:
         played = play(after, lanes=flags.lanes, seed=flags.seed, before=before, dark_ps=flags.dark, progress=bar)
     kept = len({*before.lightpaths} & {*after.lightpaths})
     anew = [before.tasks[place].name for place in policies.laid_anew(before, after)]
-    found = {"transponders": [before.transponders, after.transponders], "kept": kept, "laid_anew": anew}
-    _checked(output, played, found | {"blocked": after.blocked})
+    changes = {"transponders": [before.transponders, after.transponders], "kept": kept, "laid_anew": anew}
+    _checked(output, played, changes | {"blocked": after.blocked})
     output.line(
         f"transponders {before.transponders} before, {after.transponders} after; {kept} lightpaths stay, {len(anew)} "
         f"tasks are rerouted, {len(played.tasks) - len(anew)} continue through {time_text(flags.dark)} of darkness"
@@ -133,9 +134,9 @@ def regroom(flags: OpticalRegroom) -> None:
 def _checked(output: Output, played: "OpticalPlayed", more: dict[str, Any]) -> None:
     output.data(played.as_data() | more)
     rows = [
-        [one.task, time_text(one.latency_ps), time_text(one.predicted_ps), f"{one.off:+.2%}",
-         "yes" if one.exact else "NO"]
-        for one in played.tasks
+        [task.task, time_text(task.latency_ps), time_text(task.predicted_ps), f"{task.off:+.2%}",
+         "yes" if task.exact else "NO"]
+        for task in played.tasks
     ]  # fmt: skip
     output.table(["task", "latency", "predicted", "off", "sum exact"], rows)
     right = sum(a == b for a, b in zip(played.lightpath_bytes, played.predicted_bytes, strict=True))
@@ -161,16 +162,16 @@ def compare(flags: OpticalCompare) -> None:
     """A line for each policy."""
     output = Output(as_json=flags.as_json)
     network = wdm_of(flags.topology)
-    found: list[dict[str, Any]] = []
+    trials: list[dict[str, Any]] = []
     with progress_bar(output) as open_bar:
         for policy in flags.policies:
             bar = open_bar(policy)
             for seed in flags.seeds:
                 made = groom(policy, _tasks(flags, network, seed), network, _options(flags, seed, bar))
-                found.append({"policy": policy, "seed": seed, **made.metrics()})
-    output.data(found)
+                trials.append({"policy": policy, "seed": seed, **made.metrics()})
+    output.data(trials)
     rows = [
-        [policy, *(_cell(name, [one[name] for one in found if one["policy"] == policy]) for name in COLUMNS)]
+        [policy, *(_cell(name, [trial[name] for trial in trials if trial["policy"] == policy]) for name in COLUMNS)]
         for policy in flags.policies
     ]
     output.table(["policy", *(heading for heading, _ in COLUMNS.values())], rows)
@@ -183,7 +184,7 @@ def arrivals(flags: OpticalArrivals) -> None:
     """Blocking by load."""
     output = Output(as_json=flags.as_json)
     network = wdm_of(flags.topology)
-    found, rows = [], []
+    outcomes, rows = [], []
     with progress_bar(output) as open_bar:
         for policy in flags.policies:
             for load in flags.loads:
@@ -195,13 +196,13 @@ def arrivals(flags: OpticalArrivals) -> None:
                                demand_bps=flags.demand, seed=seed, options=options, progress=bar)
                         for seed in flags.seeds
                     ]  # fmt: skip
-                    found += own
+                    outcomes += own
                     cells = []
                     for name, show in ARRIVED.items():
-                        mean, half = interval([getattr(one, name) for one in own])
+                        mean, half = interval([getattr(outcome, name) for outcome in own])
                         cells.append(show.format(mean) + (f" ± {show.format(half)}" if len(own) > 1 else ""))
                     rows.append([policy, f"{load:g}", str(moved), *cells])
-    output.data([vars(one) for one in found])
+    output.data([vars(outcome) for outcome in outcomes])
     output.table(["policy", "Erlang", "may be moved", *ARRIVED], rows)
 
 
@@ -220,21 +221,22 @@ def spine(flags: OpticalSpine) -> None:
     made = spine_of(network, topology, fast, flags.slot / PS_PER_S, flags.guard / PS_PER_S)
     work = elephants(network.pods, flags.share, flags.seed, pairs=flags.pairs,
                      load_s=network.ports * flags.load / PS_PER_S)  # fmt: skip
-    found, rows, wrong = [], [], []
+    outcomes, rows, wrong = [], [], []
     with progress_bar(output) as open_bar:
         for sharing in SHARINGS:
-            one = plan_spine(work, made, sharing)
-            data, row = one.as_data(), [sharing, str(network.ports - one.ports), f"{one.over.sum() / work.sum():.0%}",
-                    str(one.slots), f"{one.time_s * 1e3:.3f} ms", f"{one.time_s / one.bound_s:.3f}"]  # fmt: skip
+            planned = plan_spine(work, made, sharing)
+            data, row = planned.as_data(), [sharing, str(network.ports - planned.ports),
+                    f"{planned.over.sum() / work.sum():.0%}", str(planned.slots), f"{planned.time_s * 1e3:.3f} ms",
+                    f"{planned.time_s / planned.bound_s:.3f}"]  # fmt: skip
             if flags.packets:
-                played = play_spine(one, topology, seed=flags.seed, progress=open_bar(sharing))
+                played = play_spine(planned, topology, seed=flags.seed, progress=open_bar(sharing))
                 data |= {"packets": played.as_data()}
                 row += [f"{played.ratio:.4f}", f"{played.wrong} of {played.sums}", str(played.lost + played.misrouted),
                         str(len(played.differing))]  # fmt: skip
                 wrong += [sharing] if played.wrong or played.lost or played.misrouted or played.differing else []
-            found.append(data)
+            outcomes.append(data)
             rows.append(row)
-    output.data(found)
+    output.data(outcomes)
     packets = ["packets / plan", "wrong sums", "lost or misrouted", "links off the prediction"] if flags.packets else []
     output.table(["sharing", "circuits a leaf", "of the work", "slots", "time", "over the bound", *packets], rows)
     if wrong:

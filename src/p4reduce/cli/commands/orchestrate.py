@@ -68,7 +68,7 @@ def orchestrate(flags: Orchestrate) -> None:
     _check_schedule(flags.schedule, flags.topology)
     profiles = _profiles(flags.hosts, flags.topology)
     traffic = _traffic(flags.background, flags.topology)
-    changes = [(a, b, up, at_ps) for up, said in ((False, flags.cut), (True, flags.mend)) for a, b, at_ps in said]
+    changes = [(a, b, up, at_ps) for up, links in ((False, flags.cut), (True, flags.mend)) for a, b, at_ps in links]
     _check_deaths(flags.kill, flags.topology)
     database = flags.database
     socket = flags.socket or database.with_name(database.name + ".socket")
@@ -165,12 +165,12 @@ def _profiles(source: str | None, topology: str | None) -> HostsFile | None:
     if source is None:
         return None
     try:
-        found = read_hosts(source)
+        hosts = read_hosts(source)
         if topology is not None:
-            found.of(load(topology))
+            hosts.of(load(topology))
     except TaskError as error:
         raise BadInput(f"--hosts: {error}") from None
-    return found
+    return hosts
 
 
 def _traffic(text: str | None, topology: str | None) -> Background | None:
@@ -178,12 +178,12 @@ def _traffic(text: str | None, topology: str | None) -> Background | None:
     if text is None:
         return None
     try:
-        found = parse_background(text)
+        traffic = parse_background(text)
         if topology is not None:
-            found.endpoints(load(topology))
+            traffic.endpoints(load(topology))
     except FabricError as error:
         raise BadInput(f"--background: {error}") from None
-    return found
+    return traffic
 
 
 def _checkpoints(database: Path) -> Path:

@@ -18,37 +18,37 @@ from p4switch.program.loader import load_program
 def check(flags: P4Check) -> None:
     """Say what is wrong with a program."""
     output = Output(as_json=flags.as_json)
-    found = _compiled(flags)
-    _show(found, output, [])
-    if not found.ok:
+    compilation = _compiled(flags)
+    _show(compilation, output, [])
+    if not compilation.ok:
         raise typer.Exit(EXIT_BAD_INPUT)
 
 
 def compile_(flags: P4Compile) -> None:
     """Write what a program is compiled to."""
     output = Output(as_json=flags.as_json)
-    found = _compiled(flags)
+    compilation = _compiled(flags)
     json_path = flags.target or Path(flags.source.stem + ".json")
     info_path = flags.p4info or json_path.with_suffix(".p4info.txt")
     written = []
-    if found.ok and found.json is not None:
+    if compilation.ok and compilation.json is not None:
         # Both or none: whoever reads one relies on the other.
-        texts = {json_path: json_text(found.json), info_path: found.p4info()}
+        texts = {json_path: json_text(compilation.json), info_path: compilation.p4info()}
         written = [str(write_text(path, text)) for path, text in texts.items()]
-    _show(found, output, written)
-    if not found.ok:
+    _show(compilation, output, written)
+    if not compilation.ok:
         raise typer.Exit(EXIT_BAD_INPUT)
 
 
 def fits(flags: P4Fits) -> None:
     """Say how a program lies in a target's stages."""
     output = Output(as_json=flags.as_json)
-    found = _compiled(flags)
-    if not found.ok or found.json is None:
-        _show(found, output, [])
+    compilation = _compiled(flags)
+    if not compilation.ok or compilation.json is None:
+        _show(compilation, output, [])
         raise typer.Exit(EXIT_BAD_INPUT)
     target = fitting.target_of(flags.target)
-    report = fitting.judge(load_program(found.json), target)
+    report = fitting.judge(load_program(compilation.json), target)
     vendor = fitting.vendor(flags.source, target, dict(flags.defines), list(flags.folders))
     output.data(report.as_json() | {"vendor": vendor})
     for line in fitting.text(report).splitlines() if not flags.as_json else ():
@@ -95,15 +95,15 @@ def _check_source(path: Path) -> None:
         raise BadInput(f"{path}: is compiled already; give P4 source")
 
 
-def _show(found: Compilation, output: Output, written: list[str]) -> None:
-    items = found.diagnostics.items
-    output.data({"ok": found.ok, "written": written, "messages": [i.as_json(found.sources) for i in items]})
+def _show(compilation: Compilation, output: Output, written: list[str]) -> None:
+    items = compilation.diagnostics.items
+    output.data({"ok": compilation.ok, "written": written, "messages": [i.as_json(compilation.sources) for i in items]})
     if output.as_json:
         return
-    for message in found.messages():
+    for message in compilation.messages():
         output.note(message)
-    errors, warnings = len(found.diagnostics.errors), len(found.diagnostics.warnings)
+    errors, warnings = len(compilation.diagnostics.errors), len(compilation.diagnostics.warnings)
     for path in written:
         output.note(f"wrote {path}")
     counted = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
-    output.line(f"{counted}" if items or not found.ok else "no errors, no warnings")
+    output.line(f"{counted}" if items or not compilation.ok else "no errors, no warnings")

@@ -76,8 +76,8 @@ def _line(row: dict[str, Any], start_ns: int) -> str:
     start = f"{(row['time_ns'] - start_ns) / 1000:12,.3f} us {row['bytes']:5} B  "
     if "seq" not in row:
         return f"{start}{row['kind']}"
-    said = "".join(f", {name.replace('_', ' ')}" for name in FLAGS if row[name])
+    marks = "".join(f", {name.replace('_', ' ')}" for name in FLAGS if row[name])
     return (
         f"{start}{row['from']} > {row['to']}  {row['kind']} job {row['job']} epoch {row['epoch']} "
-        f"chunk {row['seq']}, {row['lanes']} lanes{said}"
+        f"chunk {row['seq']}, {row['lanes']} lanes{marks}"
     )

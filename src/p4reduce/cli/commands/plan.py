@@ -130,34 +130,34 @@ def least(plan: Plan, experiment: Experiment, *, thorough: bool) -> dict[str, An
     words = words_of(experiment.elements, experiment.lane_bits)
     bound = plan_bound(plan, words, carried)
     node, port = bound.hop
-    found: dict[str, Any] = {
+    times: dict[str, Any] = {
         "plan_ps": bound.time_ps,
         "link": f"{node} -> {plan.topology.neighbour(node, port)}",
         "frames_a_chunk": float(bound.copies),
     }
     if experiment.collective == "all_reduce":
         cut_ps = task_bound_ps(plan.topology, plan.workers, words, plan.lanes)
-        found["task_ps"] = cut_ps
+        times["task_ps"] = cut_ps
         best_ps: int | None = cut_ps
         if bound.time_ps > cut_ps:  # else this plan is a best one
             most_nodes = MOST_NODES if thorough else QUICK_NODES
             best_ps = best_plan_ps(plan.topology, plan.workers, words, plan.lanes, most_nodes=most_nodes)
         if best_ps is not None:
-            found["best_plan_ps"] = max(best_ps, cut_ps)  # the program's value is rounded down
-    return found
+            times["best_plan_ps"] = max(best_ps, cut_ps)  # the program's value is rounded down
+    return times
 
 
-def _print_least(output: Output, found: dict[str, Any]) -> None:
-    any_plan = f"; with the best plan {time_text(found['best_plan_ps'])}" if "best_plan_ps" in found else ""
-    any_plan += f"; least cut {time_text(found['task_ps'])}" if "task_ps" in found else ""
-    frames = f"{found['frames_a_chunk']:.3g} frames a chunk"
-    output.line(f"takes at least {time_text(found['plan_ps'])}, on {found['link']} ({frames}){any_plan}")
+def _print_least(output: Output, times: dict[str, Any]) -> None:
+    any_plan = f"; with the best plan {time_text(times['best_plan_ps'])}" if "best_plan_ps" in times else ""
+    any_plan += f"; least cut {time_text(times['task_ps'])}" if "task_ps" in times else ""
+    frames = f"{times['frames_a_chunk']:.3g} frames a chunk"
+    output.line(f"takes at least {time_text(times['plan_ps'])}, on {times['link']} ({frames}){any_plan}")
 
 
 def _entries(plan: Plan) -> dict[str, list[str]]:
     return {
-        switch: [describe(entry) for entry in (*found.prepare, *found.activate)]
-        for switch, found in plan_entries(plan).items()
+        switch: [describe(entry) for entry in (*entries.prepare, *entries.activate)]
+        for switch, entries in plan_entries(plan).items()
     }
 
 

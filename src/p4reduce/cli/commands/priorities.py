@@ -90,15 +90,15 @@ def read_jobs(path: Path) -> JobsDocument:
     except YamlError as error:
         raise PlanError(f"{path}: {error}") from None
     except ValidationError as error:
-        found = min(
-            error.errors(), key=lambda one: one["type"] != "extra_forbidden"
+        fault = min(
+            error.errors(), key=lambda detail: detail["type"] != "extra_forbidden"
         )  # a misspelt field is missing, too
-        place = ".".join(str(part + 1) if isinstance(part, int) else part for part in found["loc"])
-        said = one_line(found["msg"].removeprefix("Value error, "))
-        if found["type"] == "extra_forbidden":
+        place = ".".join(str(part + 1) if isinstance(part, int) else part for part in fault["loc"])
+        reason = one_line(fault["msg"].removeprefix("Value error, "))
+        if fault["type"] == "extra_forbidden":
             fields = JobEntry.model_fields if place.startswith("jobs.") else JobsDocument.model_fields
-            said = f"there is no such field; there are {', '.join(fields)}"
-        raise PlanError(f"{path}: {one_line(place or 'file', 80)}: {said}") from None
+            reason = f"there is no such field; there are {', '.join(fields)}"
+        raise PlanError(f"{path}: {one_line(place or 'file', 80)}: {reason}") from None
     names = job_names(document)
     for number, job in enumerate(document.jobs, 1):
         if (job.phi is None) == (job.compute is None):
@@ -134,7 +134,7 @@ def prepare(document: JobsDocument) -> JobsFile:
         seed=document.seed,
     )
     own = [run(description.only(number)).jobs[0] for number in range(len(jobs))]
-    alone_all = tuple(Alone(took, one.completion_ps) for took, one in zip(takes, own, strict=True))
+    alone_all = tuple(Alone(took, by_itself.completion_ps) for took, by_itself in zip(takes, own, strict=True))
     return JobsFile(job_names(document), description, document.read_every, alone_all, tuple(own))
 
 
@@ -144,9 +144,9 @@ def prepare(document: JobsDocument) -> JobsFile:
 def policies(flags: PrioritiesPolicies) -> None:
     """List them."""
     output = Output(as_json=flags.as_json)
-    said = {name: _first_line(PRIORITY_POLICIES[name]) for name in sorted(PRIORITY_POLICIES)}
-    output.data([{"name": name, "says": text} for name, text in said.items()])
-    output.table(("policy", "what comes first"), list(said.items()))
+    summaries = {name: _first_line(PRIORITY_POLICIES[name]) for name in sorted(PRIORITY_POLICIES)}
+    output.data([{"name": name, "says": text} for name, text in summaries.items()])
+    output.table(("policy", "what comes first"), list(summaries.items()))
 
 
 def compare(flags: PrioritiesCompare) -> None:
@@ -154,7 +154,7 @@ def compare(flags: PrioritiesCompare) -> None:
     output = Output(as_json=flags.as_json)
     names = flags.policies
     document = read_jobs(flags.file)
-    found: dict[str, Governed] = {}
+    governed: dict[str, Governed] = {}
     with progress_bar(output) as open_bar:
         tell = open_bar("priorities")
         tell("alone", 0, len(names) + 1)
@@ -162,32 +162,32 @@ def compare(flags: PrioritiesCompare) -> None:
         for done, name in enumerate(names, 1):
             tell(name, done, len(names) + 1)
             governing = Governing(name, Knowledge(flags.told), flags.rotate, jobs.read_every_ps)
-            found[name] = run_governed(jobs.description, governing, jobs.alone)
-    rows = [_row(name, jobs, one) for name, one in found.items()]
+            governed[name] = run_governed(jobs.description, governing, jobs.alone)
+    rows = [_row(name, jobs, outcome) for name, outcome in governed.items()]
     output.data(rows)
     _show(output, jobs, rows)
 
 
-def _row(policy: str, jobs: JobsFile, found: Governed) -> dict[str, Any]:
+def _row(policy: str, jobs: JobsFile, governed: Governed) -> dict[str, Any]:
     slow = {
         name: took.completion_ps / alone.completion_ps
-        for name, took, alone in zip(jobs.names, found.run.jobs, jobs.by_themselves, strict=True)
+        for name, took, alone in zip(jobs.names, governed.run.jobs, jobs.by_themselves, strict=True)
     }
-    told = found.accuracy
+    told = governed.accuracy
     return {
         "policy": policy,
         "mean": sum(slow.values()) / len(slow),
         "worst": max(slow.values()),
-        "jain": jain([1 / one for one in slow.values()]),
-        "resend_share": found.run.resend_share,
-        "writes": found.run.writes,
+        "jain": jain([1 / ratio for ratio in slow.values()]),
+        "resend_share": governed.run.resend_share,
+        "writes": governed.run.writes,
         "median_error": None if told is None else told.median_error,
         "in_time": None if told is None else told.in_time_share,
         "jobs": [
             {"name": name, "completion_ps": took.completion_ps, "alone_ps": alone.completion_ps,
              "slowdown": slow[name], "class": priority}
             for name, took, alone, priority in zip(
-                jobs.names, found.run.jobs, jobs.by_themselves, found.classes, strict=True)
+                jobs.names, governed.run.jobs, jobs.by_themselves, governed.classes, strict=True)
         ],
     }  # fmt: skip
 

@@ -85,7 +85,7 @@ def finish(
     print_table(output, results, title)
     print_real(output, results)
     for result in results:
-        if chunks := sum(one.chunks for one in result.network.left_out):
+        if chunks := sum(closing.chunks for closing in result.network.left_out):
             output.note(
                 f"{result.network.plan}: {chunks} chunks came too late and are in no sum (network.left_out): "
                 "all_reduce(name=...), or comm.step(), says which later sum they belong to, if there is one"
@@ -157,18 +157,20 @@ def compare(flags: Compare) -> None:
     experiments = flags.experiments
     claim(out=flags.out)
     results = run_all(experiments, output)
-    narrowest = min(experiments, key=lambda one: one.lane_bits)
+    narrowest = min(experiments, key=lambda experiment: experiment.lane_bits)
     least_ps = _best_plan_ps(narrowest, output, thorough=flags.bound)
     output.data([summarize(result) | _over_best(result, least_ps) for result in results])
     finish(output, results, out=flags.out, title=f"{experiments[0].model}, {results[0].network.topology}")
-    widths = {one.lane_bits for one in experiments}
+    widths = {experiment.lane_bits for experiment in experiments}
     if len(widths) > 1:
-        plain = [one.plan for one in experiments if one.lane_bits == max(widths)]
+        plain = [experiment.plan for experiment in experiments if experiment.lane_bits == max(widths)]
         output.line(
             f"lanes of {min(widths)} bits where switches add up; {', '.join(plain)}: float32, {max(widths)} bits"
         )
     if least_ps:
-        over = ", ".join(f"{one.network.plan} {one.network.communication_ps / least_ps:.3g}" for one in results)
+        over = ", ".join(
+            f"{result.network.plan} {result.network.communication_ps / least_ps:.3g}" for result in results
+        )
         width = "" if narrowest.lane_bits == WORD_BITS else f" with lanes of {narrowest.lane_bits} bits"
         output.line(f"the best plan on this network{width} takes at least {time_text(least_ps)}; times that: {over}")
 
@@ -293,19 +295,19 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
     place, count = flags.shard
     experiments = flags.experiments[place - 1 :: count]
     kept = Kept(flags.out, code_version(), flags.merge)
-    names = [piece_name("run", (one.model_dump_json(), _files_of(one))) for one in experiments]
+    names = [piece_name("run", (experiment.model_dump_json(), _files_of(experiment))) for experiment in experiments]
     known = (kept.get(name, dict) for name in names)
-    found: dict[int, dict[str, Any]] = {number: row for number, row in enumerate(known) if row is not None}
-    waiting = [number for number in range(len(experiments)) if number not in found]
-    if found:
-        output.note(f"{len(found)} of {len(experiments)} runs are kept and not repeated")
+    by_number: dict[int, dict[str, Any]] = {number: row for number, row in enumerate(known) if row is not None}
+    waiting = [number for number in range(len(experiments)) if number not in by_number]
+    if by_number:
+        output.note(f"{len(by_number)} of {len(experiments)} runs are kept and not repeated")
     with (flags.out / "sweep.csv").open("w", newline="", encoding="utf-8") as file, progress_bar(output) as open_bar:
-        for row in found.values():
+        for row in by_number.values():
             _append(file, _shown(row, flags), first=not file.tell())
 
         def done(turn: int, row: dict[str, Any]) -> None:
             number = waiting[turn]
-            found[number] = row
+            by_number[number] = row
             if row["error"] == "":
                 kept.put(names[number], row)
             _append(file, _shown(row, flags), first=not file.tell())
@@ -315,7 +317,7 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
         in_parallel(_row, todo, done, jobs=flags.jobs, **spread, progress=open_bar("sweep"), label="runs")
         file.seek(0)
         file.truncate()
-        rows = [_shown(found[number], flags) for number in range(len(experiments))]
+        rows = [_shown(by_number[number], flags) for number in range(len(experiments))]
         for row in rows:
             _append(file, row, first=not file.tell())
     return rows
@@ -324,12 +326,12 @@ def _run_each(flags: Sweep, output: Output) -> list[dict[str, Any]]:
 def _files_of(experiment: Experiment) -> list[str]:
     """Digests of the files that a run reads: a row is kept for what stands in them."""
     named = (experiment.topology, experiment.p4, experiment.p4_json, experiment.p4_info)
-    return [sha256(Path(one).read_bytes()).hexdigest() for one in named if one is not None and Path(one).is_file()]
+    return [sha256(Path(name).read_bytes()).hexdigest() for name in named if name is not None and Path(name).is_file()]
 
 
 def _shown(row: dict[str, Any], flags: Sweep) -> dict[str, Any]:
     """A row; with the bits of a lane where widths are compared, and with columns of losses where frames are lost."""
-    lossy = any(one.faults.loss or one.faults.corrupt for one in flags.experiments)
+    lossy = any(experiment.faults.loss or experiment.faults.corrupt for experiment in flags.experiments)
     own = {**(dict.fromkeys(LOSSY_COLUMNS) if lossy else {}), **row}
     return own if flags.lane_bits else {name: value for name, value in own.items() if name != "lane_bits"}
 
@@ -487,32 +489,36 @@ def replay(flags: Replay) -> None:
     claim(out=flags.out)
     workload = read(flags.traces, flags.groups, flags.workers)
     ranks = len(workload.ranks)
-    largest = max((one.communication.elements for one in workload.meetings), default=1)
+    largest = max((meeting.communication.elements for meeting in workload.meetings), default=1)
     with progress_bar(output) as open_bar:
-        found = [
+        replays = [
             replaying.play(workload, experiment, open_bar(f"replay {experiment.plan}"))
             for experiment in flags.experiments(ranks, largest)
         ]
-    output.data([_replay_data(one) for one in found])
-    first = found[0]
+    output.data([_replay_data(played) for played in replays])
+    first = replays[0]
     output.table(
         ["plan", "total", "computation", "communication", "exposed", "overlapped", "busiest link", "bytes on it"],
-        [_replay_row(one) for one in found],
+        [_replay_row(played) for played in replays],
         title=f"{ranks} ranks on {first.topology}, {first.time} time: {first.nodes:,} nodes, {first.meetings:,} "
         f"collectives and messages, {bytes_text(first.octets)} of a rank",
     )
-    if len(found) > 1 or ranks > 1:
+    if len(replays) > 1 or ranks > 1:
         output.line(
             "computation, communication, exposed and overlapped are of the rank with the most exposed communication"
         )
-    blocks = {"reduce_scatter", "all_gather"} & {one.communication.operation for one in workload.meetings}
-    if blocks and any(one.plan in HOST_PLANS for one in found):
+    blocks = {"reduce_scatter", "all_gather"} & {meeting.communication.operation for meeting in workload.meetings}
+    if blocks and any(played.plan in HOST_PLANS for played in replays):
         output.line(f"{' and '.join(sorted(blocks))}: carried as an all-reduce where hosts sum (docs/replay.md)")
     if first.time == "flow":
         output.line(str(MODEL_ERROR))
     if flags.out is not None:
-        output.note("wrote " + ", ".join(map(str, _write_replay(flags.out, found))))
-    wrong = [one.network.prediction_differences for one in found if one.network and one.network.prediction_differences]
+        output.note("wrote " + ", ".join(map(str, _write_replay(flags.out, replays))))
+    wrong = [
+        played.network.prediction_differences
+        for played in replays
+        if played.network and played.network.prediction_differences
+    ]
     if wrong:
         raise Failed(f"bytes counted differ from the prediction: {wrong[0][0]}")
 
@@ -529,26 +535,26 @@ def _write_example(folder: Path, ranks: int, output: Output) -> None:
     output.note(f"wrote {written[0]} to {written[-1].name}; play them: p4reduce replay {folder} -t star8 --rate 100G")
 
 
-def _replay_row(one: replaying.Replay) -> list[str]:
-    worst = max(one.ranks, key=lambda rank: rank.exposed_ps)
-    times = (one.total_ps, worst.compute_ps, worst.communication_ps, worst.exposed_ps, worst.overlapped_ps)
-    network = one.network
+def _replay_row(played: replaying.Replay) -> list[str]:
+    worst = max(played.ranks, key=lambda rank: rank.exposed_ps)
+    times = (played.total_ps, worst.compute_ps, worst.communication_ps, worst.exposed_ps, worst.overlapped_ps)
+    network = played.network
     link = [network.busiest_link, bytes_text(network.busiest_bytes)] if network is not None else ["-", "-"]
-    return [one.plan, *map(time_text, times), *link]
+    return [played.plan, *map(time_text, times), *link]
 
 
-def _replay_data(one: replaying.Replay) -> dict[str, Any]:
-    network = one.network
+def _replay_data(played: replaying.Replay) -> dict[str, Any]:
+    network = played.network
     return {
-        "plan": one.plan,
-        "topology": one.topology,
-        "time": one.time,
-        "nodes": one.nodes,
-        "meetings": one.meetings,
-        "octets": one.octets,
-        "total_us": one.total_ps / PS_PER_US,
-        "exposed_us": one.exposed_ps / PS_PER_US,
-        "ranks": [_rank_data(rank) for rank in one.ranks],
+        "plan": played.plan,
+        "topology": played.topology,
+        "time": played.time,
+        "nodes": played.nodes,
+        "meetings": played.meetings,
+        "octets": played.octets,
+        "total_us": played.total_ps / PS_PER_US,
+        "exposed_us": played.exposed_ps / PS_PER_US,
+        "ranks": [_rank_data(rank) for rank in played.ranks],
         "busiest_link": network.busiest_link if network else None,
         "busiest_bytes": network.busiest_bytes if network else 0,
         "total_bytes": network.total_bytes if network else 0,
@@ -563,9 +569,9 @@ def _rank_data(rank: replaying.RankTimes) -> dict[str, Any]:
     return {"rank": rank.rank} | {name: value / PS_PER_US for name, value in times.items()}
 
 
-def _write_replay(folder: Path, found: Sequence[replaying.Replay]) -> list[Path]:
-    text = json.dumps([_replay_data(one) for one in found], indent=1) + "\n"
-    rows = [{"plan": one.plan, "topology": one.topology, "time": one.time} | _rank_data(rank)
-            for one in found for rank in one.ranks]  # fmt: skip
+def _write_replay(folder: Path, replays: Sequence[replaying.Replay]) -> list[Path]:
+    text = json.dumps([_replay_data(played) for played in replays], indent=1) + "\n"
+    rows = [{"plan": played.plan, "topology": played.topology, "time": played.time} | _rank_data(rank)
+            for played in replays for rank in played.ranks]  # fmt: skip
     written = [write_text(folder / "replay.json", text), write_rows(folder / "replay.csv", rows)]
-    return written + [write_timeline(folder / f"timeline-{one.plan}.json", one.spans) for one in found]
+    return written + [write_timeline(folder / f"timeline-{played.plan}.json", played.spans) for played in replays]

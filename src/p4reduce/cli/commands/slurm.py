@@ -56,10 +56,10 @@ def up(flags: SlurmUp) -> None:
             while not (flags.until_empty and seen and not service.open):
                 service.step()
                 seen |= service.open
-                for one in service.advance(patience_s=POLL_S):
-                    output.line(f"{one.name}: {one.rounds} collectives, {one.error or 'left the network'}")
+                for job in service.advance(patience_s=POLL_S):
+                    output.line(f"{job.name}: {job.rounds} collectives, {job.error or 'left the network'}")
                 time.sleep(POLL_S)
-            output.data([{"job": one.name, "rounds": one.rounds, "error": one.error} for one in service.ended])
+            output.data([{"job": job.name, "rounds": job.rounds, "error": job.error} for job in service.ended])
 
 
 def exec_(flags: SlurmExec) -> None:
@@ -76,7 +76,7 @@ def exec_(flags: SlurmExec) -> None:
 def move(flags: SlurmMove) -> None:
     """Have a job queued again."""
     client = _client(_find(flags.name))
-    job = next((one for one in client.jobs() if one.number == flags.number), None)
+    job = next((candidate for candidate in client.jobs() if candidate.number == flags.number), None)
     if job is None or job.over:
         raise BadInput(f"job {flags.number}: Slurm has no such waiting or running job")
     if not is_marked(job.comment):
@@ -98,7 +98,7 @@ def demo(flags: SlurmDemo) -> None:
     network = load(flags.topology)
     known = known_schemes(network)
     wanted = flags.schemes
-    unknown = [one for one in wanted if one not in known]
+    unknown = [name for name in wanted if name not in known]
     if unknown:
         raise BadInput(f"--schemes: {unknown[0]!r} is none of {', '.join(known)}")
     work = demo_jobs(flags.jobs, len(network.workers), flags.seed)
@@ -107,8 +107,8 @@ def demo(flags: SlurmDemo) -> None:
         tempfile.TemporaryDirectory() as folder,
         progress_bar(output) as open_bar,
     ):
-        said = open_bar("jobs that have ended")
-        results = [run_scheme(cluster, work, known[one], Path(folder), said=said) for one in wanted]
+        bar = open_bar("jobs that have ended")
+        results = [run_scheme(cluster, work, known[name], Path(folder), said=bar) for name in wanted]
     output.data(result_data(network, results))
     output.table(*result_rows(network, results))
     wrong = missed(results)
@@ -130,16 +130,16 @@ def _cluster(network: Topology, name: str | None, output: Output) -> Iterator[tu
 
 
 def _find(name: str | None) -> Run:
-    found = [run for run in all_runs() if run.kind == "slurm" and run.alive and "environment" in run.info]
+    runs = [run for run in all_runs() if run.kind == "slurm" and run.alive and "environment" in run.info]
     if name is not None:
-        found = [run for run in found if run.name == name]
-    if not found:
+        runs = [run for run in runs if run.name == name]
+    if not runs:
         raise BadInput(
             "--name: no such cluster is up" if name else "no cluster is up: start one with 'p4reduce slurm up'"
         )
-    if len(found) > 1:
-        raise BadInput(f"--name: say which of {', '.join(run.name for run in found)}")
-    return found[0]
+    if len(runs) > 1:
+        raise BadInput(f"--name: say which of {', '.join(run.name for run in runs)}")
+    return runs[0]
 
 
 def _variables(run: Run) -> dict[str, str]:

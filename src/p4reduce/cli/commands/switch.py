@@ -88,10 +88,10 @@ def port_spec(text: str) -> PortSpec:
     """
     if not text.startswith("udp:"):
         return Veth(text, shaped=True)  # whatever the user has put on the interface
-    found = _UDP.fullmatch(text)
-    if found is None or max(int(found["port"]), int(found["to"])) > 65535:
+    parsed = _UDP.fullmatch(text)
+    if parsed is None or max(int(parsed["port"]), int(parsed["to"])) > 65535:
         raise BadInput(f"-i …@{text}: expected udp:ADDRESS:PORT:ADDRESS:PORT, own address first")
-    return Udp((_ip(text, found["local"]), int(found["port"])), (_ip(text, found["remote"]), int(found["to"])))
+    return Udp((_ip(text, parsed["local"]), int(parsed["port"])), (_ip(text, parsed["remote"]), int(parsed["to"])))
 
 
 def _ip(text: str, address: str) -> str:
@@ -125,7 +125,7 @@ def arrivals(inputs: Iterable[tuple[int, int, Path]]) -> list[Arrival]:
     Raises:
         BadInput: a file cannot be read, or holds a frame that is cut or too long.
     """
-    return list(heapq.merge(*(sorted(_read(order, *one)) for order, one in enumerate(inputs))))
+    return list(heapq.merge(*(sorted(_read(order, *source)) for order, source in enumerate(inputs))))
 
 
 def _read(order: int, device_id: int, port: int, path: Path) -> Iterator[Arrival]:
@@ -451,9 +451,9 @@ def _compiled(program: Path, p4info: Path | None) -> p4r.ForwardingPipelineConfi
         raise BadInput("--p4info: not with P4 source, which has its own")
     if not program.is_file():
         raise BadInput(f"{program}: no such file")
-    found = compile_file(program).require()
-    message = text_format.Parse(found.p4info(), p4i.P4Info())
-    return p4r.ForwardingPipelineConfig(p4info=message, p4_device_config=json_text(found.json or {}).encode())
+    compilation = compile_file(program).require()
+    message = text_format.Parse(compilation.p4info(), p4i.P4Info())
+    return p4r.ForwardingPipelineConfig(p4info=message, p4_device_config=json_text(compilation.json or {}).encode())
 
 
 def _commit(process: SwitchProcess, ids: list[int], config: p4r.ForwardingPipelineConfig) -> None:
@@ -465,13 +465,13 @@ def _commit(process: SwitchProcess, ids: list[int], config: p4r.ForwardingPipeli
 
 def _interfaces(texts: Sequence[str], ids: list[int]) -> list[tuple[int, int, str]]:
     """(device id, port, name) of each -i PORT@NAME."""
-    found = []
+    interfaces = []
     for text in texts:
         port, at, name = text.partition("@")
         if not at or not name:
             raise BadInput(f"-i {text}: expected PORT@NAME")
-        found.append((*device_port("-i", port, ids), name))
-    return found
+        interfaces.append((*device_port("-i", port, ids), name))
+    return interfaces
 
 
 def _check_real(*, cpu_port: int, executor: str, files: bool) -> None:
@@ -485,13 +485,13 @@ def _check_real(*, cpu_port: int, executor: str, files: bool) -> None:
 
 def _behind(real: RealSwitches, ports: dict[int, dict[int, PortSpec]]) -> list[dict[str, object]]:
     """What is behind every port: an interface, or the address at which a UDP port listens."""
-    found: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for device_id, own in ports.items():
         for port, spec in own.items():
             udp = str(spec).startswith("udp:")
             at = "{}:{}".format(*real.address(f"switch{device_id}", port)) if udp else str(spec)
-            found.append({"device": device_id, "port": port, "at": at})
-    return found
+            rows.append({"device": device_id, "port": port, "at": at})
+    return rows
 
 
 def _counted(real: RealSwitches) -> list[dict[str, object]]:

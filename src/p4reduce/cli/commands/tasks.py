@@ -41,21 +41,29 @@ def show(flags: TasksShow) -> None:
             {"role": plan.role, "job": plan.job, "epoch": plan.epoch, "phase": plan.phase}
             for plan in store.plans(tuple(Phase), flags.name)
         ]
-    found = {"changes": changes, "rounds": rounds, "plans": plans, "turns": turns, "decisions": decisions}
-    output.data({**task_data(row), **found})
+    records = {"changes": changes, "rounds": rounds, "plans": plans, "turns": turns, "decisions": decisions}
+    output.data({**task_data(row), **records})
     task_table(output, [row])
     times = ("training_ps", "upload_ps", "aggregation_ps", "broadcast_ps", "total_ps")
-    cells = [[str(one["round"]), str(len(one["ranks"])), *(time_text(one[field]) for field in times)] for one in rounds]
+    cells = [
+        [str(entry["round"]), str(len(entry["ranks"])), *(time_text(entry[field]) for field in times)]
+        for entry in rounds
+    ]
     output.table(["round", "models", "training", "upload", "aggregation", "broadcast", "total"], cells)
     if turns:
-        output.table(_TURNS, [_turn(one) for one in turns])
+        output.table(_TURNS, [_turn(turn) for turn in turns])
     named = "path" if row.task.kind == "inference" else "tree"  # of each client
-    shown = [[str(cell) for cell in {**one, "role": str(one["role"]).replace("tree", named)}.values()] for one in plans]
+    shown = [
+        [str(cell) for cell in {**plan, "role": str(plan["role"]).replace("tree", named)}.values()] for plan in plans
+    ]
     output.table(["plan", "job", "epoch", "phase"], shown)
-    output.table(["at", "state", "reason"], [[time_text(one["at_ps"]), one["after"], one["reason"]] for one in changes])
+    output.table(
+        ["at", "state", "reason"],
+        [[time_text(change["at_ps"]), change["after"], change["reason"]] for change in changes],
+    )
     output.table(
         ["at", "decision", "why"],
-        [[time_text(one["at_ps"]), one["what"], _why(one["why"])] for one in decisions],
+        [[time_text(decision["at_ps"]), decision["what"], _why(decision["why"])] for decision in decisions],
     )
 
 
@@ -131,16 +139,16 @@ _TURNS: Final = [
 ]  # fmt: skip
 
 
-def _turn(one: dict[str, Any]) -> list[str]:
+def _turn(turn: dict[str, Any]) -> list[str]:
     """A window for people: when it was to open after the beginning of its round, and when it was lit."""
     return [
-        *(str(one[field]) for field in ("schedule", "round", "group", "configuration")),
-        time_text(one["planned_start_ps"]),
-        time_text(one["planned_ps"]),
-        time_text(one["lit_ps"] - one["round_ps"]),
-        time_text(one["lit_ps"] - one["started_ps"]),
-        time_text(one["ended_ps"] - one["lit_ps"]),
-        str(one["dark_lost"] + one["misrouted"]),
+        *(str(turn[field]) for field in ("schedule", "round", "group", "configuration")),
+        time_text(turn["planned_start_ps"]),
+        time_text(turn["planned_ps"]),
+        time_text(turn["lit_ps"] - turn["round_ps"]),
+        time_text(turn["lit_ps"] - turn["started_ps"]),
+        time_text(turn["ended_ps"] - turn["lit_ps"]),
+        str(turn["dark_lost"] + turn["misrouted"]),
     ]
 
 

@@ -41,39 +41,39 @@ def plan(flags: TdmPlan) -> None:
 def show(output: Output, schedule: Schedule) -> None:
     """A schedule for people."""
     rows = []
-    for one in schedule.jobs:
+    for job in schedule.jobs:
         pods: dict[int, int] = {}
-        for host, units in one.placement:
+        for host, units in job.placement:
             pod = schedule.network.pod_of(host) + 1
             pods[pod] = pods.get(pod, 0) + units
-        period = schedule.cycles[one.cycle].period_s
+        period = schedule.cycles[job.cycle].period_s
         rows.append(
             [
-                one.job,
-                str(one.process + 1) if len(schedule.processes) > 1 else str(one.group + 1),
+                job.job,
+                str(job.process + 1) if len(schedule.processes) > 1 else str(job.group + 1),
                 " ".join(f"tor{pod}:{units}" for pod, units in pods.items()),
-                _ms(one.train_s),
-                _ms(one.duration_s),
-                schedule.cycles[one.cycle].mode,
+                _ms(job.train_s),
+                _ms(job.duration_s),
+                schedule.cycles[job.cycle].mode,
                 _ms(period),
             ]
         )
     output.table(["job", "group", "units", "trains", "communicates", "mode", "period"], rows)
-    lit = [one for process in schedule.processes for one in process.configurations]
+    lit = [configuration for process in schedule.processes for configuration in process.configurations]
     circuits = [
         [
             str(number),
-            _ms(one.start_s),
-            _ms(one.duration_s),
+            _ms(configuration.start_s),
+            _ms(configuration.duration_s),
             " ".join(
                 f"{i + 1}-{j + 1}" + (f"x{row[j]}" if row[j] > 1 else "")
-                for i, row in enumerate(one.circuits)
+                for i, row in enumerate(configuration.circuits)
                 for j in range(i + 1, len(row))
                 if row[j]
             )
             or "-",
         ]
-        for number, one in enumerate(lit, 1)
+        for number, configuration in enumerate(lit, 1)
     ]
     output.table(["configuration", "from", "lasts", "circuits between pods"], circuits)
     show_tried(output, schedule)
@@ -84,10 +84,15 @@ def show_tried(output: Output, schedule: Schedule) -> None:
     """What best has asked."""
     if schedule.tried:
         rows = [
-            [one.policy, _ms(one.longest_s), f"{one.relative:.3f}", "taken" if one.policy == schedule.policy else ""]
-            if not one.refused
-            else [one.policy, "-", "-", one.refused]
-            for one in schedule.tried
+            [
+                trial.policy,
+                _ms(trial.longest_s),
+                f"{trial.relative:.3f}",
+                "taken" if trial.policy == schedule.policy else "",
+            ]
+            if not trial.refused
+            else [trial.policy, "-", "-", trial.refused]
+            for trial in schedule.tried
         ]
         output.table(["policy", "longest iteration", "throughput over alone", ""], rows)
 
@@ -142,13 +147,13 @@ def _play(flags: TdmRun, policies: Sequence[str], output: Output) -> None:
         _check_for_flow(flags, policies)
     network = parse_network(flags.network)
     network = network.with_delta(network.delta_s / flags.scale)
-    found = read_jobs(flags.jobs, flags.scale)
-    by_name = {job.name: job for job in found}
+    jobs = read_jobs(flags.jobs, flags.scale)
+    by_name = {job.name: job for job in jobs}
     rows, data = [], []
     with progress_bar(output) as open_bar:
         for policy in policies:
             bar = open_bar(policy)
-            schedule = _schedule(policy, found, network, flags, bar)
+            schedule = _schedule(policy, jobs, network, flags, bar)
             show_tried(output, schedule)
             if flags.time == "flow":
                 played = play_flows(schedule, by_name, rounds=flags.rounds, factors=factors_of(_smallest(network)))
@@ -234,7 +239,7 @@ def _schedule(policy: str, jobs: list[TdmJob], network: OpticalNetwork, flags: T
 def trace(flags: TdmTrace) -> None:
     """Play arrivals under each policy."""
     output = Output(as_json=flags.as_json)
-    found = []
+    figures = []
     with progress_bar(output) as open_bar:
         for load in flags.loads:
             arrivals = draw_trace(
@@ -242,7 +247,7 @@ def trace(flags: TdmTrace) -> None:
             )
             for policy in flags.policies:
                 outcome = run_trace(arrivals, flags.gpus, policy, open_bar(f"load {load:g}, {policy}"))
-                found.append(
+                figures.append(
                     {
                         "load": load,
                         "policy": policy,
@@ -252,11 +257,11 @@ def trace(flags: TdmTrace) -> None:
                         "paired": outcome.paired,
                     }
                 )
-    output.data(found)
+    output.data(figures)
     columns = ["load", "policy", "mean JCT (s)", "median JCT (s)", "makespan (s)", "shared GPUs"]
     rows = [
         [f"{row['load']:g}", str(row["policy"]), *(f"{row[key]:.0f}" for key in _FIGURES), str(row["paired"])]
-        for row in found
+        for row in figures
     ]
     output.table(columns, rows)
 

@@ -33,14 +33,14 @@ SHOWN: Final = 200
 def list_(flags: TopoList) -> None:
     """Bundled ones and builders."""
     output = Output(as_json=flags.as_json)
-    found = [(name, topologies.load(name)) for name in topologies.bundled()]
+    bundled = [(name, topologies.load(name)) for name in topologies.bundled()]
     output.data(
         {
-            "bundled": [_counts(name, topology) for name, topology in found],
+            "bundled": [_counts(name, topology) for name, topology in bundled],
             "builders": [example for example, _ in BUILDERS],
         }
     )
-    rows = [[str(value) for value in _counts(name, topology).values()] for name, topology in found]
+    rows = [[str(value) for value in _counts(name, topology).values()] for name, topology in bundled]
     output.table(["bundled", "workers", "servers", "switches", "capable", "links"], rows)
     output.line("builders, with parameters:")
     for example, says in BUILDERS:
@@ -95,27 +95,29 @@ def upgrade(flags: TopoUpgrade) -> None:
         ours = search.best(flags.count, lambda done, most: bar("linear programs", done, most))
         everything = topologies.with_capable(topology, list(search.candidates))
         to, *others = [*(host.name for host in topology.servers), *search.workers]
-        soar = choose_capable(everything, [one for one in others if one in search.workers], to, flags.count)
+        soar = choose_capable(everything, [host for host in others if host in search.workers], to, flags.count)
         rows = [("none", search.bound(())), ("bound", ours), ("SOAR", search.bound(soar))]
-        drawn = sorted(search.drawn(flags.count, flags.samples, flags.seed), key=lambda one: one.bound_ps)
-        rows += [(f"random {place}", one) for place, one in enumerate(drawn, 1)]
+        drawn = sorted(search.drawn(flags.count, flags.samples, flags.seed), key=lambda sample: sample.bound_ps)
+        rows += [(f"random {place}", sample) for place, sample in enumerate(drawn, 1)]
         rows.append(("all", search.bound(search.candidates)))
         bar = open_bar("plan best on packets")
-        found: list[dict[str, Any]] = []
+        choices: list[dict[str, Any]] = []
         for done, (by, choice) in enumerate(rows):
             bar(by, done, len(rows))
             took = _best_on_packets(search.with_switches(choice.switches), search, flags.lanes) if flags.packets else {}
-            found.append({"by": by, "switches": list(choice.switches), "bound_us": choice.bound_ps / PS_PER_US} | took)
-    output.data({"topology": topology.name, "count": flags.count, "choices": found})
+            choices.append(
+                {"by": by, "switches": list(choice.switches), "bound_us": choice.bound_ps / PS_PER_US} | took
+            )
+    output.data({"topology": topology.name, "count": flags.count, "choices": choices})
     table = [
         [
             str(row["by"]),
             ", ".join(row["switches"]) if row["by"] != "all" else f"{len(row['switches'])} switches",
             time_text(row["bound_us"] * PS_PER_US),
-            f"{row['bound_us'] / found[0]['bound_us']:.3f}",
+            f"{row['bound_us'] / choices[0]['bound_us']:.3f}",
             f"{time_text(row['took_us'] * PS_PER_US)} ({row['plan']})" if flags.packets else "-",
         ]
-        for row in found
+        for row in choices
     ]
     output.table(["chosen by", "switches", "bound", "of none", "plan best takes"], table)
 

@@ -41,17 +41,17 @@ def trace(flags: Trace) -> None:
 
         print(module_text(loaded), end="")
         return
-    found = _packets(flags.packet)
-    if flags.only is not None and flags.only > len(found):
-        raise BadInput(f"--only {flags.only}: there are {len(found)} packets")
-    traces = _run(loaded, _entries(flags.entries, loaded), found, flags.port)
+    packets = _packets(flags.packet)
+    if flags.only is not None and flags.only > len(packets):
+        raise BadInput(f"--only {flags.only}: there are {len(packets)} packets")
+    traces = _run(loaded, _entries(flags.entries, loaded), packets, flags.port)
     shown = [t for t in traces if flags.only is None or t.number == flags.only]
     text = _format(loaded, roots, flags.bundled, flags.brief or flags.page)
     if flags.page:
         from p4reduce.views.live.play import TraceSource  # noqa: PLC0415  (slow to import)
         from p4reduce.views.live.session import serve_page  # noqa: PLC0415
 
-        source = TraceSource(loaded.name, [traced(one, text) for one in shown])
+        source = TraceSource(loaded.name, [traced(packet, text) for packet in shown])
         serve_page(output, source, f"{len(shown)} packets are shown", browser=flags.open_page)
         return
     output.data({"program": loaded.name, "packets": [packet_json(t) for t in shown]})
@@ -121,6 +121,6 @@ def _format(program: Program, roots: list[Path], bundled: str | None, brief: boo
 
 
 def _print(output: Output, text: TextFormat, traces: list[PacketTrace]) -> None:
-    for one in traces:
-        for line in text.packet(one):
+    for packet in traces:
+        for line in text.packet(packet):
             output.line(line)

@@ -38,15 +38,15 @@ def _watch_running(what: Path | None, output: Output, *, open_page: bool) -> Non
     """A run in real time or a standing network, by its name."""
     runs = [run for run in all_runs() if run.alive and "view" in run.info]
     names = ", ".join(run.name for run in runs)
-    found = [run for run in runs if what is None or run.name == str(what)]
-    if what is not None and not found:
+    chosen = [run for run in runs if what is None or run.name == str(what)]
+    if what is not None and not chosen:
         raise BadInput(
             f"{what}: there is no such file or folder, and no run of that name in real time; running: "
             f"{names or 'nothing'}"
         )
-    if len(found) != 1:
+    if len(chosen) != 1:
         raise BadInput(f"WHAT: say what to watch: {names or 'no run in real time is running'}")
-    watch_running(output, found[0], browser=open_page, data=True)
+    watch_running(output, chosen[0], browser=open_page, data=True)
 
 
 def _network_of(what: Path) -> Path | None:
@@ -93,12 +93,12 @@ def _source(what: Path) -> RecordedSource:
 
 def _together(places: Sequence[Path]) -> RecordedSource:
     """Several, named by their plans; where two are alike, by their files."""
-    found = []
+    sources = []
     for place in places:
         if not place.exists():
             raise BadInput(f"{place}: there is no such file or folder; only recordings can be shown side by side")
-        found.append(_source(place))
-    plans = ["+".join(dict.fromkeys(job.plan for job in source.recorded.jobs)) for source in found]
+        sources.append(_source(place))
+    plans = ["+".join(dict.fromkeys(job.plan for job in source.recorded.jobs)) for source in sources]
     if len(set(plans)) < len(plans) or not all(plans):
         plans = [str(place) for place in places]
-    return recording.beside(list(zip(plans, found, strict=True)))
+    return recording.beside(list(zip(plans, sources, strict=True)))

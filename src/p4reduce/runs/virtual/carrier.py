@@ -106,8 +106,8 @@ class Closing:
         """
         every = [self.partials[call.rank] for call in self._calls]
         counts = every[0].counts
-        present = np.sum([one.late == 0 for one in every], axis=0)
-        if any(not np.array_equal(one.counts, counts) for one in every) or not np.array_equal(present, counts):
+        present = np.sum([partial.late == 0 for partial in every], axis=0)
+        if any(not np.array_equal(partial.counts, counts) for partial in every) or not np.array_equal(present, counts):
             raise ClusterError(
                 f"all_reduce #{self._calls[0].iteration}: workers disagree on whose contributions are in"
             )
@@ -493,7 +493,7 @@ class Carrier(RunJobs):
             for index in job.members.values():
                 self.network.endpoints.change_pace(index, pace)
         sums: dict[int, FloatArray] = {}
-        for call in sorted(calls, key=lambda one: one.start_ps):
+        for call in sorted(calls, key=lambda call: call.start_ps):
             if call.start_ps > self.network.now:
                 self.network.advance(call.start_ps, check=check)
             for rank, (job, where) in enumerate(parts):
@@ -538,12 +538,12 @@ class Carrier(RunJobs):
         if closing is not None:
             closing.attempt()
         collective = COLLECTIVES[operation]
-        for call in sorted(calls, key=lambda one: one.start_ps):
+        for call in sorted(calls, key=lambda call: call.start_ps):
             if call.start_ps > self.network.now:
                 self.network.advance(call.start_ps, check=check)
             for job, where in parts:
                 index = self._endpoint(job, call)
-                if job.server is not None and all(self._endpoint(job, one) != job.server for one in calls):
+                if job.server is not None and all(self._endpoint(job, other) != job.server for other in calls):
                     self._post_host_server(job, collective, call)
                 array, serves = call.array[where], index == job.server
                 kept = None if lost is None or call.rank not in lost else lost[call.rank][where]
@@ -560,7 +560,7 @@ class Carrier(RunJobs):
             return
         watch = [index for job, _ in parts for index in job.endpoints]
         later = [(call.options.ahead, call) for call in calls if call.options.ahead is not None]
-        for ahead, call in sorted(later, key=lambda one: one[0].start_ps):
+        for ahead, call in sorted(later, key=lambda pair: pair[0].start_ps):
             waits = ahead.start_ps > self.network.now
             if waits and self.network.advance(ahead.start_ps, watch, check=check) is Stop.DONE:
                 return

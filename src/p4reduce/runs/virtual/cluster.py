@@ -108,48 +108,49 @@ class RunCluster(Closable, Generic[C]):
 
     def _seat_in(self, rank: int, ranks: tuple[int, ...], serial: int) -> Seat:
         """The seat of ``rank`` in the serial-th group of ``ranks``, which is made when its first member asks."""
-        if len(set(ranks)) != len(ranks) or rank not in ranks or not all(0 <= one < self.size for one in ranks):
+        if len(set(ranks)) != len(ranks) or rank not in ranks or not all(0 <= member < self.size for member in ranks):
             raise ClusterError(f"group: rank {rank} asks for ranks {list(ranks)} of 0 to {self.size - 1}")
         with self._grouping:
-            found = self._groups.get((ranks, serial))
-            if found is None:
-                hosts = tuple(self.workers[one] for one in ranks)
-                found = self._groups[ranks, serial] = Rendezvous(
+            group = self._groups.get((ranks, serial))
+            if group is None:
+                hosts = tuple(self.workers[member] for member in ranks)
+                group = self._groups[ranks, serial] = Rendezvous(
                     len(ranks),
                     server=False,
                     carry=lambda calls, check: self.carrier.carry(calls, check, hosts),
                     start_ps=self.carrier.now,
                     ranks=ranks,
-                    clocks=[self._rendezvous.clock(one) for one in ranks],
+                    clocks=[self._rendezvous.clock(member) for member in ranks],
                 )
                 if self._rendezvous.failure is not None:
-                    found.fail(self._rendezvous.failure)
-        return found.backend(ranks.index(rank))
+                    group.fail(self._rendezvous.failure)
+        return group.backend(ranks.index(rank))
 
     def fail(self, error: ClusterError) -> None:
         """End all groups: everyone who waits, or calls later, gets ``error``."""
-        for one in self._all_groups():
-            one.fail(error)
+        for group in self._all_groups():
+            group.fail(error)
 
     def spans(self) -> list[Span]:
         """Intervals of each rank, in all groups."""
-        found = self._rendezvous.spans()
-        for (ranks, _), one in list(self._groups.items()):
+        spans = self._rendezvous.spans()
+        for (ranks, _), group in list(self._groups.items()):
             names = ",".join(map(str, ranks))
-            found += [
-                dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name} [{names}]") for span in one.spans()
+            spans += [
+                dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name} [{names}]")
+                for span in group.spans()
             ]
-        return found
+        return spans
 
     def told(self) -> list[tuple[tuple[int, ...], list[Told]]]:
         """Calls, waits and messages of each group's ranks, for their traces; the group of all is the first."""
         groups = [(tuple(range(self.size)), self._rendezvous)]
-        groups += [(ranks, one) for (ranks, _), one in list(self._groups.items())]
-        return [(ranks, [one.told(place) for place in range(len(ranks))]) for ranks, one in groups]
+        groups += [(ranks, group) for (ranks, _), group in list(self._groups.items())]
+        return [(ranks, [group.told(place) for place in range(len(ranks))]) for ranks, group in groups]
 
     def tallied(self) -> list[Tallied]:
         """Calls and bytes of all ranks, by kind and by what carried them."""
-        return added_up(one for rank in range(self.places) for one in self._rendezvous.told(rank).tallied)
+        return added_up(tally for rank in range(self.places) for tally in self._rendezvous.told(rank).tallied)
 
     def _all_groups(self) -> list[Rendezvous]:
         return [self._rendezvous, *self._groups.values()]
@@ -168,10 +169,12 @@ class RunCluster(Closable, Generic[C]):
 
         The first error of a participant ends the group and is raised; the others' errors follow from it.
         """
-        found = self.run_surviving(function, server=server)
-        if not found.keys() >= {*range(self.size), *([self.server_rank] if server else [])}:
-            raise ClusterError("not all ranks came to the end; " + "; ".join(one.describe() for one in self.decisions))
-        return [found[rank] for rank in sorted(found)]
+        returned = self.run_surviving(function, server=server)
+        if not returned.keys() >= {*range(self.size), *([self.server_rank] if server else [])}:
+            raise ClusterError(
+                "not all ranks came to the end; " + "; ".join(decision.describe() for decision in self.decisions)
+            )
+        return [returned[rank] for rank in sorted(returned)]
 
     def run_surviving(self, function: Callable[[Communicator], T], *, server: bool = False) -> dict[int, T]:
         """As ``run_threads``, but members may die or join: results of ranks that did not die, by rank at the start."""
@@ -188,9 +191,9 @@ class RunCluster(Closable, Generic[C]):
 
         def run(rank: int, communicator: Communicator) -> None:
             try:
-                found = function(communicator)
+                value = function(communicator)
                 with guard:
-                    returned[rank] = found
+                    returned[rank] = value
             except ExcludedError:
                 pass  # it died; the others go on
             except BaseException as error:
@@ -206,7 +209,7 @@ class RunCluster(Closable, Generic[C]):
         with ThreadPoolExecutor(self.places + 1, thread_name_prefix="rank") as pool:
             try:
                 self.when_joined(join)
-                futures += [pool.submit(run, *one) for one in zip(ranks, communicators, strict=False)]
+                futures += [pool.submit(run, *pair) for pair in zip(ranks, communicators, strict=False)]
                 while wait(tuple(futures), timeout=SEEN_S).not_done:
                     pass
             except BaseException:  # Ctrl-C: without this the ranks would go on to their end, and we would wait for them
@@ -222,12 +225,12 @@ class RunCluster(Closable, Generic[C]):
 
     def waiting(self) -> str:
         """Who waits for whom in a collective, as one line; empty when no rank waits."""
-        return "; ".join(filter(None, (one.waiting() for one in self._all_groups())))
+        return "; ".join(filter(None, (group.waiting() for group in self._all_groups())))
 
     def close(self) -> None:
         """End what is under way, stop the switches and finish capture files."""
-        for one in self._all_groups():
-            one.close()
+        for group in self._all_groups():
+            group.close()
         self.carrier.close()
 
 

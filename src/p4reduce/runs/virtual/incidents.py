@@ -64,7 +64,9 @@ class Incident:
 
 def joining(incidents: Iterable[Incident]) -> tuple[str, ...]:
     """The hosts that join, in the order in which they do."""
-    return tuple(one.what for one in sorted(incidents, key=lambda one: one.at_ps) if one.kind == "join")
+    return tuple(
+        incident.what for incident in sorted(incidents, key=lambda incident: incident.at_ps) if incident.kind == "join"
+    )
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Health:
         """who began since, and is no member yet: when the coordinator knows"""
         self._broken: tuple[set[Ends], set[str]] = set(), set()
         """links and switches that are down, known or not"""
-        self._agenda = sorted(incidents, key=lambda one: one.at_ps)
+        self._agenda = sorted(incidents, key=lambda incident: incident.at_ps)
         for incident in self._agenda:
             incident.check(topology, hosts)
         self._leases = leases
@@ -132,7 +134,7 @@ class Health:
     def joins_by(self, at_ps: int) -> bool:
         """Whether the coordinator could tell members by then that a rank joins."""
         told = at_ps - CONTROL_LATENCY_PS
-        soon = any(one.at_ps + CONTROL_LATENCY_PS <= told for one in self._agenda if one.kind == "join")
+        soon = any(incident.at_ps + CONTROL_LATENCY_PS <= told for incident in self._agenda if incident.kind == "join")
         return soon or bool(self.newcomers(at_ps))
 
     def newcomers(self, now: int) -> tuple[int, ...]:
@@ -154,7 +156,7 @@ class Health:
 
     def next_ps(self, now: int) -> int | None:
         """When the next incident or look is due, picoseconds; None: never."""
-        times = [one.at_ps for one in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
+        times = [incident.at_ps for incident in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
         times += [now for _ in self._gone]
         times += [self._dead[member].at_ps + CONTROL_LATENCY_PS for member in self._unheard]
         silent = [member for member in self._leases.alive if member in self._dead and self._dead[member].silent]
@@ -176,12 +178,12 @@ class Health:
                 continue
             if incident.kind in {"process", "host"}:
                 rank = self._at.get(incident.what)
-                said = "was killed" if incident.kind == "process" else "fell silent"
-                if rank is None or self._gave_up(rank, said):
+                reason = "was killed" if incident.kind == "process" else "fell silent"
+                if rank is None or self._gave_up(rank, reason):
                     continue  # there is no member yet
                 if rank in self._dead or rank not in self._alive:
                     continue
-                self._dead[rank] = _Death(incident.at_ps, said, silent=incident.kind == "host")
+                self._dead[rank] = _Death(incident.at_ps, reason, silent=incident.kind == "host")
                 self._leases.heard(rank, _last_beat(rank, incident.at_ps) + CONTROL_LATENCY_PS)
                 silence(rank)
             else:
@@ -204,9 +206,9 @@ class Health:
     def _begin(self, incident: Incident, silence: Callable[[int], None]) -> None:
         """Begin a process at a host; one that was there before ends with all its connections."""
         old = self._at.get(incident.what)
-        said = "was started anew"
-        if old is not None and not self._gave_up(old, said) and old in self._alive:
-            self._dead[old] = _Death(incident.at_ps, said, silent=False)
+        reason = "was started anew"
+        if old is not None and not self._gave_up(old, reason) and old in self._alive:
+            self._dead[old] = _Death(incident.at_ps, reason, silent=False)
             silence(old)
         self._at[incident.what] = self._newest
         self._came[self._newest] = incident.at_ps + CONTROL_LATENCY_PS
@@ -230,7 +232,7 @@ class Health:
         _, down = self._broken
         if incident.away_ps and switch not in down:
             back = Incident(now + incident.away_ps, "restart", switch)
-            self._agenda = sorted([*self._agenda, back], key=lambda one: one.at_ps)
+            self._agenda = sorted([*self._agenda, back], key=lambda incident: incident.at_ps)
             return False
         restart(switch)
         if switch in down:  # its stream has ended; the controller opens it again
@@ -259,7 +261,7 @@ class Health:
         look: finds the switches that have restarted; the controller restores them.
         """
         events, self._gone = self._gone, []
-        for known, incident in [one for one in self._damage if one[0] <= now]:
+        for known, incident in [damage for damage in self._damage if damage[0] <= now]:
             self._damage.remove((known, incident))
             if incident.kind == "link":
                 self.links.add(incident.ends)
@@ -271,7 +273,9 @@ class Health:
             self._looks = [at_ps for at_ps in self._looks if at_ps > now]
             for switch in look():
                 self.switches.discard(switch)
-                self._damage = [one for one in self._damage if one[1].what != switch or one[1].kind != "restart"]
+                self._damage = [
+                    damage for damage in self._damage if damage[1].what != switch or damage[1].kind != "restart"
+                ]
                 events.append(Damaged(f"switch {switch} began anew"))
         for member in self._unheard:
             if self._dead[member].at_ps + CONTROL_LATENCY_PS <= now:

@@ -92,7 +92,9 @@ class Attempts:
     def living_of(self, members: Iterable[int]) -> list[int]:
         """As ``living``, among these members."""
         size = len(self._carrier.everybody)
-        return [one for one in members if one not in self._health.dead] + ([size] if size in self.calls else [])
+        return [member for member in members if member not in self._health.dead] + (
+            [size] if size in self.calls else []
+        )
 
     @property
     def unposted(self) -> list[int]:
@@ -276,7 +278,7 @@ class Attempts:
             job.note(called, where.stop - where.start, words=first.options.words)
         spread = Operation.PULL if first.operation in SERVED else Operation.ALL_REDUCE
         carried = spread if self._spread else None
-        before = sum(one for one, _ in self._before), sum(one for _, one in self._before)
+        before = sum(count for count, _ in self._before), sum(count for _, count in self._before)
         carrier._add_record(self.parts, left, expected, before, carried, beyond=self._beyond)
 
 
@@ -401,8 +403,8 @@ class Survival:
             self._do(action)
         if not self._agreement.survivors:
             dead = self._agreement.leases.dead
-            said = "; ".join(f"rank {one} {dead[one]}" for one in self._agreement.members)
-            raise ClusterError(f"no rank survived: {said}")
+            fates = "; ".join(f"rank {member} {dead[member]}" for member in self._agreement.members)
+            raise ClusterError(f"no rank survived: {fates}")
 
     def _turn_out(self) -> list[Event]:
         """Exclude members that keep others out of slots."""
@@ -413,10 +415,10 @@ class Survival:
             seqs = {seq & 0xFFFFFFFF for at, seq in oldest if at == place and seq != SERVER_WAITS}
             if job.plan.in_network:
                 names |= self._carrier.switches.controller.out_of_turn(job.plan, seqs, pulls=pulls)
-        found = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
-        for member in found:
+        out_of_turn = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
+        for member in out_of_turn:
             self._silence(member)
-        return [agreement.Ended(member, OUT_OF_TURN) for member in found]
+        return [agreement.Ended(member, OUT_OF_TURN) for member in out_of_turn]
 
     def _blamed(self, asked: Collection[int]) -> set[int]:
         """Members that the operation under way waits for, by the slots of its tree; of other plans, who is not done."""
@@ -469,8 +471,8 @@ class Survival:
             case agreement.Commit(decision, _, (_, noticed)):
                 self._commit(decision, noticed)
             case agreement.Abort(lost, cause):
-                said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
-                raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {said}")
+                reason = "; ".join(f"rank {rank} {why}" for rank, why in lost.items()) or f"its tree is lost: {cause}"
+                raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {reason}")
 
     def _ask(self) -> None:
         """Survivors hear it and answer, each after one latency; members that have stopped for a join have heard it."""

@@ -142,14 +142,14 @@ class SurvivingCarrier(Carrier):
 
     def look(self) -> tuple[str, ...]:
         """Switches that began anew: restored, but for the plans that were on them, which cannot go on."""
-        found = self.switches.controller.look().restarted
-        for switch in found:
+        restarted = self.switches.controller.look().restarted
+        for switch in restarted:
             self.switches.controller.restore(switch)
-        gone = {*found}
+        gone = {*restarted}
         for plan in self.switches.controller.installed:
             if gone & {*switches_on_paths(plan)}:
                 self._lapsed.add((plan.job, plan.epoch))
-        return found
+        return restarted
 
     @property
     def damaged(self) -> bool:
@@ -165,7 +165,7 @@ class SurvivingCarrier(Carrier):
         """Ranks that could join now: the members know of them and reach them."""
         first = next((self.everybody[member] for member in self.agreement.survivors), None)
         came = self.health.newcomers(self.network.now)
-        return tuple(one for one in came if first is not None and not self.reach.apart([first, self.everybody[one]]))
+        return tuple(rank for rank in came if first is not None and not self.reach.apart([first, self.everybody[rank]]))
 
     def change(self, decision: Decision) -> None:
         """The group has other members."""

@@ -96,8 +96,8 @@ class Needs:
                     self.fields.add(node)
                 case model.Valid(header):
                     self.headers.add(header)
-                case model.HeaderEqual(left=one, right=other):
-                    self.header(one)
+                case model.HeaderEqual(left=header, right=other):
+                    self.header(header)
                     self.header(other)
 
     def header(self, name: str) -> None:
@@ -508,8 +508,8 @@ class DataLowering:
                 return b.not_(self.condition(operand))
             case model.BoolSelect(condition, then, otherwise):
                 return b.select(self.condition(condition), self.condition(then), self.condition(otherwise))
-            case model.HeaderEqual(left=one, right=other):
-                return self._headers_equal(one, other)
+            case model.HeaderEqual(left=header, right=other):
+                return self._headers_equal(header, other)
 
     def _compare(self, expr: model.Compare) -> Value:
         b = self._builder
@@ -525,12 +525,12 @@ class DataLowering:
         width = max(w for w in widths if w is not None)
         return b.icmp_signed(expr.op, self.number(expr.left, width), self.number(expr.right, width))
 
-    def _headers_equal(self, one: str, other: str) -> Value:
+    def _headers_equal(self, header: str, other: str) -> Value:
         b, storage = self._builder, self._context.storage
-        if self._context.program.headers[one].type != self._context.program.headers[other].type:
+        if self._context.program.headers[header].type != self._context.program.headers[other].type:
             return ir.Constant(I1, 0)
-        equal = b.and_(storage.valid(one), storage.valid(other))
-        for left, right in zip(storage.fields_of(one), storage.fields_of(other), strict=True):
+        equal = b.and_(storage.valid(header), storage.valid(other))
+        for left, right in zip(storage.fields_of(header), storage.fields_of(other), strict=True):
             if left.name == model.LENGTH_FIELD:
                 continue  # a varbit field is compared as a number whatever its length, as in BMv2
             equal = b.and_(equal, self._compare(model.Compare("==", left, right)))

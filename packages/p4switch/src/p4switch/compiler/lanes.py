@@ -122,19 +122,19 @@ class Analysis:
 
     def bounds(self, expr: model.DataExpr) -> Bounds:
         """Returns bounds of the integer."""
-        found = self._bounds.get(id(expr))
-        if found is None:
+        cached = self._bounds.get(id(expr))
+        if cached is None:
             # The expression is kept beside its result, so that its id is not reused.
-            found = self._bounds[id(expr)] = (expr, self._compute_bounds(expr))
-        return found[1]
+            cached = self._bounds[id(expr)] = (expr, self._compute_bounds(expr))
+        return cached[1]
 
     def bits(self, expr: model.DataExpr, width: int) -> Bits:
         """Returns bits of the integer modulo ``2**width``."""
         key = (id(expr), width)
-        found = self._bits.get(key)
-        if found is None:
-            found = self._bits[key] = (expr, self._compute_bits(expr, width))
-        return found[1]
+        cached = self._bits.get(key)
+        if cached is None:
+            cached = self._bits[key] = (expr, self._compute_bits(expr, width))
+        return cached[1]
 
     # --- bounds
 
@@ -640,9 +640,9 @@ class BlockWords:
 
     def _binary(self, op: str, left: Word, right: Word) -> Word:
         if op == "&":
-            for one, other in ((left, right), (right, left)):
+            for word, other in ((left, right), (right, left)):
                 if _is_splat(other, ones(LANE)):
-                    return one  # p4c cuts every result to its width
+                    return word  # p4c cuts every result to its width
         idiom = {"^": self._as_sum, "&": self._as_overflow, "-": self._as_end}.get(op)
         if idiom is None:
             return self._plain(op, left, right)
@@ -669,19 +669,19 @@ class BlockWords:
         masks = [factor for factor in factors if factor.lanes is not None]
         if len(factors) != 3 or len(masks) != 1:
             return None
-        one, other = (factor for factor in factors if factor.lanes is None)
-        if one.op != "^" or other.op != "^":
+        first, other = (factor for factor in factors if factor.lanes is None)
+        if first.op != "^" or other.op != "^":
             return None
-        for t in one.parts:
+        for t in first.parts:
             addends = _addends(t)
             if addends is None:
                 continue
             a, b, bits = addends
             if not _is_splat(masks[0], _SIGNS[bits]):
                 continue
-            if _same(one.parts, (t, a)) and _same(other.parts, (t, b)):
+            if _same(first.parts, (t, a)) and _same(other.parts, (t, b)):
                 pass
-            elif not (_same(one.parts, (t, b)) and _same(other.parts, (t, a))):
+            elif not (_same(first.parts, (t, b)) and _same(other.parts, (t, a))):
                 continue
             total = self._sum(t, a, b, bits)
             differs = self._plain("&", self._plain("^", total, a), self._plain("^", total, b))
@@ -723,15 +723,15 @@ class BlockWords:
 
 
 def _is_splat(word: Word, lane: int) -> bool:
-    return word.lanes is not None and all(one == lane for one in word.lanes)
+    return word.lanes is not None and all(value == lane for value in word.lanes)
 
 
 def _masked(word: Word, lane: int) -> Word | None:
     """Returns x of ``x & mask`` with a mask of equal lanes; None for other words."""
     if word.op == "&":
-        for one, other in (word.parts, word.parts[::-1]):
+        for part, other in (word.parts, word.parts[::-1]):
             if _is_splat(other, lane):
-                return one
+                return part
     return None
 
 

@@ -269,10 +269,10 @@ class ParserLowering:
         at.add_incoming(b.add(at, number(64, 1)), following)
         b.branch(loop)
         b.position_at_end(done)
-        found = b.phi(I1)
-        found.add_incoming(ir.Constant(I1, 0), loop)
-        found.add_incoming(ir.Constant(I1, 1), compare)
-        return found
+        matched = b.phi(I1)
+        matched.add_incoming(ir.Constant(I1, 0), loop)
+        matched.add_incoming(ir.Constant(I1, 1), compare)
+        return matched
 
     def _fits(self, keys: list[Value], widths: list[int], transition: model.Transition) -> Value:
         if transition.value_set is not None:

@@ -533,8 +533,8 @@ def _write_unaligned(builder: Value, storage: FieldStorage, pointer: Value, head
 def _ones(builder: Value, width: int, count: Value) -> Value:
     """Returns an integer with ``count`` (i64, at most ``width``) ones at its end."""
     wide = width + 1  # so that a shift by all bits is defined
-    one = builder.shl(number(wide, 1), resize(builder, count, wide))
-    return resize(builder, builder.sub(one, number(wide, 1)), width)
+    power = builder.shl(number(wide, 1), resize(builder, count, wide))
+    return resize(builder, builder.sub(power, number(wide, 1)), width)
 
 
 def _shifted_right(builder: Value, value: Value, count: Value) -> Value:

@@ -83,12 +83,12 @@ class TableLowering:
         b.position_at_end(nothing)
         leave(hit, None)
         b.position_at_end(member)
-        found = b.phi(I64)
+        member_row = b.phi(I64)
         for value, block in chosen:
-            found.add_incoming(value, block)
+            member_row.add_incoming(value, block)
         actions = tuple(context.program.actions[ident] for ident in profile.actions)
         rows = context.state_pointer(context.layout.profiles[profile.name])
-        of_member = byte_offset(b, rows, b.mul(found, number(64, WORD * entry_row_words(actions))))
+        of_member = byte_offset(b, rows, b.mul(member_row, number(64, WORD * entry_row_words(actions))))
         # Tables that share a profile have the same actions, but perhaps in another order.
         numbers = {action.name: number for number, action in enumerate(actions)}
         self._dispatch(of_member, hit, leave, [numbers[action.name] for action in self._actions])
@@ -108,10 +108,10 @@ class TableLowering:
         b.position_at_end(filled)
         hashed = HashLowering(context, profile.selector).result()
         place = b.urem(resize(b, hashed, 64), count)
-        found = b.load(byte_offset(b, rows, b.shl(place, number(64, 3))), align=8, typ=I64)
+        row = b.load(byte_offset(b, rows, b.shl(place, number(64, 3))), align=8, typ=I64)
         block = b.block
         b.branch(member)
-        return found, block
+        return row, block
 
     def _run_constant_default(self, leave: Callable[[Value, int | None], None]) -> None:
         miss, index = ir.Constant(integer(1), 0), self._table.default_action
@@ -242,21 +242,21 @@ class TableLowering:
     def _first(self, count: Value, look: Callable[[Value], tuple[Value, Value]], name: str, step: str) -> Value:
         """Returns the reference at the first index below ``count`` that fits, 0 for none; ``look`` tries an index."""
         b, context = self._builder, self._context
-        before, loop, found = b.block, context.block(name), context.block(f"{name}_found")
+        before, loop, hit = b.block, context.block(name), context.block(f"{name}_found")
         asks, following = context.block(f"{name}_{step}"), context.block(f"{name}_next")
         b.branch(loop)
         b.position_at_end(loop)
         at = b.phi(I64)
         at.add_incoming(number(64, 0), before)
-        b.cbranch(b.icmp_unsigned("<", at, count), asks, found)
+        b.cbranch(b.icmp_unsigned("<", at, count), asks, hit)
         b.position_at_end(asks)
         fits, ref = look(at)
         asked = b.block
-        b.cbranch(fits, found, following)
+        b.cbranch(fits, hit, following)
         b.position_at_end(following)
         at.add_incoming(b.add(at, number(64, 1)), following)
         b.branch(loop)
-        b.position_at_end(found)
+        b.position_at_end(hit)
         result = b.phi(I64)
         result.add_incoming(number(64, 0), loop)
         result.add_incoming(ref, asked)

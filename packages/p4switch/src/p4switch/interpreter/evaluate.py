@@ -390,10 +390,10 @@ def verify_checksums(program: Program, phv: Phv, listener: Listener | None) -> b
         if not checksum.verify or checksum.target.header not in phv.valid or not _applies(checksum, phv):
             continue
         computed = calculate(program, program.calculations[checksum.calculation], phv)
-        found = phv.bits(checksum.target)
-        right = right and computed == found
+        in_packet = phv.bits(checksum.target)
+        right = right and computed == in_packet
         if listener is not None:
-            listener(ChecksumVerified(checksum.name, computed, found))
+            listener(ChecksumVerified(checksum.name, computed, in_packet))
     return right
 
 

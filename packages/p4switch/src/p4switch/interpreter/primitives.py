@@ -259,19 +259,19 @@ def _decide(conditional: model.Conditional, phv: Phv, primitives: Primitives) ->
 def _apply(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> str | None:
     table = primitives.state.tables[spec.name]
     keys = [_bits(key.target, phv) for key in spec.keys]
-    found = table.lookup(keys, partial(_selector_hash, spec, phv, primitives))
-    if found.hit and spec.direct_meter is not None:
+    lookup = table.lookup(keys, partial(_selector_hash, spec, phv, primitives))
+    if lookup.hit and spec.direct_meter is not None:
         meter = primitives.program.meters[spec.direct_meter]
         if meter.target is not None:
-            color = table.execute_meter(found.ref, meter.unit, phv.ingress_length, primitives.now)
+            color = table.execute_meter(lookup.ref, meter.unit, phv.ingress_length, primitives.now)
             phv.store(meter.target, color)
-    if found.hit and (spec.direct_counter is not None or spec.idle_timeout):
-        table.count(found.ref, phv.ingress_length)
+    if lookup.hit and (spec.direct_counter is not None or spec.idle_timeout):
+        table.count(lookup.ref, phv.ingress_length)
     if primitives.listener is not None:
-        primitives.listener(_applied(spec, table, keys, found))
-    if found.action is not None:
-        primitives.run_all(table.actions[found.action].primitives, Scope(phv, found.arguments))
-    return spec.next_node(found.hit, found.action)
+        primitives.listener(_applied(spec, table, keys, lookup))
+    if lookup.action is not None:
+        primitives.run_all(table.actions[lookup.action].primitives, Scope(phv, lookup.arguments))
+    return spec.next_node(lookup.hit, lookup.action)
 
 
 def _selector_hash(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> int:
@@ -284,16 +284,16 @@ def _bits(target: model.FieldRef | model.Valid, phv: Phv) -> int:
     return phv.bits(target) if isinstance(target, model.FieldRef) else int(target.header in phv.valid)
 
 
-def _applied(spec: model.MatchTable, table: Table, keys: list[int], found: Lookup) -> TableApplied:
-    action = None if found.action is None else table.actions[found.action]
+def _applied(spec: model.MatchTable, table: Table, keys: list[int], lookup: Lookup) -> TableApplied:
+    action = None if lookup.action is None else table.actions[lookup.action]
     return TableApplied(
         table=spec.name,
         keys=tuple((key.name, value) for key, value in zip(spec.keys, keys, strict=True)),
-        entry=_matching_entry(table, keys) if found.hit else None,
+        entry=_matching_entry(table, keys) if lookup.hit else None,
         action=None if action is None else action.name,
         arguments=()
         if action is None
-        else tuple((p.name, value) for p, value in zip(action.parameters, found.arguments, strict=True)),
+        else tuple((p.name, value) for p, value in zip(action.parameters, lookup.arguments, strict=True)),
         source=spec.source,
     )
 

@@ -116,7 +116,9 @@ def object_code(entries: Iterable[Entry]) -> bytes:
             variable.linkage = "internal"
     whole.verify()
     optimize(whole)
-    runtime = sorted(one.name for one in whole.functions if one.is_declaration and one.name.startswith("NRT_"))
+    runtime = sorted(
+        declared.name for declared in whole.functions if declared.is_declaration and declared.name.startswith("NRT_")
+    )
     if runtime:
         raise ValueError(f"{', '.join(names)}: need Numba's runtime ({', '.join(runtime)}): they allocate")
     return target_machine().emit_object(whole)  # type: ignore[no-any-return]

@@ -98,13 +98,13 @@ def _sources(folder: Path, package: Path) -> set[Path]:
         own = own.parent
     packages = {own.name: own, package.name: package}
     waiting = [path for path in folder.rglob("*.py") if _DECORATES.search(path.read_text("utf-8"))]
-    found = set((package / "native").glob("*.py"))
+    sources = set((package / "native").glob("*.py"))
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found.add(path)
+        if path not in sources:
+            sources.add(path)
             waiting += _imported(path, packages)
-    return found
+    return sources
 
 
 def _imported(path: Path, packages: Mapping[str, Path]) -> Iterator[Path]:

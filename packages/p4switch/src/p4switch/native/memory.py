@@ -36,7 +36,9 @@ def intrinsic(function: Callable[..., Any]) -> Any:
 def external(name: str, result: str, *arguments: str) -> Any:
     """Return a function of the C library; types are named as in ``numba.types``."""
     return Late(
-        lambda: types.ExternalFunction(name, getattr(types, result)(*(getattr(types, one) for one in arguments)))
+        lambda: types.ExternalFunction(
+            name, getattr(types, result)(*(getattr(types, argument) for argument in arguments))
+        )
     )
 
 
@@ -65,7 +67,7 @@ def _instruction(result: str, *arguments: str) -> Callable[[Callable[..., Any]],
                 made = make(builder, *args)
                 return context.get_dummy_value() if result == "void" else made
 
-            return getattr(types, result)(*(getattr(types, one) for one in arguments)), generate
+            return getattr(types, result)(*(getattr(types, argument) for argument in arguments)), generate
 
         return intrinsic(update_wrapper(typed, make, ("__name__", "__doc__", "__module__", "__qualname__"), ()))
 
@@ -323,10 +325,10 @@ def gather(messages: int, vectors: int, controls: int, count: int, most: int) ->
 @kernel
 def gathered(messages: int, count: int) -> Any:
     """Return the number of vectors of ``count`` messages."""
-    found = 0
-    for one in carray(pointer(messages), (count,), MESSAGE):
-        found += one.iov_count
-    return found
+    vectors = 0
+    for message in carray(pointer(messages), (count,), MESSAGE):
+        vectors += message.iov_count
+    return vectors
 
 
 @kernel

@@ -57,9 +57,9 @@ def parsed(module: Any) -> Any:
     machine = target_machine()
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
-    found = llvm.parse_assembly(str(module))
-    found.verify()
-    return found
+    assembly = llvm.parse_assembly(str(module))
+    assembly.verify()
+    return assembly
 
 
 def optimize(module: Any) -> None:

@@ -139,13 +139,13 @@ def _compile(
     *,
     library_only: bool = False,
 ) -> Compilation:
-    found = Compilation()
+    compilation = Compilation()
     with _without_collection():
         preprocessor = Preprocessor(
-            found.sources, [Path(folder) for folder in folders], defines, library_only=library_only
+            compilation.sources, [Path(folder) for folder in folders], defines, library_only=library_only
         )
-        _stages(found, preprocessor, read, name)
-    return found
+        _stages(compilation, preprocessor, read, name)
+    return compilation
 
 
 @contextmanager
@@ -166,55 +166,57 @@ VERSIONS: Final = (20180101, 20200408)
 """The first and the last version of v1model, which are those that p4c knows."""
 
 
-def _check_version(found: Compilation, preprocessor: Preprocessor) -> None:
+def _check_version(compilation: Compilation, preprocessor: Preprocessor) -> None:
     """Reports a version of v1model, set by the program in V1MODEL_VERSION, that does not exist."""
-    constant = next((d for d in found.declarations if isinstance(d, Constant) and d.name == "__v1model_version"), None)
+    constant = next(
+        (d for d in compilation.declarations if isinstance(d, Constant) and d.name == "__v1model_version"), None
+    )
     macro = preprocessor.macros.get("V1MODEL_VERSION")
     if constant is None or macro is None or VERSIONS[0] <= (constant.initial.value or 0) <= VERSIONS[1]:
         return
     shown = "".join(token[1] for token in macro.body)
     at = macro.body[0][2] if macro.body else constant.at
     hint = f"Write #define V1MODEL_VERSION {VERSIONS[1]} in front of #include <v1model.p4>, or leave it out."
-    found.diagnostics.error(at, f"there is no version {shown} of v1model", hint)
+    compilation.diagnostics.error(at, f"there is no version {shown} of v1model", hint)
 
 
-def _check_names(emitter: Emitter, found: Compilation) -> None:
+def _check_names(emitter: Emitter, compilation: Compilation) -> None:
     """Reports names that the control plane would give to two tables, actions or objects."""
     for clash in Inventory(emitter).clashes:
-        place = found.sources.place(clash.before.at)
+        place = compilation.sources.place(clash.before.at)
         message = (
             f"the {clash.kind} {clash.declaration.name!r} has the name {clash.name!r} for the control plane, which"
         )
         message += f" the {clash.kind} {clash.before.name!r} of line {place.line} has"
-        found.diagnostics.error(clash.declaration.at, message, 'Give one of them another name: @name("…").')
+        compilation.diagnostics.error(clash.declaration.at, message, 'Give one of them another name: @name("…").')
 
 
-def _stages(found: Compilation, preprocessor: Preprocessor, read: Any, name: str) -> None:
-    diagnostics = found.diagnostics
+def _stages(compilation: Compilation, preprocessor: Preprocessor, read: Any, name: str) -> None:
+    diagnostics = compilation.diagnostics
     try:
         tokens = read(preprocessor)
-        found.declarations = parse(tokens, diagnostics)
+        compilation.declarations = parse(tokens, diagnostics)
         if diagnostics.errors:
             return
-        found.checker = Checker(diagnostics)
-        for declaration in found.declarations:
-            found.checker.check_declaration(declaration)
-        _check_version(found, preprocessor)
+        compilation.checker = Checker(diagnostics)
+        for declaration in compilation.declarations:
+            compilation.checker.check_declaration(declaration)
+        _check_version(compilation, preprocessor)
         if diagnostics.errors:
             return
-        warn(found.declarations, diagnostics, found.sources.is_builtin)
-        blocks = package_blocks(found.declarations)
+        warn(compilation.declarations, diagnostics, compilation.sources.is_builtin)
+        blocks = package_blocks(compilation.declarations)
         if blocks:
             warn_of_invalid(blocks, diagnostics)
-        found.emitter = Emitter(diagnostics, found.checker, found.sources)
-        json = found.emitter.program(found.declarations, name)
-        _check_names(found.emitter, found)
+        compilation.emitter = Emitter(diagnostics, compilation.checker, compilation.sources)
+        json = compilation.emitter.program(compilation.declarations, name)
+        _check_names(compilation.emitter, compilation)
         if not diagnostics.errors:
-            found.json = json
+            compilation.json = json
     except SourceFault as fault:
         diagnostics.fault(fault)
     except Unexpected:
-        at = found.declarations[-1].at if found.declarations else 0
+        at = compilation.declarations[-1].at if compilation.declarations else 0
         diagnostics.error(at, "something in this program is not taken, and it is not known what", "Please report it.")
     except RecursionError:
         diagnostics.error(0, "the program is nested too deeply", "Split long expressions into several.")

@@ -67,21 +67,21 @@ class Symbols:
         return self._ids[kind, name]
 
     def _number(self) -> dict[tuple[int, str], int]:
-        found: dict[tuple[int, str], int] = {}
+        numbers: dict[tuple[int, str], int] = {}
         taken: set[int] = set()
         for kind, names in self._given.items():
             for name, wanted in names.items():
                 if wanted is not None:
-                    found[kind, name] = wanted
+                    numbers[kind, name] = wanted
                     taken.add(wanted)
         for kind in sorted(self._given):
             for name in sorted(n for n, wanted in self._given[kind].items() if wanted is None):
                 value = one_at_a_time(name)
                 while (kind << 24) | (value & 0xFFFFFF) in taken:
                     value += 1
-                found[kind, name] = (kind << 24) | (value & 0xFFFFFF)
-                taken.add(found[kind, name])
-        return found
+                numbers[kind, name] = (kind << 24) | (value & 0xFFFFFF)
+                taken.add(numbers[kind, name])
+        return numbers
 
     def alias(self, name: str) -> str:
         """Returns the shortest end of a name, cut at dots, that no other object's name has."""
@@ -96,11 +96,11 @@ def shortest_ends(names: Iterable[str]) -> dict[str, str]:
     counts: Counter[str] = Counter()
     for split in parts.values():
         counts.update(".".join(split[i:]) for i in range(len(split)))
-    found = {}
+    shortest = {}
     for name, split in parts.items():
         ends = [".".join(split[i:]) for i in range(len(split) - 1, -1, -1)]
-        found[name] = next((end for end in ends if counts[end] == 1), name)
-    return found
+        shortest[name] = next((end for end in ends if counts[end] == 1), name)
+    return shortest
 
 
 # Protobuf's text format for messages that are lists of (field, value): strings, numbers, names and messages.
@@ -160,20 +160,20 @@ def structured_annotations(notes: Iterable[Annotation]) -> Message:
 
 def documentation(notes: Iterable[Annotation]) -> Message:
     """Returns the ``doc`` of a message, from ``@brief`` and ``@description``."""
-    found: Message = [
+    doc: Message = [
         (note.name, note.string or "") for name in ("brief", "description") for note in notes if note.name == name
     ]
-    return [("doc", found)] if found else []
+    return [("doc", doc)] if doc else []
 
 
 def id_of(notes: Iterable[Annotation]) -> int | None:
     """Returns the number of ``@id``; None if there is none."""
     for note in notes:
         if note.name == "id" and note.tokens and note.tokens[0][0] == NUMBER:
-            found = value_of(note.tokens[0])
-            if found > LARGEST_ID:
-                raise SourceFault(note.at, f"an id has 32 bits, but this is {found}")
-            return found
+            number = value_of(note.tokens[0])
+            if number > LARGEST_ID:
+                raise SourceFault(note.at, f"an id has 32 bits, but this is {number}")
+            return number
     return None
 
 
@@ -191,7 +191,7 @@ def spelled(note: Annotation) -> str:
 
 
 def _structured(note: Annotation) -> Message:
-    found: Message = [("name", note.name)]
+    structured: Message = [("name", note.name)]
     groups: list[list[Token]] = [[]]
     for token in note.tokens:
         if token[1] == "," and token[0] != STRING:
@@ -200,13 +200,13 @@ def _structured(note: Annotation) -> Message:
             groups[-1].append(token)
     groups = [group for group in groups if group]
     if not groups:
-        return found
+        return structured
     if len(groups[0]) > 1 and groups[0][1][1] == "=":
         pairs: Message = [("kv_pairs", [("key", g[0][1]), ("value", [_value(g[2:])])]) for g in groups]
-        found.append(("kv_pair_list", pairs))
+        structured.append(("kv_pair_list", pairs))
     else:
-        found.append(("expression_list", [("expressions", [_value(g)]) for g in groups]))
-    return found
+        structured.append(("expression_list", [("expressions", [_value(g)]) for g in groups]))
+    return structured
 
 
 def _value(tokens: Sequence[Token]) -> tuple[str, object]:
@@ -283,34 +283,34 @@ class TypeSpecs:
             self._named["enums"].setdefault(kind.name, [("members", [("name", m)]) for m in kind.members])
             return
         width = kind.base.width
-        found: Message = [("underlying_type", [("bitwidth", width)])]
+        enum: Message = [("underlying_type", [("bitwidth", width)])]
         for name, member in kind.members.items():
             value = member.initial.value & ((1 << width) - 1)
             shown = value.to_bytes(max(1, -(-width // 8)), "big")
-            found.append(("members", [("name", name), ("value", shown)]))
-        self._named["serializable_enums"].setdefault(kind.name, found)
+            enum.append(("members", [("name", name), ("value", shown)]))
+        self._named["serializable_enums"].setdefault(kind.name, enum)
 
     def _new_type(self, kind: kinds.NewType) -> None:
         translation = translation_of(kind)
         if translation is None:
-            found: Message = [("original_type", self.spec(plain(kind)))]
+            new_type: Message = [("original_type", self.spec(plain(kind)))]
         else:
             uri, width = translation
             sdn: Any = ("sdn_string", []) if width is None else ("sdn_bitwidth", width)
-            found = [("translated_type", [("uri", uri), sdn])]
-        self._named["new_types"].setdefault(kind.name, found)
+            new_type = [("translated_type", [("uri", uri), sdn])]
+        self._named["new_types"].setdefault(kind.name, new_type)
 
     def message(self) -> Message:
         """Returns ``type_info``."""
-        found: Message = []
+        type_info: Message = []
         for section in _ORDER:
             if section == "error":
                 if self._errors is not None:
-                    found.append(("error", [("members", name) for name in self._errors]))
+                    type_info.append(("error", [("members", name) for name in self._errors]))
                 continue
             for name in sorted(self._named[section]):
-                found.append((section, [("key", name), ("value", self._named[section][name])]))
-        return found
+                type_info.append((section, [("key", name), ("value", self._named[section][name])]))
+        return type_info
 
 
 def _number(kind: kinds.Type) -> kinds.Type:
@@ -408,29 +408,29 @@ class P4Info:
         self, kind: int, name: str, declaration: Declaration, without: tuple[str, ...] = ()
     ) -> tuple[str, Any]:
         notes = declaration.annotations
-        found: Message = [("id", self.symbols.id(kind, name)), ("name", name), ("alias", self.symbols.alias(name))]
-        found += plain_annotations(notes, without) + documentation(notes) + structured_annotations(notes)
-        return "preamble", found
+        preamble: Message = [("id", self.symbols.id(kind, name)), ("name", name), ("alias", self.symbols.alias(name))]
+        preamble += plain_annotations(notes, without) + documentation(notes) + structured_annotations(notes)
+        return "preamble", preamble
 
     def _package(self) -> Message:
-        found: Message = []
+        package: Message = []
         main = next((d for d in self.declarations if d.name == "main"), None)
         if main is not None:
             notes = main.annotations
             for note in notes:
                 if note.name == "pkginfo":
-                    found += _pairs(note.tokens)
-            found += documentation(notes)
-            found += plain_annotations(notes, ("pkginfo",))
-        found.append(("arch", "v1model"))
+                    package += _pairs(note.tokens)
+            package += documentation(notes)
+            package += plain_annotations(notes, ("pkginfo",))
+        package.append(("arch", "v1model"))
         order = ("name", "version", "doc", "annotations", "arch", "organization", "contact", "url")
-        return sorted(found, key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+        return sorted(package, key=lambda item: order.index(item[0]) if item[0] in order else len(order))
 
     # --- tables and actions
 
     def _table(self, table: TableInstance) -> Message:
         declaration = table.declaration
-        found: Message = [self._preamble(TABLE, table.name, declaration)]
+        message: Message = [self._preamble(TABLE, table.name, declaration)]
         numbers = _numbers([key.annotations for key in declaration.keys])
         for key, number in zip(declaration.keys, numbers, strict=True):
             if key.match == "selector":
@@ -440,31 +440,31 @@ class P4Info:
             field = [*_named(number, key_name(key), key.annotations), *_width(width)]
             field += [("match_type", Word(key.match.upper())), *documentation(key.annotations)]
             field += self._type_name(kind) if kind is not None else []
-            found.append(("match_fields", field + structured_annotations(key.annotations)))
+            message.append(("match_fields", field + structured_annotations(key.annotations)))
         for name, ref in self.inventory.refs_of(table):
             item: Message = [("id", self.symbols.id(ACTION, name))]
             item += plain_annotations(ref.annotations)
             scopes = [word for word in ("TABLE_ONLY", "DEFAULT_ONLY") if ref.has(word.lower().replace("_", ""))]
             item += [("scope", Word(word)) for word in scopes[:1]]
             item += structured_annotations(ref.annotations)
-            found.append(("action_refs", item))
+            message.append(("action_refs", item))
         if declaration.default is not None and declaration.default_constant:
             name = self.inventory.name_of(table, declaration.default)
-            found.append(("const_default_action_id", self.symbols.id(ACTION, name)))
+            message.append(("const_default_action_id", self.symbols.id(ACTION, name)))
         for instance, tables in self.inventory.profiles:
             if table in tables:
-                found.append(("implementation_id", self.symbols.id(ACTION_PROFILE, instance.name)))
+                message.append(("implementation_id", self.symbols.id(ACTION_PROFILE, instance.name)))
         for instance in self.inventory.direct_of(table):
-            found.append(("direct_resource_ids", self.symbols.id(_EXTERNS[instance.type.name], instance.name)))
+            message.append(("direct_resource_ids", self.symbols.id(_EXTERNS[instance.type.name], instance.name)))
         size = declaration.properties.get("size")
         value = self.emitter.ctx.evaluate(size.value) if size is not None else 0
         most = (table.json or {}).get("max_size", value)
-        found.append(("size", most))
+        message.append(("size", most))
         if (table.json or {}).get("support_timeout"):
-            found.append(("idle_timeout_behavior", Word("NOTIFY_CONTROL")))
+            message.append(("idle_timeout_behavior", Word("NOTIFY_CONTROL")))
         if declaration.entries is not None:
-            found.append(("is_const_table", Word("true")))
-        return found
+            message.append(("is_const_table", Word("true")))
+        return message
 
     def _type_name(self, kind: kinds.Type) -> Message:
         """Returns ``type_name``, and adds the type to those that have names."""
@@ -473,7 +473,7 @@ class P4Info:
         return [("type_name", [("name", kind.name)])] if isinstance(kind, kinds.NewType) else []
 
     def _action(self, action: UsedAction) -> Message:
-        found: Message = [self._preamble(ACTION, action.name, action.declaration)]
+        message: Message = [self._preamble(ACTION, action.name, action.declaration)]
         numbers = _numbers([p.annotations for p in action.parameters])
         for parameter, number in zip(action.parameters, numbers, strict=True):
             kind = parameter.type
@@ -484,8 +484,8 @@ class P4Info:
             name = self._type_name(kind)
             item += [("type_name", [("name", kind.name)])] if plain_enum else name
             item += structured_annotations(parameter.annotations)
-            found.append(("params", item))
-        return found
+            message.append(("params", item))
+        return message
 
     # --- externs
 
@@ -493,10 +493,10 @@ class P4Info:
         self._typed = True
         kind = _EXTERNS[instance.type.name]
         unit = instance.arguments[1]
-        found: Message = [self._preamble(kind, instance.name, instance.declaration)]
-        found.append(("spec", [("unit", Word(_UNITS[unit.name]))]))
-        found += _size(instance.arguments[0])
-        return found + self._index(instance, 0)
+        message: Message = [self._preamble(kind, instance.name, instance.declaration)]
+        message.append(("spec", [("unit", Word(_UNITS[unit.name]))]))
+        message += _size(instance.arguments[0])
+        return message + self._index(instance, 0)
 
     def _index(self, instance: Instance, position: int) -> Message:
         arguments = instance.type.arguments
@@ -507,33 +507,33 @@ class P4Info:
         return []
 
     def _direct(self, instance: Instance, kind: int) -> Message:
-        found: Message = [self._preamble(kind, instance.name, instance.declaration)]
-        found.append(("spec", [("unit", Word(_UNITS[instance.arguments[0].name]))]))
-        found.append(("direct_table_id", self.symbols.id(TABLE, instance.extra["binding"])))
-        return found
+        message: Message = [self._preamble(kind, instance.name, instance.declaration)]
+        message.append(("spec", [("unit", Word(_UNITS[instance.arguments[0].name]))]))
+        message.append(("direct_table_id", self.symbols.id(TABLE, instance.extra["binding"])))
+        return message
 
     def _register(self, instance: Instance) -> Message:
         self._typed = True
-        found: Message = [self._preamble(REGISTER, instance.name, instance.declaration)]
-        found.append(("type_spec", self.types.spec(instance.type.arguments[0])))
-        found += _size(instance.arguments[0])
-        return found + self._index(instance, 1)
+        message: Message = [self._preamble(REGISTER, instance.name, instance.declaration)]
+        message.append(("type_spec", self.types.spec(instance.type.arguments[0])))
+        message += _size(instance.arguments[0])
+        return message + self._index(instance, 1)
 
     def _profile(self, instance: Instance, tables: list[TableInstance]) -> Message:
         selector = instance.type.name == "action_selector"
         notes = instance.declaration.annotations
-        found: Message = [self._preamble(ACTION_PROFILE, instance.name, instance.declaration, ("max_group_size",))]
-        found += [("table_ids", self.symbols.id(TABLE, name)) for name in sorted(t.name for t in tables)]
+        message: Message = [self._preamble(ACTION_PROFILE, instance.name, instance.declaration, ("max_group_size",))]
+        message += [("table_ids", self.symbols.id(TABLE, name)) for name in sorted(t.name for t in tables)]
         if selector:
-            found.append(("with_selector", Word("true")))
-        found += _size(instance.arguments[1 if selector else 0])
+            message.append(("with_selector", Word("true")))
+        message += _size(instance.arguments[1 if selector else 0])
         most = next((n for n in notes if n.name == "max_group_size"), None)
         if selector and most is not None and most.tokens:
-            found.append(("max_group_size", value_of(most.tokens[0])))
-        return found
+            message.append(("max_group_size", value_of(most.tokens[0])))
+        return message
 
     def _value_set(self, item: Any) -> Message:
-        found: Message = [self._preamble(VALUE_SET, item.name, item.declaration, ())]
+        message: Message = [self._preamble(VALUE_SET, item.name, item.declaration, ())]
         kind = item.declaration.type.element
         bare = plain(kind)
         if isinstance(bare, kinds.CompositeType):
@@ -544,14 +544,14 @@ class P4Info:
                 inner = _named(number, declared.shown, declared.annotations, ("match",))
                 inner += _width(control_plane_width(bare.fields[declared.name]))
                 inner.append(("match_type", Word(word)))
-                found.append(("match", inner + documentation(declared.annotations)))
+                message.append(("match", inner + documentation(declared.annotations)))
         elif isinstance(bare, kinds.EnumType) and bare.base is not None:
             for number, name in enumerate(bare.members, 1):
                 match_of: Message = [("id", number), ("name", name), ("bitwidth", bare.base.width)]
-                found.append(("match", [*match_of, ("match_type", Word("EXACT"))]))
+                message.append(("match", [*match_of, ("match_type", Word("EXACT"))]))
         else:
-            found.append(("match", [("id", 1), *_width(control_plane_width(kind)), ("match_type", Word("EXACT"))]))
-        return found + _size(item.json["max_size"])
+            message.append(("match", [("id", 1), *_width(control_plane_width(kind)), ("match_type", Word("EXACT"))]))
+        return message + _size(item.json["max_size"])
 
     def _digest(self, name: str, kind: kinds.Type) -> Message:
         preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name), ("alias", self.symbols.alias(name))]
@@ -576,28 +576,28 @@ class P4Info:
         preamble += [("name", name), ("alias", name)]
         preamble += plain_annotations(item.annotations) + documentation(item.annotations)
         preamble += structured_annotations(item.annotations)
-        found: Message = [("preamble", preamble)]
+        message: Message = [("preamble", preamble)]
         fields = flat_fields(item.type, "")
         numbers = _numbers([declared.annotations for _, declared, _ in fields])
         for (shown, declared, kind), number in zip(fields, numbers, strict=True):
             if declared.annotation("hidden") is not None:
                 continue
             field = _named(number, shown, declared.annotations)
-            found.append(("metadata", field + _width(control_plane_width(kind)) + self._type_name(kind)))
-        return found
+            message.append(("metadata", field + _width(control_plane_width(kind)) + self._type_name(kind)))
+        return message
 
 
 def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, kinds.Type]]:
     """Returns the fields of a header, with those of structs within it: name, declaration, type."""
-    found: list[tuple[str, Any, kinds.Type]] = []
+    fields: list[tuple[str, Any, kinds.Type]] = []
     for declared in kind.declaration.fields:
         inner = kind.fields[declared.name]
         shown = prefix + declared.shown
         if isinstance(inner, kinds.CompositeType):
-            found += flat_fields(inner, f"{shown}.")
+            fields += flat_fields(inner, f"{shown}.")
         else:
-            found.append((shown, declared, inner))
-    return found
+            fields.append((shown, declared, inner))
+    return fields
 
 
 def _named(number: int, name: str, notes: Iterable[Annotation], without: Sequence[str] = ()) -> Message:
@@ -617,23 +617,23 @@ def _numbers(notes: list[list[Any]]) -> list[int]:
     """Returns the numbers of fields: those of their ``@id``; for the others the first free ones in order."""
     given = [id_of(note) for note in notes]
     taken = {number for number in given if number is not None}
-    found, following = [], 1
+    numbers, following = [], 1
     for number in given:
         if number is not None:
-            found.append(number)
+            numbers.append(number)
             following += 1
             continue
         while following in taken:
             following += 1
         taken.add(following)
-        found.append(following)
-    return found
+        numbers.append(following)
+    return numbers
 
 
 def _pairs(tokens: list[Any]) -> Message:
     """Returns the ``name = "value"`` pairs of an annotation."""
-    found: Message = []
+    pairs: Message = []
     for at in range(len(tokens) - 2):
         if tokens[at + 1][1] == "=" and tokens[at + 2][0] == "string":
-            found.append((tokens[at][1], tokens[at + 2][1][1:-1]))
-    return found
+            pairs.append((tokens[at][1], tokens[at + 2][1][1:-1]))
+    return pairs

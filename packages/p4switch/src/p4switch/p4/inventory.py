@@ -68,22 +68,22 @@ class Inventory:
                 if table.environment.find(ref.target) is None:
                     self._action(name, ref.target, False)
         for name, (use, declaration, where) in self.emitter.ctx.action_uses.items():
-            found = self.emitter.checker.env.globals.find(declaration.name)
-            if use == "called" and where == block and found is declaration:
+            action = self.emitter.checker.env.globals.find(declaration.name)
+            if use == "called" and where == block and action is declaration:
                 self._action(name, declaration, True)
 
     def _tables_of(self, instance: ProgramInstance) -> list[TableInstance]:
-        found: list[TableInstance] = []
+        tables: list[TableInstance] = []
         environment = instance.environment
         for local in instance.program.locals if environment is not None else []:
             bound = environment.bound.get(local) if environment is not None else None
             if isinstance(bound, TableInstance) and bound.json is not None:
-                found.append(bound)
+                tables.append(bound)
             elif isinstance(bound, ProgramInstance):
-                found += self._tables_of(bound)
+                tables += self._tables_of(bound)
         for inner in instance.directly.values():
-            found += self._tables_of(inner)
-        return found
+            tables += self._tables_of(inner)
+        return tables
 
     def _walk(self, instance: ProgramInstance) -> None:
         environment = instance.environment
@@ -152,8 +152,8 @@ class Inventory:
 
     def name_of(self, table: TableInstance, ref: tree.ActionRef) -> str:
         """Returns the full name of an action of a table."""
-        found = table.environment.find(ref.target)
-        return found.name if found is not None else global_name(ref.target)
+        bound = table.environment.find(ref.target)
+        return bound.name if bound is not None else global_name(ref.target)
 
     def direct_of(self, table: TableInstance) -> list[Instance]:
         """Returns the direct counters and meters of a table."""
@@ -161,8 +161,8 @@ class Inventory:
         return sorted(known, key=lambda i: i.type.name)
 
     def _profile(self, table: TableInstance) -> None:
-        found = table.declaration.properties.get("implementation")
-        if found is None or table.json is None or "action_profile" not in table.json:
+        implementation = table.declaration.properties.get("implementation")
+        if implementation is None or table.json is None or "action_profile" not in table.json:
             return
         instance = self.emitter.ctx.profile_objects[table.json["action_profile"]]
         for known, tables in self.profiles:

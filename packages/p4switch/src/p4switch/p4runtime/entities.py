@@ -183,14 +183,14 @@ class ReplicationEntries:
         """Yields the entry with a number, or all of its kind if the number is 0. Raises P4RuntimeError."""
         name = _kind_of(wanted)
         return (
-            p4r.PacketReplicationEngineEntry(**{name: one}) for one in self._kinds[name].read(getattr(wanted, name))
+            p4r.PacketReplicationEngineEntry(**{name: entry}) for entry in self._kinds[name].read(getattr(wanted, name))
         )
 
     def all(self) -> Iterator[p4r.PacketReplicationEngineEntry]:
         """Yields all multicast groups and clone sessions."""
         for name, kind in self._kinds.items():
-            for one in kind.read(kind.message()):
-                yield p4r.PacketReplicationEngineEntry(**{name: one})
+            for message in kind.read(kind.message()):
+                yield p4r.PacketReplicationEngineEntry(**{name: message})
 
 
 def _kind_of(entry: p4r.PacketReplicationEngineEntry) -> str:
@@ -262,13 +262,13 @@ class Arrays:
         ident = getattr(wanted, f"{self.what}_id")
         if ident == 0 and wanted.HasField("index"):
             raise invalid(f"{self.what}_id is 0: cells of all {self.what}s cannot be selected by index")
-        found = []
+        cells = []
         for info in [self._info(ident)] if ident else self._infos.values():
             indices = self._indices(info, wanted)
-            found.append((info.id, indices, self._now(info, indices)))
+            cells.append((info.id, indices, self._now(info, indices)))
         return (
             self.message(**{f"{self.what}_id": ident}, index=p4r.Index(index=index), **now(index))
-            for ident, indices, now in found
+            for ident, indices, now in cells
             for index in indices
         )
 
@@ -407,10 +407,10 @@ class Direct:
             infos = [self._table(wanted)]
             if entry.is_default_action:
                 self._key(infos[0], entry)
-        found = [(info, self._tables.snapshot(info, entry)) for info in infos]
+        snapshots = [(info, self._tables.snapshot(info, entry)) for info in infos]
         return (
             self.message(table_entry=self._tables.key_message(info, known), **self._now(snapshot, at, row))
-            for info, snapshot in found
+            for info, snapshot in snapshots
             for at, (known, row) in enumerate(snapshot.entries)
         )
 
@@ -504,10 +504,10 @@ class ValueSetEntries:
             if wanted.value_set_id == 0
             else [self._value_set(wanted.value_set_id)]
         )
-        found = [(info, tuple(self._device.value_sets[info.name].values)) for info in infos]
+        value_sets = [(info, tuple(self._device.value_sets[info.name].values)) for info in infos]
         return (
             p4r.ValueSetEntry(value_set_id=info.id, members=[_encode(info, value) for value in values])
-            for info, values in found
+            for info, values in value_sets
         )
 
     def _value_set(self, ident: int) -> ValueSetInfo:

@@ -322,20 +322,20 @@ class Forwarding:
         Returns:
             the entities of the valid requests, in order; for each request its error, or None.
         """
-        found, errors = self.select(wanted)
-        return list(found), errors
+        entities, errors = self.select(wanted)
+        return list(entities), errors
 
     def select(self, wanted: Iterable[p4r.Entity]) -> tuple[Iterator[p4r.Entity], list[P4RuntimeError | None]]:
         """Selects entities as ``read`` does, with an iterator that makes the messages on demand.
 
         The iterator needs no lock and shows the state at this call, which copies references and whole arrays only.
         """
-        found: list[Iterator[p4r.Entity]] = []
-        errors = [self._attempt(partial(self._collect, entity, found)) for entity in wanted]
-        return chain.from_iterable(found), errors
+        reads: list[Iterator[p4r.Entity]] = []
+        errors = [self._attempt(partial(self._collect, entity, reads)) for entity in wanted]
+        return chain.from_iterable(reads), errors
 
-    def _collect(self, wanted: p4r.Entity, found: list[Iterator[p4r.Entity]]) -> None:
-        found.append(self._read(wanted))
+    def _collect(self, wanted: p4r.Entity, reads: list[Iterator[p4r.Entity]]) -> None:
+        reads.append(self._read(wanted))
 
     def _read(self, wanted: p4r.Entity) -> Iterator[p4r.Entity]:
         name = wanted.WhichOneof("entity") or ""
@@ -386,12 +386,12 @@ class Forwarding:
 
     def _selected(self, wanted: Iterable[p4r.TableEntry]) -> list[p4r.TableEntry]:
         """Returns the selected entries, each once, without the program's own; none for a wrong request."""
-        found: dict[bytes, p4r.TableEntry] = {}
+        entries: dict[bytes, p4r.TableEntry] = {}
         for request in wanted:
             with suppress(P4RuntimeError):
                 selected = (e for e in self._tables.read(request) if not e.is_const)
-                found.update((e.SerializeToString(deterministic=True), e) for e in selected)
-        return list(found.values())
+                entries.update((e.SerializeToString(deterministic=True), e) for e in selected)
+        return list(entries.values())
 
     def _volatile(self) -> list[p4r.Update]:
         """Returns updates for counters and registers that are not 0."""

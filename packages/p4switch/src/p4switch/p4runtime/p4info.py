@@ -313,12 +313,12 @@ def invalid(message: str) -> P4RuntimeError:
 
 
 def _by_id(infos: Iterable[T], what: str) -> dict[int, T]:
-    found: dict[int, T] = {}
+    by_id: dict[int, T] = {}
     for info in infos:
-        if info.id == 0 or info.id in found:
+        if info.id == 0 or info.id in by_id:
             raise invalid(f"{what} {info.name!r}: id {info.id} is zero or given twice")
-        found[info.id] = info
-    return found
+        by_id[info.id] = info
+    return by_id
 
 
 def _width(bitwidth: int, what: str) -> int:

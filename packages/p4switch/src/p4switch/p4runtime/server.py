@@ -186,7 +186,7 @@ class P4RuntimeServer:
             P4RuntimeError: as VERIFY_AND_COMMIT.
             KeyError: unknown device id.
         """
-        slots = [self._slots[one] for one in ([device_ids] if isinstance(device_ids, int) else device_ids)]
+        slots = [self._slots[device_id] for device_id in ([device_ids] if isinstance(device_ids, int) else device_ids)]
         commit = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
         loaded = self._loader.load(config)
         for slot in slots:

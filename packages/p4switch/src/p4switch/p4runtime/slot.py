@@ -298,8 +298,8 @@ class Calls:
         slot = self.slot(request.device_id)
         config = slot.role_config(request.role)
         with self._lock:
-            found, errors = slot.forwarding.select(request.entities)
-        return _responses(found if config is None else filter(config.owns, found), errors)
+            selected, errors = slot.forwarding.select(request.entities)
+        return _responses(selected if config is None else filter(config.owns, selected), errors)
 
     def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> p4r.SetForwardingPipelineConfigResponse:
         """Verifies, saves or commits P4Info and BMv2 JSON."""
@@ -337,9 +337,9 @@ class Calls:
             slot.active.digests.acknowledge(ack)
 
 
-def _responses(found: Iterable[p4r.Entity], errors: Sequence[P4RuntimeError | None]) -> Iterator[p4r.ReadResponse]:
+def _responses(selected: Iterable[p4r.Entity], errors: Sequence[P4RuntimeError | None]) -> Iterator[p4r.ReadResponse]:
     """Yields entities in chunks; then raises BatchError if there are errors."""
-    entities = iter(found)
+    entities = iter(selected)
     while chunk := list(islice(entities, ENTITIES_PER_RESPONSE)):
         yield p4r.ReadResponse(entities=chunk)
     first = next((error for error in errors if error is not None), None)

@@ -93,18 +93,18 @@ class ProfileEntries:
 
     def read_members(self, wanted: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
         """Yields the member with an id, the members of a profile, or all, as they are now. Raises P4RuntimeError."""
-        found: list[tuple[ProfileInfo, int, str, tuple[int, ...]]] = []
+        selected: list[tuple[ProfileInfo, int, str, tuple[int, ...]]] = []
         for info, profile in self._selected(wanted.action_profile_id):
             idents = {wanted.member_id} & profile.members.keys() if wanted.member_id else profile.members
             members = ((ident, profile.members[ident]) for ident in idents if ident < FIRST_HIDDEN)
-            found += [(info, ident, member.action, member.arguments) for ident, member in members]
+            selected += [(info, ident, member.action, member.arguments) for ident, member in members]
         return (
             p4r.ActionProfileMember(
                 action_profile_id=info.id,
                 member_id=ident,
                 action=action_message(self._schema.tables[info.table].action_by_name(action), arguments),
             )
-            for info, ident, action, arguments in found
+            for info, ident, action, arguments in selected
         )
 
     # --- groups
@@ -150,14 +150,14 @@ class ProfileEntries:
 
     def read_groups(self, wanted: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
         """Yields the group with an id, the groups of a profile, or all, as they are now. Raises P4RuntimeError."""
-        found: list[p4r.ActionProfileGroup] = []
+        groups: list[p4r.ActionProfileGroup] = []
         for info, _ in self._selected(wanted.action_profile_id):
-            found += [
+            groups += [
                 group
                 for (owner, ident), group in self._groups.items()
                 if owner == info.id and wanted.group_id in (0, ident)
             ]
-        return iter(found)
+        return iter(groups)
 
     # --- table entries
 
@@ -392,10 +392,10 @@ class TableEntries:
     ) -> None:
         profile = self._profiles.profile_of(info)
         if profile is None:
-            found, arguments = self._action(info, action, default=False)
+            action_info, arguments = self._action(info, action, default=False)
             if kind == p4r.Update.MODIFY:
                 _check_keyed(info)
-            self._store(kind, table, TableEntry(key.match, found.name, arguments, key.priority))
+            self._store(kind, table, TableEntry(key.match, action_info.name, arguments, key.priority))
             return
         before = None
         if kind == p4r.Update.MODIFY:
@@ -532,13 +532,13 @@ class TableEntries:
                 raise invalid(f"default entry of table {info.name!r}: match and priority must be unset")
             if wanted.HasField("time_since_last_hit"):
                 raise invalid(f"default entry of table {info.name!r}: it has no idle time-out")
-            found = iter([self._default_entry(info)])
+            entries = iter([self._default_entry(info)])
         else:
-            found = self._read_entries(info, wanted)
+            entries = self._read_entries(info, wanted)
         action_id = wanted.action.action.action_id
         return (
             entry
-            for entry in found
+            for entry in entries
             if action_id in (0, entry.action.action.action_id)
             and wanted.controller_metadata in (0, entry.controller_metadata)
             and wanted.metadata in (b"", entry.metadata)
@@ -554,7 +554,7 @@ class TableEntries:
 
     def _read_entries(self, info: TableInfo, wanted: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
         try:
-            found = self.snapshot(info, wanted)
+            snapshot = self.snapshot(info, wanted)
         except P4RuntimeError as error:
             if error.code is not Code.NOT_FOUND:
                 raise
@@ -562,14 +562,18 @@ class TableEntries:
         profile = self._profiles.profile_of(info)
         sets = None if profile is None else self._profiles.sets(profile)
         notes = self._notes[info.id]
-        notes = dict(notes) if len(found.entries) > 1 else {row: notes[row] for _, row in found.entries if row in notes}
+        notes = (
+            dict(notes)
+            if len(snapshot.entries) > 1
+            else {row: notes[row] for _, row in snapshot.entries if row in notes}
+        )
         const = info.const or self._device.tables[info.name].spec.entries is not None
         elapsed: list[int] = []
         if wanted.HasField("time_since_last_hit"):
-            elapsed = self._timers[info.id].elapsed([row for _, row in found.entries], found.counters[:, 0])
+            elapsed = self._timers[info.id].elapsed([row for _, row in snapshot.entries], snapshot.counters[:, 0])
 
         def encode() -> Iterator[p4r.TableEntry]:
-            for at, (entry, row) in enumerate(found.entries):
+            for at, (entry, row) in enumerate(snapshot.entries):
                 if not wanted.match and wanted.priority not in (0, entry.priority):
                     continue
                 message = self.key_message(info, entry)
@@ -582,9 +586,9 @@ class TableEntries:
                     message.time_since_last_hit.elapsed_ns = elapsed[at]
                 message.is_const = const
                 if info.has_counter and wanted.HasField("counter_data"):
-                    message.counter_data.CopyFrom(counter_data(*found.counters[at].tolist()))
-                if info.id in self._schema.metered and wanted.HasField("meter_config") and row in found.meters:
-                    message.meter_config.CopyFrom(config_message(found.meters[row]))
+                    message.counter_data.CopyFrom(counter_data(*snapshot.counters[at].tolist()))
+                if info.id in self._schema.metered and wanted.HasField("meter_config") and row in snapshot.meters:
+                    message.meter_config.CopyFrom(config_message(snapshot.meters[row]))
                 yield message
 
         return encode()

@@ -53,7 +53,7 @@ class Reads:
 
     def __init__(self, program: model.Program) -> None:
         self._all = {
-            name: frozenset([f"{name}.$valid$", *(f"{name}.{one.name}" for one in header.type.fields)])
+            name: frozenset([f"{name}.$valid$", *(f"{name}.{member.name}" for member in header.type.fields)])
             for name, header in program.headers.items()
         }
         self.program = program
@@ -64,16 +64,16 @@ class Reads:
 
     def of(self, *exprs: model.Expr | None) -> Fields:
         """Returns the fields that expressions read."""
-        found: set[str] = set()
+        fields: set[str] = set()
         for expr in exprs:
             for node in model.walk(expr) if expr is not None else ():
                 if isinstance(node, model.FieldRef):
-                    found.add(str(node))
+                    fields.add(str(node))
                 elif isinstance(node, model.Valid):
-                    found.add(f"{node.header}.$valid$")
+                    fields.add(f"{node.header}.$valid$")
                 elif isinstance(node, model.HeaderEqual):
-                    found |= self._all[node.left] | self._all[node.right]
-        return frozenset(found)
+                    fields |= self._all[node.left] | self._all[node.right]
+        return frozenset(fields)
 
 
 def _operations(expr: model.Expr) -> int:
@@ -81,14 +81,14 @@ def _operations(expr: model.Expr) -> int:
     inner = max((_operations(child) for child in model.children(expr)), default=0)
     if isinstance(expr, model.Arith):
         moves = expr.op in {"&", "|", "<<", ">>"} and any(
-            isinstance(one, model.Const) for one in (expr.left, expr.right)
+            isinstance(operand, model.Const) for operand in (expr.left, expr.right)
         )
-        joins = expr.op == "|" and all(isinstance(one, model.Arith) for one in (expr.left, expr.right))
+        joins = expr.op == "|" and all(isinstance(operand, model.Arith) for operand in (expr.left, expr.right))
         return inner + (not moves and not joins)
     if isinstance(expr, model.Select):
         return inner + 1
     if isinstance(expr, model.Compare):
-        plain = any(isinstance(one, model.Const) for one in (expr.left, expr.right)) or expr.op in {"==", "!="}
+        plain = any(isinstance(operand, model.Const) for operand in (expr.left, expr.right)) or expr.op in {"==", "!="}
         return inner + (not plain)  # of two fields: a subtraction, and its sign
     return inner
 
@@ -165,14 +165,14 @@ class Graph:
         for number in chosen:
             after = (table.next_hit, table.next_miss) if table.splits_on_hit else (table.next_by_action[number],)
             first = self._action(table, number, self._nodes(after))
-            then += [one for one in first if one not in then]
+            then += [site for site in first if site not in then]
         if table.keys and table.default_action is None:
-            then += [one for one in self._nodes((table.next_miss,)) if one not in then]
+            then += [site for site in self._nodes((table.next_miss,)) if site not in then]
 
     def _action(self, table: model.MatchTable, number: int, after: list[int]) -> list[int]:
         """Adds the sites of an action; returns the sites with which it begins, or those behind it if it has none."""
         primitives = self._program.actions[table.actions[number]].primitives
-        if any(isinstance(one, model.Exit) for one in primitives):
+        if any(isinstance(step, model.Exit) for step in primitives):
             after = list(dict.fromkeys([*after, self.end]))
         begins: list[list[int]] = []
         ends: list[int] = []
@@ -187,8 +187,8 @@ class Graph:
             while place < len(primitives):
                 if begins[place]:
                     return begins[place]
-                one = primitives[place]
-                place = one.to if isinstance(one, model.Jump) else place + 1
+                skipped = primitives[place]
+                place = skipped.to if isinstance(skipped, model.Jump) else place + 1
             return after
 
         for place, primitive in enumerate(primitives):
@@ -196,7 +196,7 @@ class Graph:
                 continue
             follows = [place + 1] + ([primitive.to] if isinstance(primitive, model.JumpIfZero) else [])
             then = self.sites[ends[place]].then
-            then += [one for to in follows for one in reach(to) if one not in then]
+            then += [site for to in follows for site in reach(to) if site not in then]
         return reach(0)
 
     def _sites(self, primitive: model.Primitive, table: str) -> Iterator[Site]:
@@ -204,17 +204,17 @@ class Graph:
         reads, source = self._reads, getattr(primitive, "source", None)
 
         def step(read: Fields, *written: str | Fields, cost: int = 1) -> Site:
-            names = _NONE.union(*({one} if isinstance(one, str) else one for one in written))
+            names = _NONE.union(*({target} if isinstance(target, str) else target for target in written))
             return Site("step", read, names, cost, source=source, table=table)
 
         match primitive:
             case model.Several(primitives=several):
-                for one in several:
-                    yield from self._sites(one, table)
+                for part in several:
+                    yield from self._sites(part, table)
             case model.OneOf(cases=cases):
-                inner = [site for _, one in cases for site in self._sites(one, table)]
-                read = reads.of(*(condition for condition, _ in cases)).union(*(one.reads for one in inner))
-                site = step(read, *(one.writes for one in inner))
+                inner = [site for _, choice in cases for site in self._sites(choice, table)]
+                read = reads.of(*(condition for condition, _ in cases)).union(*(part.reads for part in inner))
+                site = step(read, *(part.writes for part in inner))
                 site.sure = False
                 yield site
             case model.Assign(target=to, value=value):
@@ -246,8 +246,8 @@ class Graph:
                 yield site
             case model.Hash(target=to, base=base, size=size, calculation=calculation):
                 inputs = self._program.calculations[calculation].inputs
-                read = reads.of(base, size, *(one.field for one in inputs if isinstance(one, model.FieldInput)))
-                whole = (reads.header(one.header) for one in inputs if isinstance(one, model.HeaderInput))
+                read = reads.of(base, size, *(part.field for part in inputs if isinstance(part, model.FieldInput)))
+                whole = (reads.header(part.header) for part in inputs if isinstance(part, model.HeaderInput))
                 yield step(read.union(*whole), str(to))
             case model.Random(target=to, low=low, high=high):
                 yield step(reads.of(low, high), str(to))
@@ -267,17 +267,17 @@ class Graph:
     def order(self) -> list[int]:
         """Returns the reachable sites, each behind its predecessors (loops of actions are cut)."""
         seen: set[int] = set()
-        found: list[int] = []
+        postorder: list[int] = []
         stack = [(self.start, False)]
         while stack:
             at, leaves = stack.pop()
             if leaves:
-                found.append(at)
+                postorder.append(at)
             elif at not in seen:
                 seen.add(at)
                 stack.append((at, True))
-                stack += [(one, False) for one in self.sites[at].then if one not in seen]
-        return found[::-1]
+                stack += [(following, False) for following in self.sites[at].then if following not in seen]
+        return postorder[::-1]
 
 
 @dataclass
@@ -338,9 +338,9 @@ class Flow:
                 out = came[at]
                 for name in sites[at].writes:
                     out = (out & ~self._of_field[name] if sites[at].sure else out) | own[at, name]
-                for one in sites[at].then:
-                    again |= bool(out & ~came[one]) and place[one] <= place[at]  # a loop
-                    came[one] |= out
+                for following in sites[at].then:
+                    again |= bool(out & ~came[following]) and place[following] <= place[at]  # a loop
+                    came[following] |= out
         self._came = came
         for at in self.order:
             self.data[at] = set()
@@ -352,16 +352,16 @@ class Flow:
         follows: dict[int, int] = {}
         self.control = {at: set() for at in self.order}
         for at in reversed(self.order):
-            then = [one for one in sites[at].then if one in follows]
+            then = [later for later in sites[at].then if later in follows]
             common = follows[then[0]] if then else 0
             self.reach[at] = 0
-            for one in then:
-                common &= follows[one]
-                self.reach[at] |= self.reach[one] | 1 << one
+            for following in then:
+                common &= follows[following]
+                self.reach[at] |= self.reach[following] | 1 << following
             follows[at] = common | 1 << at
         for at in self.order:
-            for one in sites[at].then:
-                for decided in _bits(follows.get(one, 0) & ~(follows[at] & ~(1 << at))):
+            for following in sites[at].then:
+                for decided in _bits(follows.get(following, 0) & ~(follows[at] & ~(1 << at))):
                     self.control[decided].add(at)
         for at in self.order:
             table = self.graph.entry.get(sites[at].table) if sites[at].kind in {"step", "branch"} else None
@@ -372,17 +372,21 @@ class Flow:
     def _loop(self) -> None:
         place = {at: number for number, at in enumerate(self.order)}
         for at in self.order:
-            for one in self.graph.sites[at].then:
-                if place[one] <= place[at]:  # back to the beginning of a loop
-                    around = self.order[place[one] : place[at] + 1]
-                    after = self.reach[one] | 1 << one
+            for following in self.graph.sites[at].then:
+                if place[following] <= place[at]:  # back to the beginning of a loop
+                    around = self.order[place[following] : place[at] + 1]
+                    after = self.reach[following] | 1 << following
                     self.looped |= {x for x in around if after >> x & 1 and (x == at or self.reach[x] >> at & 1)}
 
     def _live(self, widths: Mapping[str, int], kept: Fields) -> None:
         sites = self.graph.sites
         live: dict[int, Fields] = {self.graph.end: kept}
         for at in reversed(self.order):
-            out = _NONE.union(*(live[one] for one in sites[at].then if one in live)) if at != self.graph.end else kept
+            out = (
+                _NONE.union(*(live[following] for following in sites[at].then if following in live))
+                if at != self.graph.end
+                else kept
+            )
             live[at] = (out - sites[at].writes if sites[at].sure else out) | sites[at].reads
             if sites[at].kind != "step":
                 self.live_bits = max(self.live_bits, sum(widths.get(name, 0) for name in live[at]))
@@ -401,7 +405,7 @@ def components(nodes: Sequence[int], before: Mapping[int, set[int]]) -> list[lis
     low: dict[int, int] = {}
     stack: list[int] = []
     on_stack: set[int] = set()
-    found: list[list[int]] = []
+    ordered: list[list[int]] = []
     for root in nodes:
         if root in index:
             continue
@@ -411,15 +415,15 @@ def components(nodes: Sequence[int], before: Mapping[int, set[int]]) -> list[lis
         on_stack.add(root)
         while work:
             at, rest = work[-1]
-            for one in rest:
-                if one not in index:
-                    index[one] = low[one] = len(index)
-                    stack.append(one)
-                    on_stack.add(one)
-                    work.append((one, iter(sorted(before[one]))))
+            for node in rest:
+                if node not in index:
+                    index[node] = low[node] = len(index)
+                    stack.append(node)
+                    on_stack.add(node)
+                    work.append((node, iter(sorted(before[node]))))
                     break
-                if one in on_stack:
-                    low[at] = min(low[at], index[one])
+                if node in on_stack:
+                    low[at] = min(low[at], index[node])
             else:
                 work.pop()
                 if work:
@@ -427,10 +431,10 @@ def components(nodes: Sequence[int], before: Mapping[int, set[int]]) -> list[lis
                 if low[at] == index[at]:
                     component = []
                     while True:
-                        one = stack.pop()
-                        on_stack.discard(one)
-                        component.append(one)
-                        if one == at:
+                        node = stack.pop()
+                        on_stack.discard(node)
+                        component.append(node)
+                        if node == at:
                             break
-                    found.append(component)
-    return found
+                    ordered.append(component)
+    return ordered

@@ -528,8 +528,10 @@ def is_valid(choice: Choice, groups: HeaderGroups) -> BoolExpr:
 def equal(left: Choice, right: Choice, groups: HeaderGroups) -> BoolExpr:
     """Returns ``left == right``; for unions, whether the same member is valid in both and its fields are equal."""
     if left.kind == "header":
-        return left.truth(lambda one: right.truth(lambda other: HeaderEqual(one, other)))
-    return left.truth(lambda one: right.truth(lambda other: _unions_equal(groups.unions[one], groups.unions[other])))
+        return left.truth(lambda header: right.truth(lambda other: HeaderEqual(header, other)))
+    return left.truth(
+        lambda union: right.truth(lambda other: _unions_equal(groups.unions[union], groups.unions[other]))
+    )
 
 
 def unequal(left: Choice, right: Choice, groups: HeaderGroups) -> BoolExpr:
@@ -544,5 +546,5 @@ def _any(conditions: Iterable[BoolExpr]) -> BoolExpr:
     return result
 
 
-def _unions_equal(one: Union, other: Union) -> BoolExpr:
-    return _any(HeaderEqual(left, right) for left, right in zip(one.headers, other.headers, strict=True))
+def _unions_equal(union: Union, other: Union) -> BoolExpr:
+    return _any(HeaderEqual(left, right) for left, right in zip(union.headers, other.headers, strict=True))

@@ -63,8 +63,8 @@ class Target:
 @cache
 def targets() -> dict[str, Target]:
     """Returns all targets by name."""
-    found = tomllib.loads(files("p4switch.program").joinpath("targets.toml").read_text("utf-8"))
-    return {name: Target(name, **{**one, "sources": tuple(one["sources"])}) for name, one in found.items()}
+    tables = tomllib.loads(files("p4switch.program").joinpath("targets.toml").read_text("utf-8"))
+    return {name: Target(name, **{**fields, "sources": tuple(fields["sources"])}) for name, fields in tables.items()}
 
 
 def target_of(name: str) -> Target:
@@ -157,7 +157,7 @@ class Report:
     @property
     def fits(self) -> bool:
         """Whether no problem was found."""
-        return not any(one.problems for one in self.pipelines)
+        return not any(pipeline.problems for pipeline in self.pipelines)
 
     def as_json(self) -> dict[str, Any]:
         """Returns the report as plain data."""
@@ -238,10 +238,10 @@ class _Judge:
         for a in accesses:
             for b in accesses:
                 if self._flow.reach[a] >> b & 1 or (a == b and a in self._flow.looped):
-                    one, other = self._sites[a], self._sites[b]
+                    first, other = self._sites[a], self._sites[b]
                     again = a in self._flow.looped
-                    updates = one.reading and not other.reading and self._cell(a) == self._cell(b) and not again
-                    pairs += [] if updates else [(one, other)]
+                    updates = first.reading and not other.reading and self._cell(a) == self._cell(b) and not again
+                    pairs += [] if updates else [(first, other)]
         if pairs:
             self._apart.add(name)
             kind = "register" if name in self._program.registers else "counter"
@@ -265,7 +265,7 @@ class _Judge:
                     group |= dict.fromkeys(accesses, accesses[0])
             before: dict[int, set[int]] = {group[at]: set() for at in self._order}
             for at in self._order:
-                before[group[at]] |= {group[one] for one in (*flow.data[at], *flow.control[at])} - {group[at]}
+                before[group[at]] |= {group[earlier] for earlier in (*flow.data[at], *flow.control[at])} - {group[at]}
             loops: list[Problem] = []
             grown = False
             for component in components(list(before), before):
@@ -294,7 +294,7 @@ class _Judge:
         for at in members:
             if sites[at].reading:
                 derived[at] = 0
-            before = [derived[one] for one in (*flow.data[at], *flow.control[at]) if one in derived]
+            before = [derived[earlier] for earlier in (*flow.data[at], *flow.control[at]) if earlier in derived]
             if before and not sites[at].reading:
                 derived[at] = max(before) + sites[at].operations
         inner = [at for at in derived if not sites[at].array]
@@ -302,19 +302,19 @@ class _Judge:
         places = _places(sites[at] for at in sorted([*ends[:6], *inner[: MOST_PLACES - 6]]))
         if len(arrays) > 1:
             return Problem(f"registers {', '.join(arrays)}: each waits for what another one holds", places)
-        said = f"register {arrays[0]} is written in a later stage than it is read: in between"
+        what = f"register {arrays[0]} is written in a later stage than it is read: in between"
         matches = [sites[at].table for at in inner if sites[at].kind == "match"]
         if matches:
-            return Problem(f"{said}, the table {matches[0]} is looked up", places)
+            return Problem(f"{what}, the table {matches[0]} is looked up", places)
         branches = sum(sites[at].kind == "branch" for at in inner)
         if branches > target.register_compares:
             return Problem(
-                f"{said}, {branches} conditions are decided; a stage decides {target.register_compares}", places
+                f"{what}, {branches} conditions are decided; a stage decides {target.register_compares}", places
             )
         most = max(derived.values(), default=0)
         if most > target.register_operations:
             return Problem(
-                f"{said}, {most} operations follow each other; a stage has {target.register_operations}", places
+                f"{what}, {most} operations follow each other; a stage has {target.register_operations}", places
             )
         return None
 
@@ -348,22 +348,26 @@ class _Judge:
             self._takes[own] = max(self._takes.get(own, 0), takes)
         for at in self._order:
             waits = self._waits[group[at]]
-            for one in flow.data[at]:
-                if group[one] != group[at]:
-                    late = 0 if sizes[group[one]] == 1 and flow.passes_on(one, at) else max(1, self._takes[group[one]])
-                    waits[group[one]] = max(waits.get(group[one], 0), late)
-            for one in flow.control[at]:
-                if group[one] != group[at]:
-                    branches = self._sites[one].kind == "branch" and sizes[group[one]] == 1
-                    late = self._takes[group[one]] if branches else int(sizes[group[one]] > 1)
-                    waits[group[one]] = max(waits.get(group[one], 0), late)
+            for earlier in flow.data[at]:
+                if group[earlier] != group[at]:
+                    late = (
+                        0
+                        if sizes[group[earlier]] == 1 and flow.passes_on(earlier, at)
+                        else max(1, self._takes[group[earlier]])
+                    )
+                    waits[group[earlier]] = max(waits.get(group[earlier], 0), late)
+            for earlier in flow.control[at]:
+                if group[earlier] != group[at]:
+                    branches = self._sites[earlier].kind == "branch" and sizes[group[earlier]] == 1
+                    late = self._takes[group[earlier]] if branches else int(sizes[group[earlier]] > 1)
+                    waits[group[earlier]] = max(waits.get(group[earlier], 0), late)
         for own in self._takes:
             self._takes[own] = max(1, self._takes[own])
 
     def _ordered(self) -> list[int]:
         """Returns the groups, each behind those that it waits for."""
         return [
-            own for (own,) in components(list(self._waits), {one: set(waits) for one, waits in self._waits.items()})
+            own for (own,) in components(list(self._waits), {group: set(waits) for group, waits in self._waits.items()})
         ]
 
     def _levels(self) -> tuple[dict[int, int], tuple[str, ...]]:
@@ -372,9 +376,9 @@ class _Judge:
         last: dict[int, int | None] = {}
         for own in self._ordered():
             levels[own], last[own] = 0, None
-            for one, wait in self._waits[own].items():
-                if levels[one] + wait > levels[own]:
-                    levels[own], last[own] = levels[one] + wait, one
+            for earlier, wait in self._waits[own].items():
+                if levels[earlier] + wait > levels[own]:
+                    levels[own], last[own] = levels[earlier] + wait, earlier
         at: int | None = max(levels, key=lambda own: (levels[own] + self._takes[own], -own), default=None)
         chain = []
         while at is not None:
@@ -391,13 +395,15 @@ class _Judge:
         target = self._target
         after: dict[int, list[int]] = defaultdict(list)
         for own, waits in self._waits.items():
-            for one in waits:
-                after[one].append(own)
+            for group in waits:
+                after[group].append(own)
         height: dict[int, int] = {}
         for own in reversed(
             [own for (own,) in components(list(self._waits), {a: set(b) for a, b in self._waits.items()})]
         ):
-            height[own] = max((height[one] + self._waits[one][own] for one in after[own]), default=self._takes[own])
+            height[own] = max(
+                (height[later] + self._waits[later][own] for later in after[own]), default=self._takes[own]
+            )
         limits = {"tables": target.tables, "register": target.register_units, "counter": target.counter_units,
                   "sram": target.sram_blocks, "tcam": target.tcam_blocks}  # fmt: skip
         members: dict[int, list[int]] = defaultdict(list)
@@ -410,7 +416,7 @@ class _Judge:
         heapify(ready)
         while ready:
             own = heappop(ready)[2]
-            stage = max((ends[one] + wait for one, wait in self._waits[own].items()), default=0)
+            stage = max((ends[earlier] + wait for earlier, wait in self._waits[own].items()), default=0)
             needs = self._needs(members[own])
             arrays = "register" in needs or "counter" in needs
             while needs and not self._has_room(room[stage], needs, limits, whole=arrays):
@@ -423,10 +429,10 @@ class _Judge:
                     room[at][name] += taken
                     rest, last, at = rest - taken, max(last, at) if taken else last, at + 1
             ends[own] = last
-            for one in after[own]:
-                left[one] -= 1
-                if not left[one]:
-                    heappush(ready, (levels[one], -height[one], one))
+            for group in after[own]:
+                left[group] -= 1
+                if not left[group]:
+                    heappush(ready, (levels[group], -height[group], group))
         placed = {at: ends[self._group[at]] for at in self._order}
         return placed, max((ends[own] + self._takes[own] for own in ends), default=0)
 
@@ -468,7 +474,7 @@ class _Judge:
         table = self._pipeline.tables[site.table]
         bits = sum(key.width for key in table.keys)
         actions = [self._program.actions[number] for number in table.actions]
-        data = max((sum(one.width for one in action.parameters) for action in actions), default=0)
+        data = max((sum(parameter.width for parameter in action.parameters) for action in actions), default=0)
         data += max(1, (len(actions) - 1).bit_length())
         entries = max(1, table.max_size)
         if table.kind == "exact":
@@ -498,7 +504,9 @@ class _Judge:
 def judge(program: model.Program, target: Target) -> Report:
     """Compares a program with a target."""
     reads = Reads(program)
-    widths = {f"{name}.{one.name}": one.width for name, header in program.headers.items() for one in header.type.fields}
+    widths = {
+        f"{name}.{field.name}": field.width for name, header in program.headers.items() for field in header.type.fields
+    }
     widths |= {f"{name}.$valid$": 1 for name, header in program.headers.items() if not header.metadata}
     emitted: Fields = frozenset().union(*map(reads.header, program.deparser))
     uses, used = [], set[str]()
@@ -509,7 +517,7 @@ def judge(program: model.Program, target: Target) -> Report:
         uses.append(_Judge(reads, pipeline, target, flow).judge())
     states = program.parser.states.values()
     extracted = set(program.deparser)
-    for operation in (one for state in states for one in state.operations):
+    for operation in (op for state in states for op in state.operations):
         if isinstance(operation, model.Extract):
             extracted.add(operation.header)
         elif isinstance(operation, model.ExtractNext):
@@ -538,16 +546,17 @@ def text(report: Report) -> str:
         f"parser: {report.parser_states} states, {report.parser_transitions} transitions; {report.header_bits:,} bits "
         f"of headers, {report.metadata_bits:,} bits of metadata that is used",
     ]
-    for one in report.pipelines:
+    for pipeline in report.pipelines:
         lines.append("")
         lines.append(
-            f"{one.name}: {one.stages} stages of {target.stages} ({one.depth} by dependencies alone), "
-            f"{len(one.tables)} tables, {one.actions} actions without one, {one.live_bits:,} bits live at once"
+            f"{pipeline.name}: {pipeline.stages} stages of {target.stages} ({pipeline.depth} by dependencies alone), "
+            f"{len(pipeline.tables)} tables, {pipeline.actions} actions without one, "
+            f"{pipeline.live_bits:,} bits live at once"
         )
-        lines += [_table_text(table) for table in one.tables]
-        lines += [_array_text(array) for array in one.arrays]
-        lines += [f"  longest chain: {', '.join(one.chain)}"] if one.chain else []
-    for problem in (found for one in report.pipelines for found in one.problems):
+        lines += [_table_text(table) for table in pipeline.tables]
+        lines += [_array_text(array) for array in pipeline.arrays]
+        lines += [f"  longest chain: {', '.join(pipeline.chain)}"] if pipeline.chain else []
+    for problem in (fault for part in report.pipelines for fault in part.problems):
         lines += ["", f"problem: {problem.what}", *(f"  {place}" for place in problem.where)]
     lines += [
         "",
@@ -595,7 +604,7 @@ def vendor(
         words = [
             compiler, "--std", "p4-16", "--target", target.name, "--arch", "v1model", "--verbose", "2", "-o", folder,
         ]  # fmt: skip
-        words += [f"-D{name}={value}" for name, value in defines.items()] + [f"-I{one}" for one in folders]
+        words += [f"-D{name}={value}" for name, value in defines.items()] + [f"-I{include}" for include in folders]
         try:
             done = subprocess.run(
                 [*words, str(source)], capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, check=False
@@ -611,4 +620,4 @@ def vendor(
         for pattern in REPORTS:
             for path in sorted(Path(folder).glob(pattern)):
                 shown += [f"--- {path.relative_to(folder)}", path.read_text("utf-8", "replace")[:MOST_SHOWN].strip()]
-        return "\n".join(one for one in shown if one)
+        return "\n".join(part for part in shown if part)

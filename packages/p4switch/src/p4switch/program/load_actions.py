@@ -133,17 +133,17 @@ def _learn_lists(root: Json, scope: Scope) -> dict[int, model.LearnList]:
 
 
 def _elements(obj: Json, scope: Scope, where: str) -> tuple[model.FieldRef | model.LearnConstant, ...]:
-    found: list[model.FieldRef | model.LearnConstant] = []
+    elements: list[model.FieldRef | model.LearnConstant] = []
     for element in objects(obj, "elements", where):
         kind, value = element.get("type"), element.get("value")
         if kind == "field":
-            found.append(scope.target(value, where))
+            elements.append(scope.target(value, where))
         elif kind == "hexstr":
             digits = str(value).lower().removeprefix("0x")
-            found.append(model.LearnConstant(hexstr(value, where), 8 * -(-len(digits) // 2)))
+            elements.append(model.LearnConstant(hexstr(value, where), 8 * -(-len(digits) // 2)))
         else:
             raise UnsupportedConstruct(f"element of type {kind!r}", where, source_of(obj))
-    return tuple(found)
+    return tuple(elements)
 
 
 def _meters(root: Json, scope: Scope) -> dict[str, model.MeterArray]:
@@ -274,13 +274,13 @@ class Arguments:
     def named(self, position: int, kind: str) -> str:
         """Returns the name of an object of a kind."""
         value = self.value(position)
-        found = value.get("type")
-        if found != kind:
-            if isinstance(found, str) and found in UNSUPPORTED_VALUES:
-                raise UnsupportedConstruct(UNSUPPORTED_VALUES[found], self.where, self.source)
-            if found == "expression":
+        actual = value.get("type")
+        if actual != kind:
+            if isinstance(actual, str) and actual in UNSUPPORTED_VALUES:
+                raise UnsupportedConstruct(UNSUPPORTED_VALUES[actual], self.where, self.source)
+            if actual == "expression":
                 raise UnsupportedConstruct(f"{kind} chosen at run time", self.where, self.source)
-            raise ProgramError(f"{self.where}: argument {position} is a {found!r}, expected a {kind}")
+            raise ProgramError(f"{self.where}: argument {position} is a {actual!r}, expected a {kind}")
         return get(value, "value", str, self.where)
 
     def header(self, position: int) -> str:

@@ -126,17 +126,17 @@ class Scope:
         header = self.header(header_name, where)
         if field_name == "$valid$":
             return model.Valid(header.name)
-        found = header.type.by_name.get(field_name)
-        if found is None:
+        member = header.type.by_name.get(field_name)
+        if member is None:
             raise ProgramError(f"{where}: header {header.name!r} has no field {field_name!r}")
-        return header.ref(found)
+        return header.ref(member)
 
     def target(self, value: object, where: str) -> model.FieldRef:
         """Returns a field that may be assigned to."""
-        found = self.field(value, where)
-        if isinstance(found, model.Valid):
-            raise ProgramError(f"{where}: the validity of {found.header!r} cannot be assigned to")
-        return found
+        ref = self.field(value, where)
+        if isinstance(ref, model.Valid):
+            raise ProgramError(f"{where}: the validity of {ref.header!r} cannot be assigned to")
+        return ref
 
 
 def load_scope(root: Json) -> Scope:
@@ -501,8 +501,8 @@ def assign_stack(name: str, expressions: ExpressionLoader, target: object, origi
         raise ProgramError(f"{expressions.where}: {to.name!r} and {of.name!r} are of different types")
     steps: list[model.Primitive] = [model.Assign(to.next, of.next, source=expressions.source)]
     for ours, theirs in zip(to.elements, of.elements, strict=True):
-        for one, other in zip(ours, theirs, strict=True):
-            steps.append(_copy(expressions.scope, one, other, expressions.where, expressions.source))
+        for header, other in zip(ours, theirs, strict=True):
+            steps.append(_copy(expressions.scope, header, other, expressions.where, expressions.source))
     return model.Several(name, tuple(steps), source=expressions.source)
 
 

@@ -240,8 +240,8 @@ def load_parser(root: Json, scope: Scope, externs: Externs) -> model.Parser:
     if "parser" not in parsers:
         raise ProgramError(f"parsers: no parser is called 'parser' (found: {sorted(parsers)})")
     obj = parsers["parser"]
-    found = each(obj, "parse_states", "parser state", "parser")
-    states = {name: _state(name, where, state, scope, externs) for name, where, state in found}
+    state_objects = each(obj, "parse_states", "parser state", "parser")
+    states = {name: _state(name, where, state, scope, externs) for name, where, state in state_objects}
     start = optional(obj, "init_state", str, "parser")
     parser = model.Parser(start, states)
     _check_parser_targets(parser)
@@ -317,9 +317,9 @@ def _member(scope: Scope, stack: object, label: object, where: str) -> int:
 def _is_varbit(obj: Json, scope: Scope, where: str) -> bool:
     if obj.get("type") != "field":
         return False
-    found = scope.field(obj.get("value"), where)
-    varbit = scope.headers[found.header].type.varbit
-    return varbit is not None and isinstance(found, model.FieldRef) and found.name == varbit.name
+    field = scope.field(obj.get("value"), where)
+    varbit = scope.headers[field.header].type.varbit
+    return varbit is not None and isinstance(field, model.FieldRef) and field.name == varbit.name
 
 
 def _last_field(obj: Json, scope: Scope, where: str) -> model.ChosenKey:

@@ -195,8 +195,8 @@ class Program:
 
     def field(self, header: str, name: str) -> FieldRef:
         """Returns a field by the names of its instance and itself. Raises KeyError."""
-        found = self.headers[header]
-        return found.ref(found.type.by_name[name])
+        instance = self.headers[header]
+        return instance.ref(instance.type.by_name[name])
 
     def intrinsic(self, name: str) -> FieldRef | None:
         """Returns a field that the target reads or writes, by its v1model name (``egress_spec``), or None.
@@ -217,12 +217,12 @@ class Program:
     def path_primitives(self) -> dict[str, tuple[PathPrimitive, ...]]:
         """Primitives that send packets off the straight path, by block: ``ingress`` (with the parser), ``egress``."""
         parsed = [op.primitive for s in self.parser.states.values() for op in s.operations if isinstance(op, Run)]
-        found: dict[str, tuple[PathPrimitive, ...]] = {}
+        by_stage: dict[str, tuple[PathPrimitive, ...]] = {}
         for stage, pipeline, more in (("ingress", self.ingress, parsed), ("egress", self.egress, [])):
             ids = dict.fromkeys(ident for table in pipeline.tables.values() for ident in table.actions)
             primitives = [p for ident in ids for p in self.actions[ident].primitives] + more
-            found[stage] = tuple(p for p in primitives if isinstance(p, PathPrimitive))
-        return found
+            by_stage[stage] = tuple(p for p in primitives if isinstance(p, PathPrimitive))
+        return by_stage
 
     @property
     def leaves_path(self) -> bool:

@@ -380,7 +380,7 @@ class DeviceState:
         for part in (
             *self.tables.values(),
             *self.profiles.values(),
-            *(one for kind in arrays for one in kind.values()),
+            *(array for kind in arrays for array in kind.values()),
         ):
             part.reset()
         self.clone_sessions.reset()

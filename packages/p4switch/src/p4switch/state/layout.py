@@ -156,9 +156,9 @@ class StateLayout:
 
     def _take(self, names: Iterable[str], size: int) -> dict[str, int]:
         """Assigns ``size`` cells to each name, behind the cells assigned before; returns the first cell of each."""
-        found = {name: self.cells + size * number for number, name in enumerate(names)}
-        self.cells += size * len(found)
-        return found
+        first_cells = {name: self.cells + size * number for number, name in enumerate(names)}
+        self.cells += size * len(first_cells)
+        return first_cells
 
     @cached_property
     def groups(self) -> tuple[RegisterGroup, ...]:
@@ -226,14 +226,14 @@ def _indexed_alike(program: model.Program) -> list[tuple[model.RegisterArray, ..
 
 
 def _single_definitions(program: model.Program) -> dict[model.FieldRef, model.DataExpr]:
-    found: dict[model.FieldRef, set[model.DataExpr]] = {}
+    assigned: dict[model.FieldRef, set[model.DataExpr]] = {}
     opaque: set[model.FieldRef] = set()
-    for primitive in (one for action in program.actions.values() for one in action.primitives):
+    for primitive in (step for action in program.actions.values() for step in action.primitives):
         if isinstance(primitive, model.Assign):
-            found.setdefault(primitive.target, set()).add(primitive.value)
+            assigned.setdefault(primitive.target, set()).add(primitive.value)
         elif isinstance(primitive, model.RegisterRead):
             opaque.add(primitive.target)
-    return {f: next(iter(values)) for f, values in found.items() if len(values) == 1 and f not in opaque}
+    return {f: next(iter(values)) for f, values in assigned.items() if len(values) == 1 and f not in opaque}
 
 
 def _resolve(

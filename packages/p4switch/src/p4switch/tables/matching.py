@@ -546,7 +546,10 @@ class EntryStore:
         """``words``: size of a row that does not hold an action and its arguments."""
         self._actions = actions
         self._places = [
-            [(at, -(-one.width // WORD_BITS)) for at, one in zip(argument_offsets(a), a.parameters, strict=True)]
+            [
+                (at, -(-parameter.width // WORD_BITS))
+                for at, parameter in zip(argument_offsets(a), a.parameters, strict=True)
+            ]
             for a in actions
         ]
         self._free: list[int] = []
@@ -562,7 +565,7 @@ class EntryStore:
         self._used = max(self._used, ref + 1)
         if ref == len(self.rows):
             grown = (self.rows, self.counters, self.meters)
-            self.rows, self.counters, self.meters = (np.concatenate([one, np.zeros_like(one)]) for one in grown)
+            self.rows, self.counters, self.meters = (np.concatenate([array, np.zeros_like(array)]) for array in grown)
             self.addresses = self._where()
         self.counters[ref] = 0
         self.meters[ref] = 0

@@ -296,10 +296,10 @@ class Table:
         return self._stored(entry)[1]
 
     def _stored(self, entry: TableEntry) -> tuple[TableEntry, int]:
-        found = self._entries.get(entry.identity)
-        if found is None:
+        stored = self._entries.get(entry.identity)
+        if stored is None:
             raise NoSuchEntry(f"table {self.name}: there is no entry for {describe(entry, self.spec)}")
-        return found
+        return stored
 
     def _insert(self, entry: TableEntry) -> None:
         ref = self._store.allocate()

@@ -72,18 +72,18 @@ def parse_document(text: str, name: str) -> Document:
     except yaml.YAMLError as error:
         raise EntriesError(f"{name}: is not YAML: {one_line(error)}") from None
     if not isinstance(data, dict):
-        found = "empty" if data in (None, "") else f"a {type(data).__name__}"
-        raise EntriesError(f"{name}: is {found}; expected 'tables:' and a list of entries")
+        content = "empty" if data in (None, "") else f"a {type(data).__name__}"
+        raise EntriesError(f"{name}: is {content}; expected 'tables:' and a list of entries")
     return Document(name, {str(key): value for key, value in data.items()}, _lines(node))
 
 
 def _lines(node: Any) -> dict[tuple[str, int], int]:
-    found = {}
+    lines = {}
     for key, value in node.value:
         if isinstance(value, yaml.SequenceNode):
             for number, item in enumerate(value.value):
-                found[str(key.value), number] = item.start_mark.line + 1
-    return found
+                lines[str(key.value), number] = item.start_mark.line + 1
+    return lines
 
 
 # The format of an entries file, checked by pydantic; names and widths are checked against the program later.
@@ -248,7 +248,7 @@ class Entries:
             try:
                 if isinstance(placed.entry, TableEntry):
                     table = device.tables[placed.table]
-                    there = over and any(one.match == placed.entry.match for one in table.entries())
+                    there = over and any(entry.match == placed.entry.match for entry in table.entries())
                     (table.modify if there else table.insert)(placed.entry)
                 elif placed.entry.action is not None:
                     device.tables[placed.table].set_default(placed.entry.action, placed.entry.arguments)
@@ -359,15 +359,15 @@ def _matches(item: EntryModel, spec: MatchTable) -> tuple[Match, ...]:
         if full in given:
             raise ValueProblem(f"match: {full} is given twice; keep one")
         given[full] = value
-    found = []
+    matches = []
     for key in spec.keys:
         if key.name in given:
-            found.append(_match(given[key.name], key))
+            matches.append(_match(given[key.name], key))
         elif key.kind in ("exact", "range"):
             raise ValueProblem(f"match: {key.name} is missing: the key of table {item.table} is {', '.join(names)}")
         else:
-            found.append(Lpm(0, 0) if key.kind == "lpm" else Ternary(0, 0))
-    return tuple(found)
+            matches.append(Lpm(0, 0) if key.kind == "lpm" else Ternary(0, 0))
+    return tuple(matches)
 
 
 def _match(value: str | MatchModel, key: MatchKey) -> Match:
@@ -402,12 +402,12 @@ def _needed(text: str | None, key: MatchKey, field: str) -> int:
 def _mapping(text: str, key: MatchKey) -> MatchModel:
     """Reads ``10.0.0.0/8``, ``8 &&& 0xff`` and ``1..9`` as mappings."""
     separators = {"lpm": "/", "ternary": "&&&", "range": ".."}
-    first, found, second = text.partition(separators.get(key.kind, "\0"))
+    first, separator, second = text.partition(separators.get(key.kind, "\0"))
     names = {"lpm": ("value", "prefix"), "ternary": ("value", "mask"), "range": ("low", "high")}
-    if not found:
+    if not separator:
         return MatchModel(low=text, high=text) if key.kind == "range" else MatchModel(value=text)
-    one, two = names[key.kind]
-    return MatchModel.model_validate({one: first.strip(), two: second.strip()})
+    first_name, second_name = names[key.kind]
+    return MatchModel.model_validate({first_name: first.strip(), second_name: second.strip()})
 
 
 def _form(key: MatchKey) -> str:

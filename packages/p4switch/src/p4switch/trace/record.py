@@ -45,7 +45,7 @@ class Names:
         """Names of scalars: p4c numbers the fields of a flattened struct and appends the number to the name."""
         header = self.program.headers.get(_SCALARS)
         seen: dict[str, int] = {}
-        found = {}
+        names = {}
         for member in () if header is None else header.type.fields:
             struct, dot, rest = member.name.partition(".")
             if not dot:
@@ -53,8 +53,8 @@ class Names:
             number = seen.get(struct, 0)
             seen[struct] = number + 1
             plain = rest.removesuffix(str(number)) if rest.startswith("_") else rest
-            found[f"{_SCALARS}.{member.name}"] = f"meta.{plain.removeprefix('_')}"
-        return found
+            names[f"{_SCALARS}.{member.name}"] = f"meta.{plain.removeprefix('_')}"
+        return names
 
     def __call__(self, what: str) -> str:
         """Returns the readable name of a field; returns other names unchanged."""
@@ -156,21 +156,21 @@ def _last_verdict(events: list[Event]) -> tuple[int, Verdict | None]:
 
 def _writer(events: list[Event], program: Program, name: str) -> Decision | None:
     field = program.intrinsic(name)
-    found: Decision | None = None
+    decision: Decision | None = None
     action: str | None = None
     for event in events:
         match event:
             case StageStarted("parser"):
-                found, action = None, None
+                decision, action = None, None
             case TableApplied():
                 action = event.action
             case PrimitiveRun():
                 for change in event.changes:
                     if field is not None and change.what == str(field):
-                        found = _decision(change, action, event)
+                        decision = _decision(change, action, event)
             case _:
                 pass
-    return found
+    return decision
 
 
 def _decision(change: Change, action: str | None, event: PrimitiveRun) -> Decision:
@@ -245,12 +245,12 @@ def parse_packets(text: str, name: str) -> list[Packet]:
         body, _, note = line.partition("#")
         if not body.strip():
             continue
-        found = _LINE.fullmatch(body.strip())
-        if found is None:
+        parsed = _LINE.fullmatch(body.strip())
+        if parsed is None:
             raise PacketError(f"{name}, line {number}: expected '[port] hexadecimal digits', found {_cut(line)!r}")
-        port = None if found[1] is None else int(found[1])
-        frame = bytes.fromhex(re.sub(r"[\s:]", "", found[3]))
-        packet = Packet(frame, port, note.strip(), int(found[2] or 0))
+        port = None if parsed[1] is None else int(parsed[1])
+        frame = bytes.fromhex(re.sub(r"[\s:]", "", parsed[3]))
+        packet = Packet(frame, port, note.strip(), int(parsed[2] or 0))
         packets.append(_checked(packet, f"{name}, line {number}"))
     return packets
 

@@ -109,10 +109,10 @@ class _Steps:
                 self._add("select", f"State {state} looks at {', '.join(_brief(hex(k)) for k in keys)}: {chosen}.")
             case ParserFailed(state, error):
                 self._add("error", f"Parsing ends in state {state} with error.{error}; ingress runs nevertheless.")
-            case ChecksumVerified(_, computed, found) if computed == found:
-                self._add("checksum", f"The checksum is right: {found:#x}.")
-            case ChecksumVerified(_, computed, found):
-                self._add("error", f"The checksum is wrong: the frame has {found:#x}, its header gives {computed:#x}.")
+            case ChecksumVerified(_, computed, held) if computed == held:
+                self._add("checksum", f"The checksum is right: {held:#x}.")
+            case ChecksumVerified(_, computed, held):
+                self._add("error", f"The checksum is wrong: the frame has {held:#x}, its header gives {computed:#x}.")
             case ChecksumUpdated(_, value):
                 self._add("checksum", f"The checksum is computed anew: {value:#x}.")
             case TableApplied():
@@ -160,8 +160,8 @@ class _Steps:
         arguments = [[n, self._value(n, v, self._text.width_of(event, n))] for n, v in event.arguments]
         runs = "nothing runs" if self._actor is None else f"action {_short(event.action or '')} runs"
         looked = f" looks up {_listed(f'{n} = {v}' for n, v in key)}" if key else ""
-        found = "; no entry matches" if entry is None else f"; the entry {_brief(entry)} matches"
-        says = f"Table {_short(event.table)}{looked}{found if key else ' has no key'}: {runs}."
+        matched = "; no entry matches" if entry is None else f"; the entry {_brief(entry)} matches"
+        says = f"Table {_short(event.table)}{looked}{matched if key else ' has no key'}: {runs}."
         box = {"name": event.table, "key": key, "entry": entry, "action": event.action, "arguments": arguments}
         self._add("table", says, source=event.source, table=box)
 
@@ -238,17 +238,17 @@ class _Steps:
 
     def _rows(self, changes: Iterable[Change]) -> list[list[Any]]:
         """Returns rows for the changes of a primitive, without temporaries."""
-        found: list[list[Any]] = []
+        rows: list[list[Any]] = []
         for change in changes:
             name = self._text.names(change.what)
             if change.before != change.after and not _TEMPORARY.search(name):
                 before, after = self._pair(change, self._text.field_width(change.what), name)
-                found.append([name, before, after])
+                rows.append([name, before, after])
             if name.endswith(_VALID) and change.after > change.before:  # the header's fields exist now, and are 0
                 header = name.removesuffix(_VALID)
-                fields = (f"{header}.{one.name}" for one in self._text.program.headers[header].type.fields)
-                found += [[one, None, self._value(one, 0)] for one in fields]
-        return found
+                fields = (f"{header}.{field.name}" for field in self._text.program.headers[header].type.fields)
+                rows += [[member, None, self._value(member, 0)] for member in fields]
+        return rows
 
     def _flush(self) -> None:
         """Adds one step for the assignments that followed each other."""
@@ -297,8 +297,8 @@ def _brief(text: str) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    found = list(texts)
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else "nothing"
+    parts = list(texts)
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else "nothing"
 
 
 # Copies of a switch, on which a packet can be tried while the original goes on.
@@ -313,24 +313,24 @@ def copied(device: Device, executor: ExecutorName = "interpreted") -> Device:
     program = device.program
     if device.profiles or device.meters or device.value_sets or program.leaves_path:
         raise ValueError(f"{program.name}: has meters, selectors, value sets or clones, which are not copied")
-    found = Device(program, name=device.name, device_id=device.device_id, executor=executor)
+    twin = Device(program, name=device.name, device_id=device.device_id, executor=executor)
     for name, table in device.tables.items():
         if table.spec.entries is not None or not table.spec.keys:
             continue
         for entry in table.entries():
-            found.tables[name].insert(entry)
+            twin.tables[name].insert(entry)
     for name, table in device.tables.items():
         default = table.default
-        if default.action is not None and default != found.tables[name].default:
-            found.tables[name].set_default(default.action, default.arguments)
+        if default.action is not None and default != twin.tables[name].default:
+            twin.tables[name].set_default(default.action, default.arguments)
     for group in device.multicast.groups():
-        found.multicast.set(group, device.multicast.get(group))
+        twin.multicast.set(group, device.multicast.get(group))
     for name, register in device.registers.items():
-        found.registers[name].take(register)
+        twin.registers[name].take(register)
     for name, counter in device.counters.items():
         counted = counter.cells.any(axis=1)  # pages that are zero stay untouched
-        found.counters[name].cells[counted] = counter.cells[counted]
-    return found
+        twin.counters[name].cells[counted] = counter.cells[counted]
+    return twin
 
 
 def what_if(
@@ -340,9 +340,9 @@ def what_if(
 
     ``roots``: folders of the program's sources. The device must not run. Raises ValueError if it cannot be copied.
     """
-    found = Recorder(copied(device)).run(Packet(frame, port), time_us=time_us)
+    trace = Recorder(copied(device)).run(Packet(frame, port), time_us=time_us)
     text = TextFormat(device.program, Sources(list(roots)), glossary, all_writes=False)
     return {
-        **traced(found, text),
-        "sent": [[one.port, one.frame.hex()] for one in found.sent],
+        **traced(trace, text),
+        "sent": [[packet.port, packet.frame.hex()] for packet in trace.sent],
     }

@@ -35,7 +35,7 @@ def packet_html(trace: PacketTrace) -> str:
     """Returns HTML of one packet: parser states, tables, changes, and frames that left. Everything is escaped."""
     note = f", {trace.note}" if trace.note else ""
     title = f"packet {trace.number} by port {trace.port}, {len(trace.frame)} bytes{note}"
-    sent = [("left", f"by port {one.port}, {len(one.frame)} bytes") for one in trace.sent]
+    sent = [("left", f"by port {packet.port}, {len(packet.frame)} bytes") for packet in trace.sent]
     names = Names(trace.program)
     rows = chain.from_iterable(_rows(event, names) for event in trace.events)
     return table(title, ("", "what happened"), [*rows, ("outcome", trace.outcome.why), *sent])
@@ -96,24 +96,24 @@ def packet_json(trace: PacketTrace) -> dict[str, Any]:
 
 def event_json(event: Event) -> dict[str, Any]:
     """Returns an event as a dict: the name of its kind, then its fields."""
-    found: dict[str, Any] = {"event": type(event).__name__}
+    data: dict[str, Any] = {"event": type(event).__name__}
     for item in dataclasses.fields(event):
         value = getattr(event, item.name)
         match value:
             case Conditional():
-                found["condition"] = value.name
-                found["source"] = _plain(value.source)
+                data["condition"] = value.name
+                data["source"] = _plain(value.source)
             case _ if isinstance(event, PrimitiveRun) and item.name == "primitive":
-                found["primitive"] = type(value).__name__
-                found["source"] = _plain(getattr(value, "source", None))
-                found |= {n: getattr(value, n) for n in ("register", "counter", "header") if hasattr(value, n)}
+                data["primitive"] = type(value).__name__
+                data["source"] = _plain(getattr(value, "source", None))
+                data |= {n: getattr(value, n) for n in ("register", "counter", "header") if hasattr(value, n)}
             case _ if item.name in ("keys", "arguments") and isinstance(event, TableApplied):
-                found[item.name] = {name: _plain(number) for name, number in value}
+                data[item.name] = {name: _plain(number) for name, number in value}
             case _:
-                found[item.name] = _plain(value)
+                data[item.name] = _plain(value)
     if isinstance(event, TableApplied):
-        found["hit"] = event.hit
-    return found
+        data["hit"] = event.hit
+    return data
 
 
 def _headers(headers: Headers) -> dict[str, Any]:

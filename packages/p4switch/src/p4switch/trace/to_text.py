@@ -108,14 +108,14 @@ _FIELDS: Final = {"REFUSED": "refused", "TYPE": "type", "REPLY": "reply"}
 
 def from_sources(texts: Iterable[str]) -> Glossary:
     """Returns the glossary of P4 sources, given as texts."""
-    found: dict[str, dict[int, str]] = {}
+    meanings: dict[str, dict[int, str]] = {}
     for text in texts:
         for line in text.splitlines():
             match = _DEFINE.match(line.strip())
             if match is not None and match[1] in _FIELDS:
                 meaning = match[2] + (f": {match[4].strip()}" if match[4] else "")
-                found.setdefault(_FIELDS[match[1]], {}).setdefault(int(match[3]), meaning)
-    return Glossary(found)
+                meanings.setdefault(_FIELDS[match[1]], {}).setdefault(int(match[3]), meaning)
+    return Glossary(meanings)
 
 
 def of_folder(folder: Traversable) -> Glossary:
@@ -250,13 +250,13 @@ class TextFormat:
 
     def refusal(self, trace: PacketTrace) -> str:
         """Returns the program's reason for refusing a packet; empty if it does not refuse."""
-        found = ""
+        reason = ""
         for event in trace.events:
             for change in event.changes if isinstance(event, PrimitiveRun) else ():
                 name = self.names(change.what)
                 if name.endswith("refused") and (meaning := self.glossary(name, change.after)):
-                    found = f"{change.after}, {meaning}"
-        return found
+                    reason = f"{change.after}, {meaning}"
+        return reason
 
     def why(self, trace: PacketTrace) -> str:
         """Returns the outcome as a sentence, with the statement that decided it."""
@@ -282,9 +282,9 @@ class TextFormat:
                 yield Text(f"    {by}{chosen}")
             case ParserFailed(state, error):
                 yield Text(f"    parsing ends in state {state} with error.{error}; ingress runs nevertheless", "red")
-            case ChecksumVerified(name, computed, found):
-                said = "right" if computed == found else f"wrong: the packet has {found:#x}, computed {computed:#x}"
-                yield Text(f"  checksum {name}: {said}", "" if computed == found else "red")
+            case ChecksumVerified(name, computed, held):
+                verdict = "right" if computed == held else f"wrong: the packet has {held:#x}, computed {computed:#x}"
+                yield Text(f"  checksum {name}: {verdict}", "" if computed == held else "red")
             case ChecksumUpdated(name, value):
                 yield Text(f"  checksum {name} := {value:#x}")
             case TableApplied():
@@ -306,8 +306,8 @@ class TextFormat:
     def _condition(self, event: ConditionEvaluated) -> Text:
         conditional = event.conditional
         text = condition_text(conditional.condition, self.names) or self.sources.line(conditional.source)
-        said = (f"  -> {str(event.outcome).lower()}", "bold")
-        return self._with_source(f"  if ({_shorten(text or conditional.name)})", said, conditional.source)
+        outcome = (f"  -> {str(event.outcome).lower()}", "bold")
+        return self._with_source(f"  if ({_shorten(text or conditional.name)})", outcome, conditional.source)
 
     def _table(self, event: TableApplied) -> Iterator[Text]:
         spec = self.program.tables[event.table]
@@ -365,8 +365,8 @@ class TextFormat:
             case _:
                 head = "    "
         if not event.changes:
-            said = event.text or type(primitive).__name__
-            yield self._with_source(f"{head}{said}", ("", ""), source)
+            text = event.text or type(primitive).__name__
+            yield self._with_source(f"{head}{text}", ("", ""), source)
         for change in event.changes:
             if change.before != change.after or self.all_writes:
                 yield self._with_source(f"{head}{self.names(change.what)}: ", (self._change(change), "magenta"), source)
@@ -393,7 +393,7 @@ class TextFormat:
         """Returns a value with its meaning: lanes as numbers, others as ``show`` writes them."""
         if width > _LANE_BITS and width % 32 == 0 and "lane" in name:
             lanes = [value >> (width - 32 * (at + 1)) & 0xFFFFFFFF for at in range(_LANES_SHOWN)]
-            return f"{', '.join(str(one - (one >> 31 << 32)) for one in lanes)}, … ({width // 32} lanes)"
+            return f"{', '.join(str(lane - (lane >> 31 << 32)) for lane in lanes)}, … ({width // 32} lanes)"
         meaning = self.glossary.name(name, value)
         return show(value, name, width) + (f" ({meaning})" if meaning else "")
 

@@ -73,23 +73,23 @@ def wrapped(json: Json, kind: kinds.Bits) -> Json:
     return operation("&", json, constant((1 << kind.width) - 1, kind.width))
 
 
-def fields_of(json: Any, found: set[tuple[str, str]]) -> None:
-    """Adds every field that an expression reads to ``found``; ``(header, "*")`` for a whole header."""
+def fields_of(json: Any, fields: set[tuple[str, str]]) -> None:
+    """Adds every field that an expression reads to ``fields``; ``(header, "*")`` for a whole header."""
     if isinstance(json, dict):
         kind: Any = json.get("type")
         value: Any = json.get("value")
         if kind == "field":
-            found.add((value[0], value[1]))
+            fields.add((value[0], value[1]))
         elif kind in ("header", "header_stack", "header_union", "header_union_stack"):
-            found.add((value, "*"))
+            fields.add((value, "*"))
         elif kind in ("stack_field", "union_stack_field"):
-            found.add((value[0], "*"))
+            fields.add((value[0], "*"))
         else:
             for inner in json.values():
-                fields_of(inner, found)
+                fields_of(inner, fields)
     elif isinstance(json, list):
         for inner in json:
-            fields_of(inner, found)
+            fields_of(inner, fields)
 
 
 # Places of values: fields, headers, stacks and unions by BMv2's names, and what is made of them.

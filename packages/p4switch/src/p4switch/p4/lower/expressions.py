@@ -12,10 +12,10 @@ from p4switch.p4.types import kinds
 from p4switch.p4.types.base import may_be_constant
 
 
-def same_field(one: bmv2.Place | None, other: bmv2.Place) -> bool:
+def same_field(place: bmv2.Place | None, other: bmv2.Place) -> bool:
     """Returns whether two places are one field."""
-    fields = isinstance(one, bmv2.FieldPlace) and isinstance(other, bmv2.FieldPlace)
-    return fields and set(one.leaves()) == set(other.leaves()) if one is not None else False
+    fields = isinstance(place, bmv2.FieldPlace) and isinstance(other, bmv2.FieldPlace)
+    return fields and set(place.leaves()) == set(other.leaves()) if place is not None else False
 
 
 _PLAIN = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "&": "&", "|": "|", "^": "^", ">>": ">>"}
@@ -161,29 +161,29 @@ class Expressions(Part):
         if node.operator in ("==", "!="):
             same = self.equal(left, right, node)
             return bmv2.Value(kinds.BOOL, same if node.operator == "==" else self.negated(same))
-        one, other = bmv2.data_of(left), bmv2.data_of(right)
+        first, second = bmv2.data_of(left), bmv2.data_of(right)
         if node.operator in _PLAIN:
-            found = bmv2.operation(_PLAIN[node.operator], one, other)
+            computed = bmv2.operation(_PLAIN[node.operator], first, second)
             number = bits_of(kind)
             if number is not None and number.signed and node.operator in ("&", "|", "^"):
-                found = bmv2.wrapped(found, number)
-            return bmv2.Value(kind, found)
-        return self._arithmetic(node, kind, one, other)
+                computed = bmv2.wrapped(computed, number)
+            return bmv2.Value(kind, computed)
+        return self._arithmetic(node, kind, first, second)
 
-    def _arithmetic(self, node: tree.Binary, kind: kinds.Type, one: Json, other: Json) -> bmv2.Place:
+    def _arithmetic(self, node: tree.Binary, kind: kinds.Type, first: Json, second: Json) -> bmv2.Place:
         number = self.ctx.as_bits(kind)
         match node.operator:
             case "++":
                 right = self.ctx.as_bits(self.ctx.type_of(node.right))
                 low = (
-                    bmv2.operation("&", other, bmv2.constant((1 << right.width) - 1, right.width))
+                    bmv2.operation("&", second, bmv2.constant((1 << right.width) - 1, right.width))
                     if right.signed
-                    else other
+                    else second
                 )
-                joined = bmv2.operation("|", bmv2.operation("<<", one, bmv2.constant(right.width, 32)), low)
+                joined = bmv2.operation("|", bmv2.operation("<<", first, bmv2.constant(right.width, 32)), low)
                 return bmv2.Value(kind, bmv2.wrapped(joined, number) if number.signed else joined)
             case "|+|" | "|-|":
-                inner = bmv2.operation(node.operator[1], one, other)
+                inner = bmv2.operation(node.operator[1], first, second)
                 cast = "sat_cast" if number.signed else "usat_cast"
                 return bmv2.Value(kind, bmv2.operation(cast, inner, bmv2.constant(number.width, 32)))
             case "/" | "%":
@@ -194,10 +194,10 @@ class Expressions(Part):
                     hint = "Use a table, or divide by a power of two."
                     raise SourceFault(node.at, "the target divides by constants that are powers of two only", hint)
                 if node.operator == "/":
-                    return bmv2.Value(kind, bmv2.operation(">>", one, bmv2.constant(divisor.bit_length() - 1, 32)))
-                return bmv2.Value(kind, bmv2.operation("&", one, bmv2.constant(divisor - 1, number.width)))
+                    return bmv2.Value(kind, bmv2.operation(">>", first, bmv2.constant(divisor.bit_length() - 1, 32)))
+                return bmv2.Value(kind, bmv2.operation("&", first, bmv2.constant(divisor - 1, number.width)))
             case "+" | "-" | "*" | "<<":
-                return bmv2.Value(kind, bmv2.wrapped(bmv2.operation(node.operator, one, other), number))
+                return bmv2.Value(kind, bmv2.wrapped(bmv2.operation(node.operator, first, second), number))
         raise SourceFault(node.at, f"the operator {node.operator!r} is not taken here")
 
     def negated(self, json: Json) -> Json:
@@ -245,9 +245,9 @@ class Expressions(Part):
             pairs = zip(left.members.values(), theirs, strict=True)
             return self._all([self.equal(a, b, node) for a, b in pairs])
         if left.type is kinds.BOOL and right.type is kinds.BOOL:
-            for one, other in ((left, right), (right, left)):
-                if isinstance(one, bmv2.Value) and one.constant is not None:
-                    return other.json() if one.constant else self.negated(other.json())
+            for side, other in ((left, right), (right, left)):
+                if isinstance(side, bmv2.Value) and side.constant is not None:
+                    return other.json() if side.constant else self.negated(other.json())
             return bmv2.operation("==", bmv2.data_of(left), bmv2.data_of(right))
         return bmv2.operation("==", bmv2.data_of(left), bmv2.data_of(right))
 
@@ -256,20 +256,20 @@ class Expressions(Part):
         same = self._all(
             [self.equal(self.header_member(left, n), self.header_member(right, n), node) for n in kind.fields]
         )
-        one = bmv2.TRUE if isinstance(left, bmv2.StructPlace) else self.validity(left, node)
-        other = bmv2.TRUE if isinstance(right, bmv2.StructPlace) else self.validity(right, node)
-        both = self._all([one, other, same])
-        if bmv2.TRUE in (one, other):
+        left_valid = bmv2.TRUE if isinstance(left, bmv2.StructPlace) else self.validity(left, node)
+        right_valid = bmv2.TRUE if isinstance(right, bmv2.StructPlace) else self.validity(right, node)
+        both = self._all([left_valid, right_valid, same])
+        if bmv2.TRUE in (left_valid, right_valid):
             return both
-        return bmv2.operation("or", both, bmv2.operation("and", self.negated(one), self.negated(other)))
+        return bmv2.operation("or", both, bmv2.operation("and", self.negated(left_valid), self.negated(right_valid)))
 
     def _all(self, conditions: list[Json]) -> Json:
-        found: Json | None = None
+        conjunction: Json | None = None
         for condition in conditions:
             if condition["type"] == "bool" and condition["value"]:
                 continue
-            found = condition if found is None else bmv2.operation("and", found, condition)
-        return found if found is not None else bmv2.TRUE
+            conjunction = condition if conjunction is None else bmv2.operation("and", conjunction, condition)
+        return conjunction if conjunction is not None else bmv2.TRUE
 
     def header_member(self, place: bmv2.Place, name: str) -> bmv2.Place:
         """Returns a field of a header of any kind."""
@@ -369,12 +369,12 @@ class Expressions(Part):
     # --- names and members
 
     def _name(self, node: tree.Name) -> bmv2.Place:
-        found = self.ctx.environment.find(node.target)
-        if found is None:
+        bound = self.ctx.environment.find(node.target)
+        if bound is None:
             raise SourceFault(node.at, f"{node.name!r} cannot be used here")
-        if not isinstance(found, bmv2.Place):
+        if not isinstance(bound, bmv2.Place):
             raise SourceFault(node.at, f"{node.name!r} is no value")
-        return found
+        return bound
 
     def _member(self, node: tree.Member, kind: kinds.Type) -> bmv2.Place:
         if isinstance(node.base.type, kinds.ApplyResult):
@@ -465,8 +465,8 @@ class Expressions(Part):
         condition = self.scalar(node.condition)
         if is_scalar(kind) and not node.yes.effects and not node.no.effects:
             yes, no = self.data(node.yes), self.data(node.no)
-            found = bmv2.choice(condition, yes, no)
-            return bmv2.Value(kind, bmv2.operation("d2b", None, found) if kind is kinds.BOOL else found)
+            chosen = bmv2.choice(condition, yes, no)
+            return bmv2.Value(kind, bmv2.operation("d2b", None, chosen) if kind is kinds.BOOL else chosen)
         result = self.ctx.storage.allocate("tmp", kind, node.at)
         yes_steps = self.collected(lambda: self.assign(result, self.place(node.yes), node.yes))
         no_steps = self.collected(lambda: self.assign(result, self.place(node.no), node.no))
@@ -557,5 +557,5 @@ class Expressions(Part):
 
     def condition(self, node: tree.Expression) -> Json:
         """Returns a condition."""
-        found = self.scalar(node)
-        return found if found["type"] != "hexstr" else bmv2.as_data(found, False)
+        condition = self.scalar(node)
+        return condition if condition["type"] != "hexstr" else bmv2.as_data(condition, False)

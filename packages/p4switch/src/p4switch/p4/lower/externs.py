@@ -56,10 +56,10 @@ class Externs(Part):
 
     def argument(self, node: tree.Call, index: int) -> tree.Expression:
         """Returns an argument that must be there."""
-        found = node.bound[index]
-        if found is None:
+        argument = node.bound[index]
+        if argument is None:
             raise SourceFault(node.at, "an argument is missing")
-        return found
+        return argument
 
     def given(self, node: tree.Call, index: int) -> Json:
         """Returns an argument for a primitive."""
@@ -133,12 +133,12 @@ class Externs(Part):
 
     def algorithm(self, node: tree.Expression) -> str:
         """Returns the name of a hash algorithm."""
-        found = self.ctx.evaluate(node)
-        if not isinstance(found, tree.EnumMember):
+        algorithm = self.ctx.evaluate(node)
+        if not isinstance(algorithm, tree.EnumMember):
             raise SourceFault(node.at, "the algorithm of a hash must be known when the program is compiled")
-        if found.name == "random":
+        if algorithm.name == "random":
             raise SourceFault(node.at, "BMv2 has no hash algorithm 'random'", "Use crc16, crc32, identity or xor16.")
-        return found.name
+        return algorithm.name
 
     # --- state
 
@@ -323,14 +323,16 @@ _PLACES: Final = {
 }  # fmt: skip
 
 _METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], bmv2.Place | None]]] = {
-    ("counter", "count"): lambda s, node, one: s.ctx.do(node, "count", _array("counter", one), s.given(node, 0)),
-    ("direct_counter", "count"): lambda s, node, one: None,  # the table itself counts
-    ("meter", "execute_meter"): lambda s, node, one: s.into(
-        node, 1, "execute_meter", _array("meter", one), s.given(node, 0), at=2
+    ("counter", "count"): lambda s, node, instance: s.ctx.do(
+        node, "count", _array("counter", instance), s.given(node, 0)
+    ),
+    ("direct_counter", "count"): lambda s, node, instance: None,  # the table itself counts
+    ("meter", "execute_meter"): lambda s, node, instance: s.into(
+        node, 1, "execute_meter", _array("meter", instance), s.given(node, 0), at=2
     ),
     ("direct_meter", "read"): Externs._direct_meter,
-    ("register", "read"): lambda s, node, one: s.into(
-        node, 0, "register_read", _array("register", one), s.given(node, 1)
+    ("register", "read"): lambda s, node, instance: s.into(
+        node, 0, "register_read", _array("register", instance), s.given(node, 1)
     ),
     ("register", "write"): Externs._register_write,
 }
@@ -344,10 +346,10 @@ class Calls(Part):
 
     def call(self, node: tree.Call) -> bmv2.Place:
         """Lowers a call and returns its value."""
-        found = self.perform(node)
-        if found is None:
+        value = self.perform(node)
+        if value is None:
             raise SourceFault(node.at, "this call gives no value")
-        return found
+        return value
 
     def perform(self, node: tree.Call) -> bmv2.Place | None:
         """Lowers a call; returns its value, or None."""
@@ -380,10 +382,10 @@ class Calls(Part):
         base = expect(node.callee, tree.Member).base
         if isinstance(base, tree.Name) and base.target is program:
             return self.ctx.programs.direct_instance(node, program)
-        found = self.ctx.inlining.object(base)
-        if not isinstance(found, ProgramInstance):
+        instance = self.ctx.inlining.object(base)
+        if not isinstance(instance, ProgramInstance):
             raise SourceFault(node.at, "this is no parser or control")
-        return found
+        return instance
 
     def apply_result(self, node: tree.Member) -> bmv2.Place:
         """Lowers ``t.apply().hit`` within an expression: a bool that hit and miss set."""

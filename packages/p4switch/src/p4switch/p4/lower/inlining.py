@@ -37,22 +37,22 @@ class Writes:
 
     def of(self, callee: Callable) -> list[tree.Expression]:
         """Returns the targets and ``out`` arguments in a callee and in all that it calls."""
-        found = self._known.get(callee)
-        if found is None:
+        targets = self._known.get(callee)
+        if targets is None:
             self._known[callee] = []
-            found = self._known[callee] = list(self._of_callee(callee))
-        return found
+            targets = self._known[callee] = list(self._of_callee(callee))
+        return targets
 
     def names(self, callee: Callable) -> set[tree.Parameter]:
         """Returns the parameters that a callee names anywhere."""
-        found = self._named.get(callee)
-        if found is None:
-            found = self._named[callee] = {
+        parameters = self._named.get(callee)
+        if parameters is None:
+            parameters = self._named[callee] = {
                 node.target
                 for node in nodes(callee)
                 if isinstance(node, tree.Name) and isinstance(node.target, tree.Parameter)
             }
-        return found
+        return parameters
 
     def _of_callee(self, callee: Callable) -> Iterator[tree.Expression]:
         for node in nodes(callee):
@@ -199,9 +199,9 @@ class Inlining(Part):
     def object(self, node: tree.Expression) -> Instance | Any:
         """Returns the object that an expression names."""
         if isinstance(node, tree.Name):
-            found = self.ctx.environment.find(node.target)
-            if found is not None:
-                return found
+            bound = self.ctx.environment.find(node.target)
+            if bound is not None:
+                return bound
         raise SourceFault(node.at, "this names no object")
 
     def bind(
@@ -263,13 +263,13 @@ class Inlining(Part):
 
     def _written(self, code: Callable, inner: Environment) -> Leaves:
         """Returns the fields that code may write, with the parameters bound so far."""
-        found: Leaves = set()
+        leaves: Leaves = set()
         for expression in self.writes.of(code):
             declaration = root(expression)
             bound = inner.find(declaration) if declaration is not None else None
             if isinstance(bound, bmv2.Place):
-                found |= set(_narrowed(expression, bound).leaves())
-        return found
+                leaves |= set(_narrowed(expression, bound).leaves())
+        return leaves
 
     def _reset_outs(self, parameters: Sequence[tree.Parameter], inner: Environment, node: tree.Call) -> None:
         """Makes headers of ``out`` parameters invalid first (specification, section 6.7)."""
@@ -309,15 +309,15 @@ class Inlining(Part):
         return place
 
 
-def overlap(one: Leaves, other: Leaves) -> bool:
+def overlap(leaves: Leaves, other: Leaves) -> bool:
     """Returns whether two sets of fields overlap; ``*`` stands for a whole header."""
-    if one & other:
+    if leaves & other:
         return True
-    whole = {header for header, name in one if name == "*"}
+    whole = {header for header, name in leaves if name == "*"}
     if whole and any(header in whole for header, _ in other):
         return True
     whole = {header for header, name in other if name == "*"}
-    return bool(whole) and any(header in whole for header, _ in one)
+    return bool(whole) and any(header in whole for header, _ in leaves)
 
 
 def _narrowed(expression: tree.Expression, place: bmv2.Place) -> bmv2.Place:

@@ -166,11 +166,11 @@ class SourceInfo:
 
     def put(self, item: Json, node: Any) -> None:
         """Sets or removes ``source_info`` of an object."""
-        found = self.of(node.at, node.end) if node is not None else None
-        if found is None:
+        info = self.of(node.at, node.end) if node is not None else None
+        if info is None:
             item.pop("source_info", None)
         else:
-            item["source_info"] = found
+            item["source_info"] = info
 
     def finish(self, items: list[Json]) -> list[Json]:
         """Replaces the nodes in ``source_info`` by positions."""
@@ -298,11 +298,11 @@ def primitive(code: Do, info: SourceInfo) -> Json:
 
 def unique(name: str, taken: set[str]) -> str:
     """Returns a name that is not taken yet, and marks it as taken."""
-    found, count = name, 0
-    while found in taken:
-        found, count = f"{name}_{count}", count + 1
-    taken.add(found)
-    return found
+    free, count = name, 0
+    while free in taken:
+        free, count = f"{name}_{count}", count + 1
+    taken.add(free)
+    return free
 
 
 # Parsers: states with operations and transitions.
@@ -509,9 +509,9 @@ class PipelineLayout:
                 if name is not None and name not in order:
                     order[name] = None
                     stack += reversed(_following(self.nodes[name]))
-        found = [self.nodes[name] for name in order if name is not None]
-        found += [table for table in tables if table["name"] not in self.nodes]
-        return first, [n for n in found if "key" in n], [n for n in found if "key" not in n]
+        nodes = [self.nodes[name] for name in order if name is not None]
+        nodes += [table for table in tables if table["name"] not in self.nodes]
+        return first, [n for n in nodes if "key" in n], [n for n in nodes if "key" not in n]
 
     def _list(self, codes: Sequence[Code], following: str | None) -> str | None:
         memo = (id(codes), following)
@@ -611,11 +611,11 @@ class PipelineLayout:
         elif code.actions or code.otherwise is not None:
             other = self._list(code.otherwise, following) if code.otherwise is not None else following
             node["base_default_next"] = other
-            found: dict[str, str | None] = {}
+            next_tables: dict[str, str | None] = {}
             for number, name in enumerate(node["actions"]):
                 body = code.actions.get(number)
-                found[name] = self._list(body, following) if body is not None else other
-            node["next_tables"] = found
+                next_tables[name] = self._list(body, following) if body is not None else other
+            node["next_tables"] = next_tables
         else:
             node["next_tables"] = self._same(node, following)
         if before is not None and before != (node["next_tables"], node["base_default_next"]):

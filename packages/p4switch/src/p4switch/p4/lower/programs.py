@@ -58,13 +58,13 @@ class Programs(Part):
     def direct_instance(self, node: tree.Call, program: tree.Program) -> ProgramInstance:
         """Returns the instance for ``C.apply(…)`` on a type, which has the type's name."""
         around = self.ctx.running[-1]
-        found = around.directly.get(node)
-        if found is None:
+        instance = around.directly.get(node)
+        if instance is None:
             kind = program.type
             name = f"{around.name}.{program.name}"
-            found = ProgramInstance(name, kind, [], program, node.at, f"{around.path}{program.name}_")
-            around.directly[node] = found
-        return found
+            instance = ProgramInstance(name, kind, [], program, node.at, f"{around.path}{program.name}_")
+            around.directly[node] = instance
+        return instance
 
     def instance_environment(self, instance: ProgramInstance) -> Environment:
         """Returns the declarations of an instance; made once."""
@@ -105,9 +105,9 @@ class Programs(Part):
         path = f"{around.path if around is not None else ''}{declaration.name}_"
         if isinstance(kind.declaration, tree.Program):
             return ProgramInstance(name, kind, arguments, declaration, declaration.at, path)
-        found = Instance(name, kind, arguments, declaration, declaration.at, path)
-        self.ctx.instances.append(found)
-        return found
+        instance = Instance(name, kind, arguments, declaration, declaration.at, path)
+        self.ctx.instances.append(instance)
+        return instance
 
     def constructed(self, value: tree.Expression, around: ProgramInstance | None) -> Any:
         """Returns an object that is an argument: one with a name, or one that is made for it."""
@@ -126,9 +126,9 @@ class Programs(Part):
         if isinstance(declaration, tree.Program):
             name = prefix + declaration.name  # an annotation of the type does not name an instance
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
-        found = Instance(prefix + declaration.shown, value.type, arguments, declaration, value.at)
-        self.ctx.instances.append(found)
-        return found
+        instance = Instance(prefix + declaration.shown, value.type, arguments, declaration, value.at)
+        self.ctx.instances.append(instance)
+        return instance
 
     def _value_set(self, declaration: tree.ValueSet, around: ProgramInstance) -> ValueSetInstance:
         kind = expect(declaration.type, kinds.SetType)
@@ -237,9 +237,9 @@ class Programs(Part):
         if len(values) == 1 and isinstance(values[0], tree.Default):
             return [Case(None, None, state)]
         if len(values) == 1 and isinstance(values[0].type, kinds.SetType) and isinstance(values[0], tree.Name):
-            found = self.ctx.environment.find(values[0].target)
-            if isinstance(found, ValueSetInstance):
-                return [Case(None, found.name, state)]
+            bound = self.ctx.environment.find(values[0].target)
+            if isinstance(bound, ValueSetInstance):
+                return [Case(None, bound.name, state)]
         alternatives: list[list[tuple[int, int]]] = [[]]
         for value, (_, width) in zip(values, keys, strict=True):
             options = self._masks(value, width)
@@ -337,8 +337,10 @@ class Emitter:
     """Lowers a whole program."""
 
     def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: Sources) -> None:
-        found = checker.env.globals.find("NoAction")
-        self.ctx = ctx = Lowering(diagnostics, checker.env.types, found if isinstance(found, tree.Action) else None)
+        no_action = checker.env.globals.find("NoAction")
+        self.ctx = ctx = Lowering(
+            diagnostics, checker.env.types, no_action if isinstance(no_action, tree.Action) else None
+        )
         ctx.expressions = Expressions(ctx)
         ctx.inlining = Inlining(ctx)
         ctx.packets = Packets(ctx)
@@ -378,20 +380,20 @@ class Emitter:
         return self._whole(name, parser, pipelines, deparser)
 
     def _main(self, declarations: list[tree.Declaration]) -> tree.Instance:
-        found = [d for d in declarations if isinstance(d, tree.Instance) and d.name == "main"]
+        mains = [d for d in declarations if isinstance(d, tree.Instance) and d.name == "main"]
         at = declarations[-1].at if declarations else 0
-        if not found:
+        if not mains:
             raise SourceFault(at, "the program has no 'main'", "End it with V1Switch(…) main;")
-        kind = found[0].type
+        kind = mains[0].type
         if not isinstance(kind, kinds.DeclaredType) or kind.name != "V1Switch":
-            raise SourceFault(found[0].at, f"'main' is {kind}, not V1Switch")
-        return found[0]
+            raise SourceFault(mains[0].at, f"'main' is {kind}, not V1Switch")
+        return mains[0]
 
     def _block(self, value: tree.Expression) -> ProgramInstance:
-        found = self.ctx.programs.constructed(value, None)
-        if not isinstance(found, ProgramInstance):
+        instance = self.ctx.programs.constructed(value, None)
+        if not isinstance(instance, ProgramInstance):
             raise SourceFault(value.at, "this is no parser or control")
-        return found
+        return instance
 
     def _parameters(self) -> tuple[bmv2.Place, bmv2.Place, bmv2.Place]:
         """Returns the places of headers, metadata and standard metadata, which all blocks share."""
@@ -536,7 +538,7 @@ class Emitter:
                     hint = f"Write @field_list({number}) in front of fields of the metadata."
                     self.ctx.diagnostics.warning(node.at, f"no field is in the field list {number}", hint)
 
-    def _annotated(self, kind: Any, place: bmv2.Place, number: int, found: list[Json]) -> None:
+    def _annotated(self, kind: Any, place: bmv2.Place, number: int, values: list[Json]) -> None:
         bare = kinds.plain(kind)
         if not isinstance(bare, kinds.CompositeType) or not isinstance(place, bmv2.StructPlace):
             return
@@ -547,9 +549,9 @@ class Emitter:
             }
             if number in numbers:
                 for json, _, _ in self.ctx.externs.leaf_values(member, declared):
-                    found.append(json)
+                    values.append(json)
             else:
-                self._annotated(bare.fields[declared.name], member, number, found)
+                self._annotated(bare.fields[declared.name], member, number, values)
 
     def _extern_sections(self) -> Json:
         counters: list[Json] = []
@@ -615,7 +617,7 @@ class Emitter:
 
 
 def _flat(codes: list[Code]) -> list[Code]:
-    found: list[Code] = []
+    flat: list[Code] = []
     for code in codes:
-        found += _flat(code.body) if isinstance(code, Labelled | Invoke) else [code]
-    return found
+        flat += _flat(code.body) if isinstance(code, Labelled | Invoke) else [code]
+    return flat

@@ -24,12 +24,12 @@ def key_name(key: tree.KeyElement) -> str:
     for note in key.annotations:
         if note.name == "name" and note.string is not None:
             return note.string
-    found = spelled(key.expression)
-    if found is None:
+    name = spelled(key.expression)
+    if name is None:
         raise SourceFault(
             key.at, "this key needs a name for the control plane", 'Write @name("…") behind its match kind.'
         )
-    return found
+    return name
 
 
 def spelled(node: tree.Expression) -> str | None:
@@ -94,24 +94,24 @@ def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) ->
 
 def key_value(lowering: "Lowering", node: tree.Expression) -> int:
     """Returns the number of a key, or of a part of one. Raises SourceFault if it is not known at compile time."""
-    found: Any = lowering.evaluate(node)
-    if found is None:
+    value: Any = lowering.evaluate(node)
+    if value is None:
         raise SourceFault(node.at, "this key must be known when the program is compiled")
-    if isinstance(found, int):
-        return int(found)
-    return lowering.member_number(found, kinds.plain(expect(node.type, kinds.Type)))
+    if isinstance(value, int):
+        return int(value)
+    return lowering.member_number(value, kinds.plain(expect(node.type, kinds.Type)))
 
 
 def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
     """Returns a range as the smallest list of values with masks."""
-    found = []
+    masked = []
     while low <= high:
         size = (low & -low) or (1 << width)
         while size > high - low + 1:
             size >>= 1
-        found.append((low, ((1 << width) - 1) & ~(size - 1)))
+        masked.append((low, ((1 << width) - 1) & ~(size - 1)))
         low += size
-    return found
+    return masked
 
 
 class Statements(Part):
@@ -338,21 +338,21 @@ class Loops(Part):
     def _with_flags(
         self, codes: list[Code], within: set[object], behind: object, flags: dict[object, bmv2.FieldPlace]
     ) -> list[Code]:
-        found: list[Code] = []
+        lowered: list[Code] = []
         for code in codes:
             inner = within | {code.label} if isinstance(code, Labelled | Loop) else within
             for part in code.parts:
                 part[:] = self._with_flags(part, inner, behind, flags)
             if isinstance(code, Leave) and code.label not in within:
                 flag = flags.setdefault(code.label, self.ctx.temporary(kinds.BOOL))
-                found += self.ctx.expressions.collected(
+                lowered += self.ctx.expressions.collected(
                     lambda flag=flag, at=code: self.ctx.expressions.assign(
                         flag, bmv2.Value(kinds.BOOL, bmv2.TRUE, True), at
                     )
                 )
                 code.label = behind
-            found.append(code)
-        return found
+            lowered.append(code)
+        return lowered
 
 
 # Tables: their keys, actions, entries, and attached objects.
@@ -380,15 +380,15 @@ class Tables(Part):
                 self._again(table, node)
         finally:
             self.ctx.environment, self.ctx.path = outer
-        found = Apply(node.at, node.end, table)
-        self.ctx.out.append(found)
-        return found
+        application = Apply(node.at, node.end, table)
+        self.ctx.out.append(application)
+        return application
 
     def _table(self, node: tree.Call) -> TableInstance:
-        found = self.ctx.inlining.object(expect(node.callee, tree.Member).base)
-        if not isinstance(found, TableInstance):
+        table = self.ctx.inlining.object(expect(node.callee, tree.Member).base)
+        if not isinstance(table, TableInstance):
             raise SourceFault(node.at, "this is no table")
-        return found
+        return table
 
     def _lower(self, table: TableInstance, node: tree.Call) -> None:
         declaration = table.declaration
@@ -432,15 +432,15 @@ class Tables(Part):
         before = [key["target"] for key in expect(table.json, dict)["key"]]
         keys = [key for key in table.declaration.keys if key.match != "selector"]
         for key, target in zip(keys, before, strict=True):
-            found = self._key(key, table)
-            if found["target"] != target:
-                if not found["$copied"]:
+            lowered = self._key(key, table)
+            if lowered["target"] != target:
+                if not lowered["$copied"]:
                     hint = "Declare a second table, or an instance of the control for each place."
                     raise SourceFault(
                         node.at, f"the table {table.name!r} is applied in two places with other keys", hint
                     )
-                origin = bmv2.FieldPlace(found["$type"], *found["target"])
-                self.ctx.expressions.assign(bmv2.FieldPlace(found["$type"], *target), origin, key)
+                origin = bmv2.FieldPlace(lowered["$type"], *lowered["target"])
+                self.ctx.expressions.assign(bmv2.FieldPlace(lowered["$type"], *target), origin, key)
 
     def _check_size(self, size: int, declaration: tree.Table) -> None:
         given = declaration.properties.get("size")
@@ -536,15 +536,15 @@ class Tables(Part):
         self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
     ) -> Json:
         """Adds an action to the program."""
-        found: Json = {
+        action: Json = {
             "name": name,
             "id": len(self.ctx.actions),
             "runtime_data": data,
             "$code": (body, tail, label),
         }
-        found["source_info"] = at
-        self.ctx.actions.append(found)
-        return found
+        action["source_info"] = at
+        self.ctx.actions.append(action)
+        return action
 
     def _default(self, table: TableInstance, item: Json, numbers: dict[str, Json]) -> None:
         declaration = table.declaration
@@ -563,7 +563,7 @@ class Tables(Part):
     def _action_data(self, ref: tree.ActionRef, action: Json) -> list[str]:
         parameters = [p for p in ref.target.parameters if not p.direction]
         values = ref.bound[len(ref.target.parameters) - len(parameters) :]
-        found = []
+        action_data = []
         for parameter, value in zip(parameters, values, strict=True):
             number = self.ctx.evaluate(value)
             if number is None:
@@ -571,8 +571,8 @@ class Tables(Part):
             place = self.ctx.known(number, parameter.type)
             plain_number = int(place.data["value"], 16) if place.data["type"] == "hexstr" else int(place.data["value"])
             width = storage_width(parameter.type)
-            found.append(bmv2.hexadecimal(plain_number & ((1 << width) - 1), 4))
-        return found
+            action_data.append(bmv2.hexadecimal(plain_number & ((1 << width) - 1), 4))
+        return action_data
 
     def _entries(self, table: TableInstance, item: Json, keys: list[Json], numbers: dict[str, Json]) -> None:
         declaration = table.declaration
@@ -606,14 +606,14 @@ class Tables(Part):
     # --- objects attached to a table
 
     def _implementation(self, table: TableInstance, item: Json, selectors: list[Json]) -> None:
-        found = table.declaration.properties.get("implementation")
-        if found is None:
+        implementation = table.declaration.properties.get("implementation")
+        if implementation is None:
             if selectors:
                 hint = "Write implementation = action_selector(HashAlgorithm.crc16, 1024, 16);"
                 message = "a 'selector' key is for tables with an action_selector; it is left out"
                 self.ctx.diagnostics.warning(selectors[0]["$at"].at, message, hint)
             return
-        instance = self._object_of(table, found.value, found)
+        instance = self._object_of(table, implementation.value, implementation)
         selector = instance.type.name == "action_selector"
         item["type"] = "indirect_ws" if selector else "indirect"
         item["action_profile"] = instance.name
@@ -663,9 +663,9 @@ class Tables(Part):
 
     def _attached(self, table: TableInstance, item: Json) -> None:
         for name in ("counters", "meters"):
-            found = table.declaration.properties.get(name)
-            if found is not None:
-                instance = self._object_of(table, found.value, found)
+            table_property = table.declaration.properties.get(name)
+            if table_property is not None:
+                instance = self._object_of(table, table_property.value, table_property)
                 self._bind_once(instance, table)
                 item |= {"with_counters": True} if name == "counters" else {"direct_meters": instance.name}
 

@@ -35,9 +35,9 @@ class Environment:
         """Returns the place or object bound to a declaration; None if there is none."""
         scope: Environment | None = self
         while scope is not None:
-            found = scope.bound.get(declaration)
-            if found is not None:
-                return found
+            bound = scope.bound.get(declaration)
+            if bound is not None:
+                return bound
             scope = scope.parent
         return None
 
@@ -193,13 +193,13 @@ class Storage:
     @staticmethod
     def unique(name: str, taken: dict[str, int]) -> str:
         """Returns a free name and marks it as taken. ``taken``: names, each with the first suffix that may be free."""
-        found, count = name, taken.get(name, 0)
-        while found in taken:
-            found = f"{name}_{count}"
+        free, count = name, taken.get(name, 0)
+        while free in taken:
+            free = f"{name}_{count}"
             count += 1
         taken[name] = count
-        taken.setdefault(found, 0)
-        return found
+        taken.setdefault(free, 0)
+        return free
 
     # --- anything
 
@@ -308,8 +308,8 @@ class Storage:
 
     def header_type(self, kind: kinds.CompositeType, at: int) -> tuple[str, dict[str, Any]]:
         """Returns the name of a header's type and its layout; see HeaderPlace."""
-        found = self._types.get(kind)
-        if found is None:
+        named_layout = self._types.get(kind)
+        if named_layout is None:
             fields: list[list[Any]] = []
             layout = self._layout(kind, "", fields, at)
             layout["$order$"] = [item[0] for item in fields]
@@ -323,8 +323,8 @@ class Storage:
             name = self._type_name(kind)
             varying = any(item[1] == "*" for item in fields)
             self._header_type(name, fields, total if varying else None)
-            found = self._types[kind] = (name, layout)
-        return found
+            named_layout = self._types[kind] = (name, layout)
+        return named_layout
 
     def _layout(self, kind: kinds.CompositeType, prefix: str, fields: list[list[Any]], at: int) -> dict[str, Any]:
         layout: dict[str, Any] = {}
@@ -368,11 +368,11 @@ class Storage:
 
 
 def _leaves(kind: kinds.CompositeType) -> list[kinds.Type]:
-    found: list[kinds.Type] = []
+    leaves: list[kinds.Type] = []
     for inner in kind.fields.values():
         bare = kinds.plain(inner)
-        found += _leaves(bare) if isinstance(bare, kinds.CompositeType) else [inner]
-    return found
+        leaves += _leaves(bare) if isinstance(bare, kinds.CompositeType) else [inner]
+    return leaves
 
 
 def member_of_header(place: bmv2.HeaderPlace, name: str) -> bmv2.Place:
@@ -521,10 +521,10 @@ class Lowering:
                 value = self.evaluate(operand)
                 return None if value is None or kind is None else kinds.unary(operator, value, kind)
             case tree.Binary(operator=operator, left=left, right=right):
-                one, other = self.evaluate(left), self.evaluate(right)
-                if one is None or other is None or kind is None or left.type is None or operator in ("&&&", ".."):
+                first, second = self.evaluate(left), self.evaluate(right)
+                if first is None or second is None or kind is None or left.type is None or operator in ("&&&", ".."):
                     return None
-                return kinds.binary(operator, one, other, left.type, kind)
+                return kinds.binary(operator, first, second, left.type, kind)
             case tree.Ternary(condition=condition, yes=yes, no=no):
                 truth = self.evaluate(condition)
                 return None if truth is None else self.evaluate(yes if truth else no)

@@ -130,13 +130,13 @@ class ExpressionParser:
 
     def separated(self, close: str, what: str, read: Callable[[], T]) -> list[T]:
         """Returns items between commas, and takes the closing token; ``what`` the items are, for messages."""
-        found: list[T] = []
+        parts: list[T] = []
         while self.text != close:
-            found.append(read())
+            parts.append(read())
             if not self.accept(","):
                 break
         self.expect(close, what)
-        return found
+        return parts
 
     def shown(self) -> str:
         """Returns the next token for messages."""
@@ -161,15 +161,15 @@ class ExpressionParser:
 
     def _brackets(self) -> dict[int, int]:
         """Returns the index of the closing bracket for each opening one."""
-        found: dict[int, int] = {}
+        closing: dict[int, int] = {}
         opened: list[int] = []
         for at, (kind, text, _) in enumerate(self.tokens):
             if kind == SIGN:
                 if text in _CLOSING:
                     opened.append(at)
                 elif text in _CLOSED and opened:
-                    found[opened.pop()] = at
-        return found
+                    closing[opened.pop()] = at
+        return closing
 
     def skip_statement(self) -> None:
         """After an error, goes behind the next ``;`` or block, or before the ``}`` of the enclosing block."""
@@ -188,9 +188,9 @@ class ExpressionParser:
 
     def annotations(self) -> list[tree.Annotation]:
         """Parses any number of annotations, ``@name(…)`` and the like."""
-        found: list[tree.Annotation] = []
+        annotations: list[tree.Annotation] = []
         if self.tokens[self.at][1] != "@":
-            return found
+            return annotations
         while self.text == "@" and self.kind == SIGN:
             at = self.position
             self.at += 1
@@ -199,7 +199,7 @@ class ExpressionParser:
             name = self.text
             self.at += 1
             if name == "pragma":
-                found.append(self._pragma(at))
+                annotations.append(self._pragma(at))
                 continue
             tokens: list[Token] = []
             brackets = ""
@@ -210,8 +210,8 @@ class ExpressionParser:
                     self.fail("the annotation's bracket is not closed")
                 tokens = self.tokens[self.at + 1 : close]
                 self.at = close + 1
-            found.append(tree.Annotation(at, self.ended, name, tokens, brackets))
-        return found
+            annotations.append(tree.Annotation(at, self.ended, name, tokens, brackets))
+        return annotations
 
     def _pragma(self, at: int) -> tree.Annotation:
         """Parses ``@pragma name …`` up to the end of its line."""
@@ -232,7 +232,7 @@ class ExpressionParser:
     def type_ref(self) -> tree.TypeRef:
         """Parses a type."""
         at, text = self.position, self.text
-        found: tree.TypeRef
+        ref: tree.TypeRef
         if self.kind == NAME and text in ("bit", "int", "varbit"):
             self.at += 1
             width: tree.Expression | None = None
@@ -241,53 +241,53 @@ class ExpressionParser:
                 self.close_angle()
             elif text == "varbit":
                 self.fail("varbit needs its greatest width", "Write varbit<320>.")
-            found = tree.NumericType(at, self.ended, text, width)
+            ref = tree.NumericType(at, self.ended, text, width)
         elif self.kind == NAME and text in ("tuple", "list") and self.ahead() == "<":
             self.at += 2
-            found = tree.TupleTypeRef(at, at, text, self._type_arguments())
+            ref = tree.TupleTypeRef(at, at, text, self._type_arguments())
         elif self.kind == NAME and text in ("bool", "string", "void", "error", "match_kind"):
             self.at += 1
-            found = tree.NamedType(at, self.ended, text, [])
+            ref = tree.NamedType(at, self.ended, text, [])
         else:
             rooted = self.accept(".")
             name = self.name("a type")
             arguments = self._type_arguments() if self.accept("<") else []
-            found = tree.NamedType(at, self.ended, name, arguments, rooted)
+            ref = tree.NamedType(at, self.ended, name, arguments, rooted)
         while self.text == "[" and self.kind == SIGN:
             self.at += 1
             size = self.expression()
             self.expect("]", "the size of this stack")
-            found = tree.StackTypeRef(at, self.ended, found, size)
-        return found
+            ref = tree.StackTypeRef(at, self.ended, ref, size)
+        return ref
 
     def _type_arguments(self) -> list[tree.TypeRef]:
         """Parses what follows ``<``, up to and with ``>``."""
-        found: list[tree.TypeRef] = []
+        arguments: list[tree.TypeRef] = []
         if self.text not in (">", ">>"):
             while True:
                 if self.text == "_":
-                    found.append(tree.AnyType(self.position, self.position + 1))
+                    arguments.append(tree.AnyType(self.position, self.position + 1))
                     self.at += 1
                 else:
-                    found.append(self.type_ref())
+                    arguments.append(self.type_ref())
                 if not self.accept(","):
                     break
         self.close_angle()
-        return found
+        return arguments
 
     def type_arguments_of_call(self) -> list[tree.TypeRef] | None:
         """Parses ``<types>`` in front of ``(``; returns None, with nothing taken, if ``<`` compares."""
         begin, kept = self.at, self.tokens[self.at : self.at + 64]
         self.at += 1
         try:
-            found = self._type_arguments()
+            arguments = self._type_arguments()
         except SourceFault:
-            found = None
-        if found is None or self.text not in ("(", "."):
+            arguments = None
+        if arguments is None or self.text not in ("(", "."):
             self.at = begin
             self.tokens[begin : begin + 64] = kept
             return None
-        return found
+        return arguments
 
     # --- expressions
 
@@ -409,15 +409,15 @@ class ExpressionParser:
             self.expect("}", "'{#'")
             self.depth -= 1
             return tree.InvalidHeader(at, self.ended)
-        found: tree.Expression
+        expression: tree.Expression
         if self.kind == NAME and self.ahead() == "=":
             fields = self.separated("}", "this list of fields", self._field_value)
-            found = tree.Record(at, self.ended, fields)
+            expression = tree.Record(at, self.ended, fields)
         else:
             items = self.separated("}", "this list", self.expression)
-            found = tree.ListOf(at, self.ended, items)
+            expression = tree.ListOf(at, self.ended, items)
         self.depth -= 1
-        return found
+        return expression
 
     def _field_value(self) -> tuple[str, tree.Expression]:
         if self.accept("..."):
@@ -475,21 +475,21 @@ class ExpressionParser:
         """Parses ``(…)`` of a call."""
         self.nest()
         opened = self.expect("(", "before the arguments")
-        found: list[tree.Argument] = []
+        arguments: list[tree.Argument] = []
         while self.text != ")":
             at = self.position
             name = self.name("a parameter") if self.kind == NAME and self.ahead() == "=" else None
             self.at += name is not None
             if self.text == "_" and self.ahead() in (",", ")"):
                 self.at += 1
-                found.append(tree.Argument(at, self.ended, name, None))
+                arguments.append(tree.Argument(at, self.ended, name, None))
             else:
                 value = self.expression()
-                found.append(tree.Argument(at, value.end, name, value))
+                arguments.append(tree.Argument(at, value.end, name, value))
             if not self.accept(","):
                 break
         if self.kind == "end":
             raise SourceFault(opened, "this bracket is not closed")
         self.expect(")", "the arguments")
         self.depth -= 1
-        return found
+        return arguments

@@ -31,18 +31,18 @@ class Parser(StatementParser):
 
     def declarations(self) -> list[tree.Declaration]:
         """Parses all declarations; after an error it goes on with the next one."""
-        found: list[tree.Declaration] = []
+        declarations: list[tree.Declaration] = []
         while self.kind != END:
             if self.accept(";"):
                 continue
             begin = self.at
             try:
-                found.append(self._top_level())
+                declarations.append(self._top_level())
             except SourceFault as fault:
                 self.diagnostics.fault(fault)
                 self.depth = 0
                 self._skip(begin)
-        return found
+        return declarations
 
     def _skip(self, begin: int) -> None:
         """Goes behind the declaration that failed, or before the next word that begins one."""
@@ -106,10 +106,10 @@ class Parser(StatementParser):
         name = self.text
         self.at = begin
         if behind in ("(", "<"):
-            found = self.function(annotations)
-            if found.body is None:
-                raise SourceFault(found.at, f"the function {name!r} has no body", "Only an extern has none.")
-            return found
+            function = self.function(annotations)
+            if function.body is None:
+                raise SourceFault(function.at, f"the function {name!r} has no body", "Only an extern has none.")
+            return function
         close = get_close_matches(self.text, _WORDS, 1)
         hint = (
             f"Did you mean {close[0]!r}?" if close and behind in ("{",) else "Put it into a control, or make it const."
@@ -165,18 +165,18 @@ class Parser(StatementParser):
 
     def _member_list(self, what: str) -> list[tree.EnumMember]:
         self.expect("{", f"to begin {what}")
-        found: list[tree.EnumMember] = []
+        members: list[tree.EnumMember] = []
         while not self.accept("}"):
             annotations = self.annotations()
             at, end, name = self.named("a member")
             value = self.expression() if self.accept("=") else None
-            found.append(tree.EnumMember(at, end, name, annotations, value))
+            members.append(tree.EnumMember(at, end, name, annotations, value))
             if self.text == ";":
                 self.fail(f"the members of {what} are separated by ',', not by ';'")
             if not self.accept(","):
                 self.expect("}", f"the members of {what}")
                 break
-        return found
+        return members
 
     def _extern(self, annotations: list[tree.Annotation]) -> tree.Declaration:
         self.at += 1
@@ -195,10 +195,12 @@ class Parser(StatementParser):
             if self.accept(";"):
                 return tree.Extern(at, end, name, annotations, types, [])
             self.at = begin
-        found = self.function(annotations)
-        if found.body is not None:
-            raise SourceFault(found.at, f"the extern function {found.name!r} cannot have a body", "Leave out 'extern'.")
-        return found
+        function = self.function(annotations)
+        if function.body is not None:
+            raise SourceFault(
+                function.at, f"the extern function {function.name!r} cannot have a body", "Leave out 'extern'."
+            )
+        return function
 
     def _method(self, extern: str) -> tree.Function:
         annotations = self.annotations()
@@ -210,7 +212,7 @@ class Parser(StatementParser):
             return tree.Function(at, at + len(extern), extern, annotations, None, [], parameters, None)
         self.accept("abstract")
         annotations += self.annotations()
-        found = self.function(annotations)
-        if found.body is not None:
-            raise SourceFault(found.at, f"the method {found.name!r} of an extern cannot have a body")
-        return found
+        method = self.function(annotations)
+        if method.body is not None:
+            raise SourceFault(method.at, f"the method {method.name!r} of an extern cannot have a body")
+        return method

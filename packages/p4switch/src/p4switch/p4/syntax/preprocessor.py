@@ -358,10 +358,10 @@ class _Condition:
         self.tokens, self.at, self.where = tokens, 0, where
 
     def value(self) -> int:
-        found = self._ternary()
+        number = self._ternary()
         if self.at < len(self.tokens):
             raise SourceFault(self.tokens[self.at][2], f"{self.tokens[self.at][1]!r} does not belong into a condition")
-        return found
+        return number
 
     def _peek(self) -> str:
         return self.tokens[self.at][1] if self.at < len(self.tokens) else ""

@@ -107,10 +107,10 @@ class StatementParser(ExpressionParser):
         return tree.If(at, self.ended, condition, yes, no)
 
     def _branch(self, what: str) -> tree.Statement:
-        found = self.statement()
-        if not isinstance(found, tree.Statement):
-            raise SourceFault(found.at, f"a declaration cannot be {what}", "Put it into { … }.")
-        return found
+        statement = self.statement()
+        if not isinstance(statement, tree.Statement):
+            raise SourceFault(statement.at, f"a declaration cannot be {what}", "Put it into { … }.")
+        return statement
 
     def _for(self, at: int) -> tree.For | tree.ForIn:
         """Parses a loop, at ``for``."""
@@ -271,9 +271,9 @@ class StatementParser(ExpressionParser):
 
     def variable(self, annotations: list[tree.Annotation]) -> tree.Variable:
         """``T name;``, ``T name = value;``."""
-        found = self._declared(annotations)
-        self.expect(";", f"the variable {found.name!r}")
-        return found
+        variable = self._declared(annotations)
+        self.expect(";", f"the variable {variable.name!r}")
+        return variable
 
     def _declared(self, annotations: list[tree.Annotation]) -> tree.Variable:
         ref = self.type_ref()
@@ -328,14 +328,14 @@ class StatementParser(ExpressionParser):
 
     def type_parameters(self) -> list[str]:
         """``<A, B>``, if it stands here."""
-        found: list[str] = []
+        names: list[str] = []
         if self.accept("<"):
             while True:
-                found.append(self.name("a type"))
+                names.append(self.name("a type"))
                 if not self.accept(","):
                     break
             self.close_angle()
-        return found
+        return names
 
     def parameters(self) -> list[tree.Parameter]:
         """``(in T a, out U b)``."""
@@ -364,14 +364,14 @@ class StatementParser(ExpressionParser):
             return tree.Program(at, end, name, annotations, kind, types, parameters, [], [], [], None)
         constructor: list[tree.Parameter] = self.parameters() if self.text == "(" else []
         opened = self.expect("{", f"to begin the {kind} {name!r}")
-        found = tree.Program(
+        program = tree.Program(
             at, end, name, annotations, kind, types, parameters, constructor, [], [], tree.Block(0, 0, [])
         )
         while not self.accept("}"):
             if self.kind == END or (self.starts_top_level() and self.ahead(2) in ("(", "{", "<")):
                 raise SourceFault(opened, f"the {kind} {name!r} is not closed", "A '}' is missing.")
-            self._guarded(lambda: self._local(found))
-        return found
+            self._guarded(lambda: self._local(program))
+        return program
 
     def _local(self, program: tree.Program) -> None:
         """Parses a declaration in a parser or control, a state, or the apply block."""
@@ -608,7 +608,7 @@ class StatementParser(ExpressionParser):
 
     def _entries(self) -> list[tree.Entry]:
         self.expect("{", "to begin the entries")
-        found: list[tree.Entry] = []
+        entries: list[tree.Entry] = []
         while not self.accept("}"):
             before = self.annotations()
             self.accept("const")
@@ -627,8 +627,8 @@ class StatementParser(ExpressionParser):
             action = self._action_ref([])
             annotations = before + self.annotations()
             self.expect(";", "this entry")
-            found.append(tree.Entry(at, self.ended, keyset, action, annotations, priority))
-        return found
+            entries.append(tree.Entry(at, self.ended, keyset, action, annotations, priority))
+        return entries
 
     def package(self, annotations: list[tree.Annotation]) -> tree.Package:
         """``package name<types>(parameters);``."""

@@ -14,10 +14,10 @@ from p4switch.p4.types import kinds
 
 def may_be_constant(node: tree.Expression, known: dict[tree.Expression, bool]) -> bool:
     """Returns whether constants and parameters without direction are its only leaves; ``known``: a cache of parts."""
-    found = known.get(node)
-    if found is None:
-        found = known[node] = _may_be(node, known)
-    return found
+    answer = known.get(node)
+    if answer is None:
+        answer = known[node] = _may_be(node, known)
+    return answer
 
 
 def _may_be(node: tree.Expression, known: dict[tree.Expression, bool]) -> bool:
@@ -59,9 +59,9 @@ class Scope:
         """Returns the meaning of a name here or further out; None if it has none."""
         scope: Scope | None = self
         while scope is not None:
-            found = scope.names.get(name)
-            if found is not None:
-                return found
+            declared = scope.names.get(name)
+            if declared is not None:
+                return declared
             scope = scope.parent
         return None
 
@@ -242,10 +242,10 @@ class TypeResolver(Part):
             hint = self.env.scope.near(ref.name)
             return self.wrong(ref.at, f"there is no type {ref.name!r}", hint or "Declare it above its first use.")
         arguments = tuple(self.resolve(a) for a in ref.arguments)
-        found = self.type_of_target(target, arguments, ref)
-        if found is None:
+        resolved = self.type_of_target(target, arguments, ref)
+        if resolved is None:
             return self.wrong(ref.at, f"{ref.name!r} is {what_is(target)}, not a type")
-        return found
+        return resolved
 
     def type_of_target(self, target: Any, arguments: tuple[kinds.Type, ...], ref: tree.TypeRef) -> kinds.Type | None:
         """Returns the type that a declaration declares, with arguments; None if it declares none."""

@@ -82,10 +82,10 @@ class Calls(Part):
                 node.at, f"{name!r} takes {counts} arguments, not {len(node.arguments)}", signature(overloads[0])
             )
         node.target = function
-        found = self.call_with_types(node, f"{name!r}", function, {})
+        result_type = self.call_with_types(node, f"{name!r}", function, {})
         if name == "static_assert" and node.bound and node.bound[0] is not None:
             self._static_assert(node, node.bound[0])
-        return found
+        return result_type
 
     def _static_assert(self, node: tree.Call, condition: tree.Expression) -> None:
         node.effects = False
@@ -120,10 +120,10 @@ class Calls(Part):
         result = function.result_type
         if unknown and any(v is result for v in unknown):
             return self.wrong(node.at, f"{what}: its type does not follow from its arguments", "Give it: f<bit<8>>(…).")
-        found = known | unifier.found
-        node.type_arguments = found
-        node.bound = self.bind(node.at, what, function.parameters, node.arguments, found)
-        return self.env.types.substitute(result, found)
+        type_arguments = known | unifier.found
+        node.type_arguments = type_arguments
+        node.bound = self.bind(node.at, what, function.parameters, node.arguments, type_arguments)
+        return self.env.types.substitute(result, type_arguments)
 
     def _width_of_numbers(self, node: tree.Call, unifier: kinds.Unifier, function: tree.Function) -> None:
         """Reports a type that follows only from numbers without a width; ``hash`` and ``random`` take another width."""
@@ -381,8 +381,8 @@ class Calls(Part):
         if value.type is kinds.UNKNOWN:
             return value
         if parameter.direction in ("out", "inout"):
-            said = f"the {parameter.direction!r} argument {parameter.name!r} of {what}"
-            place = self._expressions.check_place(value, said)
+            subject = f"the {parameter.direction!r} argument {parameter.name!r} of {what}"
+            place = self._expressions.check_place(value, subject)
             if (
                 place is not kinds.UNKNOWN
                 and place is not kind
@@ -446,14 +446,14 @@ def pairs_of(
 ) -> list[tuple[tree.Parameter, tree.Argument]]:
     """Yields parameters with their arguments."""
     by_name = {p.name: p for p in parameters}
-    found = []
+    pairs = []
     for index, argument in enumerate(arguments):
         parameter = by_name.get(argument.name) if argument.name is not None else None
         if parameter is None and argument.name is None and index < len(parameters):
             parameter = parameters[index]
         if parameter is not None:
-            found.append((parameter, argument))
-    return found
+            pairs.append((parameter, argument))
+    return pairs
 
 
 def listed(parameters: Sequence[tree.Parameter]) -> str:

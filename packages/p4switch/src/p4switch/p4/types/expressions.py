@@ -587,8 +587,8 @@ class Expressions(Part):
         return kinds.UNKNOWN
 
     def _field(self, node: tree.Member, base: kinds.CompositeType) -> kinds.Type:
-        found = base.fields.get(node.name)
-        if found is None:
+        field_type = base.fields.get(node.name)
+        if field_type is None:
             if node.name in ("isValid", "setValid", "setInvalid"):
                 self.error(node.at, f"{node.name!r} is a method", f"Call it: …{node.name}().")
             else:
@@ -596,7 +596,7 @@ class Expressions(Part):
             return kinds.UNKNOWN
         if isinstance(node.base.value, tuple):
             node.value = node.base.value[list(base.fields).index(node.name)]
-        return found
+        return field_type
 
     def _stack_member(self, node: tree.Member, base: kinds.StackType) -> kinds.Type:
         if node.name == "size":

@@ -184,10 +184,10 @@ _varbits: dict[int, Varbits] = {}
 
 def bits(width: int, signed: bool = False) -> Bits:
     """Returns ``bit<width>`` or ``int<width>``."""
-    found = _bits.get((width, signed))
-    if found is None:
-        found = _bits[width, signed] = Bits(width, signed)
-    return found
+    number_type = _bits.get((width, signed))
+    if number_type is None:
+        number_type = _bits[width, signed] = Bits(width, signed)
+    return number_type
 
 
 def varbits(width: int) -> Varbits:
@@ -233,10 +233,10 @@ class TypeTable:
         return self._find(key, lambda: CompositeType(declaration.name, kind, declaration, fields, arguments))
 
     def _find(self, key: Any, make: Callable[[], T]) -> T:
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = make()
-        return cast(T, found)
+        kind = self._made.get(key)
+        if kind is None:
+            kind = self._made[key] = make()
+        return cast(T, kind)
 
     def substitute(self, kind: Type, by: Substitution) -> Type:
         """Returns a type with its variables replaced."""
@@ -340,8 +340,8 @@ def why_no_cast(source: Type, target: Type) -> str | None:
     if source is BOOL and isinstance(target, Bits):
         return None if target.width == 1 and not target.signed else "Cast to bit<1> first."
     if target is BOOL and (source is INTEGER or isinstance(source, Bits)):
-        one = source is INTEGER or (isinstance(source, Bits) and source.width == 1 and not source.signed)
-        return None if one else "Compare it instead: x != 0."
+        castable = source is INTEGER or (isinstance(source, Bits) and source.width == 1 and not source.signed)
+        return None if castable else "Compare it instead: x != 0."
     if isinstance(source, Bits) and target is INTEGER:
         return "Only numbers known at compile time are of the type int; keep a width."
     return ""

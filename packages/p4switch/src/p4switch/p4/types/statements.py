@@ -484,10 +484,10 @@ class Tables(Part):
             if entry.priority is None:
                 priority = priorities[-1] - step if down else priorities[-1] + step
             else:
-                found = self._expressions.constant(entry.priority, "a priority")
-                if found is None:
+                constant = self._expressions.constant(entry.priority, "a priority")
+                if constant is None:
                     return
-                priority = found
+                priority = constant
             if not 0 <= priority <= MOST_PRIORITY:
                 message = f"this entry has the priority {priority}; there are 0 to {MOST_PRIORITY}"
                 hint = "It counts on from the entry before it: begin with a larger one." if priority < 0 else ""

@@ -63,13 +63,13 @@ def _blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
     main = next((d for d in declarations if isinstance(d, tree.Instance) and d.name == "main"), None)
     if main is None or len(main.bound) != 6:
         return []
-    found = []
+    blocks = []
     for value in main.bound:
         kind = value.type if value is not None else None
         if not isinstance(kind, kinds.DeclaredType) or not isinstance(kind.declaration, tree.Program):
             return []
-        found.append(kind.declaration)
-    return found
+        blocks.append(kind.declaration)
+    return blocks
 
 
 def _tables_never_applied(programs: Calls, diagnostics: Diagnostics) -> None:
