@@ -177,12 +177,12 @@ class ControllerTls:
 
 def _read_pem(path: Path, kind: str) -> bytes:
     try:
-        found = path.read_bytes()
+        pem = path.read_bytes()
     except OSError as error:
         raise ControllerError(f"{path}: {error.strerror}") from None
-    if f"{kind}-----".encode() not in found:
+    if f"{kind}-----".encode() not in pem:
         raise ControllerError(f"{path}: has no PEM block {kind!r}")
-    return found
+    return pem
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,24 +426,24 @@ class Connection:
 
     async def read(self, entities: Sequence[P4Entity]) -> list[P4Entity]:
         """Read these entities from the switch."""
-        found: list[P4Entity] = []
+        decoded: list[P4Entity] = []
         for start in range(0, len(entities), _BATCH):
             request = p4r.ReadRequest(device_id=self.target.device_id)
             request.entities.extend(entity.encode(self._schema) for entity in entities[start : start + _BATCH])
             async for answer in self._read("reading", request):
-                found.extend(fy.p4entity.decode_entity(entity, self._schema) for entity in answer.entities)
-        return found
+                decoded.extend(fy.p4entity.decode_entity(entity, self._schema) for entity in answer.entities)
+        return decoded
 
     async def read_register(self, register: str, index: int) -> int | None:
         """Read one cell of a register; None when the target cannot read registers (BMv2)."""
         request = p4r.ReadRequest(device_id=self.target.device_id)
         request.entities.append(fy.P4RegisterEntry(register, index=index).encode(self._schema))
-        found = None
+        cell = None
         doing, none = f"reading register {register}[{index}]", fy.GRPCStatusCode.UNIMPLEMENTED
         async for answer in self._read(doing, request, none=none):
             for entity in answer.entities:
-                found = int.from_bytes(entity.register_entry.data.bitstring, "big")
-        return found
+                cell = int.from_bytes(entity.register_entry.data.bitstring, "big")
+        return cell
 
     async def _write(
         self,
@@ -544,10 +544,10 @@ class Connection:
         self.packets.append(PacketIn(self.target.name, packet["ingress_port"], packet["reason"], bytes(packet.payload)))
 
     def _take_digest(self, message: p4r.StreamMessageResponse) -> None:
-        found = fy.p4entity.decode_stream(message, self._schema)
-        if found.digest_id == DIGEST:  # other programs' digests are not ours to read
-            self.loads.extend(LinkLoad.decode(self.target.name, values) for values in found)
-            self.told += len(found)
+        digest_list = fy.p4entity.decode_stream(message, self._schema)
+        if digest_list.digest_id == DIGEST:  # other programs' digests are not ours to read
+            self.loads.extend(LinkLoad.decode(self.target.name, values) for values in digest_list)
+            self.told += len(digest_list)
             self.told_bytes += message.ByteSize()
             self.tells.set()
 
@@ -621,17 +621,17 @@ def _reason(error: Exception) -> str:
 
 def targets_by_name(targets: Iterable[Target], switches: Iterable[str]) -> dict[str, Target]:
     """Targets by switch; `ControllerError` when a switch has no target, or a target has no switch."""
-    found: dict[str, Target] = {}
+    by_switch: dict[str, Target] = {}
     for target in targets:
-        if target.name in found:
+        if target.name in by_switch:
             raise ControllerError(f"two targets are named {target.name}; each switch answers at one place")
-        found[target.name] = target
+        by_switch[target.name] = target
     names = list(switches)
-    if missing := [name for name in names if name not in found]:
+    if missing := [name for name in names if name not in by_switch]:
         raise ControllerError(f"no target for switch {', '.join(missing)}: give the address and device id of each")
-    if extra := [name for name in found if name not in names]:
+    if extra := [name for name in by_switch if name not in names]:
         raise ControllerError(f"targets {', '.join(extra)} are no switches of the topology; remove them")
-    return found
+    return by_switch
 
 
 # The load of links by plain traffic, which switches of the build `p4src/watching.p4` report by digests at thresholds.

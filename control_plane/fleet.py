@@ -132,13 +132,13 @@ class Fleet:
         await connection.modify([settings_entry(self._settings)])
         classes = dscp_entries(self._settings)
         tables = (*BASE_TABLES, "dscp_class") if classes else BASE_TABLES  # other programs may lack it
-        found = await connection.read(wildcards(tables)) if kept else []
-        nonce = nonce_of(found) or new_nonce()
+        present = await connection.read(wildcards(tables)) if kept else []
+        nonce = nonce_of(present) or new_nonce()
         entries = (*classes, *base_entries(self._topology, switch, self._routes.of(switch)), nonce_entry(nonce))
-        there = {fingerprint(entry) for entry in found}
+        there = {fingerprint(entry) for entry in present}
         wanted = {fingerprint(entry) for entry in entries}
         # Wrong entries are removed first: another one with the same key may have to replace them.
-        wrong = [entry for entry in found if isinstance(entry, Entity) and fingerprint(entry) not in wanted]
+        wrong = [entry for entry in present if isinstance(entry, Entity) and fingerprint(entry) not in wanted]
         await connection.delete(wrong)
         await connection.insert([entry for entry in entries if fingerprint(entry) not in there])
         self._nonces[switch] = nonce
@@ -172,8 +172,8 @@ class Fleet:
         jobs = [(job, level) for (at, job), (level, _) in self._priorities.items() if at == switch]
         wanted: list[Entity] = [priority_entry(job, level) for job, level in jobs]
         wanted += [results_entry(job, level) for (at, job), level in self._results.items() if at == switch]
-        found = await connection.read(wildcards(["traffic_class"])) if wanted else []
-        there = {fingerprint(entry) for entry in found}
+        present = await connection.read(wildcards(["traffic_class"])) if wanted else []
+        there = {fingerprint(entry) for entry in present}
         await connection.insert([entry for entry in wanted if fingerprint(entry) not in there])
         if switch in self._watched:
             await connection.subscribe(digest_entry())
@@ -327,8 +327,8 @@ class Fleet:
 
         async def read(switch: str) -> tuple[str, SwitchCounters]:
             wanted: list[P4Entity] = counters.requests(self._topology, switch, plans)
-            found = await self._connections[switch].read(wanted)
-            return switch, counters.collect(switch, plans, found)
+            entities = await self._connections[switch].read(wanted)
+            return switch, counters.collect(switch, plans, entities)
 
         return dict(await self._each(switches, read))
 
@@ -358,8 +358,8 @@ class Fleet:
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for one in waits:
-                    one.cancel()
+                for wait in waits:
+                    wait.cancel()
         loads: list[LinkLoad] = []
         for connection in own:
             loads.extend(connection.loads)

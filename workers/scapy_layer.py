@@ -43,8 +43,8 @@ def _lane_bytes(packet: Packet) -> int:
     return 0 if length is None else max(0, int(length) - wire.UDP.bytes - wire.INC.bytes)
 
 
-def _lanes(one: "Field[Any, Any]") -> "FieldListField":
-    return FieldListField("lanes", [], one, length_from=_lane_bytes, max_count=4 * wire.MAX_LANES)
+def _lanes(lane: "Field[Any, Any]") -> "FieldListField":
+    return FieldListField("lanes", [], lane, length_from=_lane_bytes, max_count=4 * wire.MAX_LANES)
 
 
 class INC(Packet):

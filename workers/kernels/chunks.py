@@ -159,14 +159,14 @@ def chunk_poison(values: Any, length: int, lanes: int, exponents: Any, poison: A
     poison: uint8 array, one cell for each chunk: 1 where it has such an element. Returns how many chunks have one.
     """
     source = values.ctypes.data
-    found = 0
+    poisoned = 0
     for chunk in range(chunks):
         begin = chunk * lanes
         largest = largest_word(source + 4 * begin, min(lanes, length - begin))
         poison[chunk] = largest >= 0x7F800000
-        found += largest >= 0x7F800000
+        poisoned += largest >= 0x7F800000
         exponents[chunk] = 0 if largest == 0 or largest >= 0x7F800000 else (largest >> 23) + 1
-    return found
+    return poisoned
 
 
 # Exponents that a worker guesses instead of waiting for them, compiled (docs/protocol.md, Speculation).

@@ -154,10 +154,10 @@ def load_digits(seed: int) -> Split:
 @cache
 def _digits() -> Dataset:
     """As ``sklearn.datasets.load_digits``, of scikit-learn's file alone: the library takes seconds to import."""
-    found = find_spec("sklearn")
-    if found is None or found.origin is None:
+    spec = find_spec("sklearn")
+    if spec is None or spec.origin is None:
         raise DataError("the digits come with scikit-learn, which is missing: pip install 'p4reduce[demo]'")
-    path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
     try:
         rows = np.loadtxt(path, delimiter=",")
     except OSError:
@@ -199,10 +199,10 @@ def load_diamonds(seed: int) -> Split:
 @cache
 def _diamonds() -> tuple[FloatArray, LabelArray]:
     """Inputs (count, 19) and clarity; of plotnine's file alone: the library takes seconds to import."""
-    found = find_spec("plotnine")
-    if found is None or found.origin is None:
+    spec = find_spec("plotnine")
+    if spec is None or spec.origin is None:
         raise DataError("the diamonds come with plotnine, which is missing: pip install 'p4reduce[study]'")
-    path = Path(found.origin).parent / "data" / "diamonds.csv"
+    path = Path(spec.origin).parent / "data" / "diamonds.csv"
     try:
         rows = np.loadtxt(path, delimiter=",", dtype=str, skiprows=1, quotechar='"')
         measures = rows[:, _MEASURES].astype(np.float64)

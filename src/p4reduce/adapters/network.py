@@ -338,8 +338,8 @@ class SharedNetwork(Closable):
         request = PlanRequest(named, job=0, workers=hosts, elements=elements)
         trees: list[Job] = []
         try:
-            for one in tree_requests(request, parts, controller.resources.slots):
-                installed = controller.start_job(replace(one, job=self._free_number()))
+            for tree_request in tree_requests(request, parts, controller.resources.slots):
+                installed = controller.start_job(replace(tree_request, job=self._free_number()))
                 try:
                     trees.append(self._network.add(installed))
                 except BaseException:
@@ -441,7 +441,10 @@ class SharedNetwork(Closable):
                     del group.open.active[index]
             else:
                 if not group.open.active and not group.open.unposted:
-                    most = [max(one.saturated for one in self._network.statuses(job)) for job in group.trees]
+                    most = [
+                        max(endpoint_status.saturated for endpoint_status in self._network.statuses(job))
+                        for job in group.trees
+                    ]
                     beyond = most != group.saturated and group.open.calls[0].options.words
                     group.saturated = most
                     group.finish(SaturatedError(f"{group.label}: a sum of int32 lies beyond int32") if beyond else None)

@@ -49,7 +49,9 @@ def request_of(name: str, comment: str, workers: int, owner: str = "") -> Reques
     for word in comment.split()[1:]:
         field, equals, text = word.partition("=")
         if not equals or field not in known:
-            raise PlanError(f"comment: {short(word)} is none of {', '.join(f'{one}=…' for one in known)}")
+            raise PlanError(
+                f"comment: {short(word)} is none of {', '.join(f'{known_field}=…' for known_field in known)}"
+            )
         if field == "plan":
             if text not in ASKED:
                 raise PlanError(f"comment: plan: {short(text)} is none of {', '.join(ASKED)}")
@@ -132,19 +134,19 @@ class Planner:
 
         able: hosts that are up and that no other job uses. Those that get hosts are taken for running from now on.
         """
-        found: dict[str, Chosen] = {}
+        choices: dict[str, Chosen] = {}
         reasons: dict[str, str] = {}
         tasks = {name: request.task for name, request in waiting.items()}
         for name in sorted_queue(tasks, self._order, self._served):
             try:
-                found[name] = self._choose(waiting[name], able)
+                choices[name] = self._choose(waiting[name], able)
             except Rejection as error:
                 reasons[name] = str(error)
                 if not self._backfill:
                     break
             else:
-                self.begin(name, tasks[name], found[name].hosts)
-        return found, reasons
+                self.begin(name, tasks[name], choices[name].hosts)
+        return choices, reasons
 
     def plan_for(self, task: Task, hosts: Collection[str], plan: str = "") -> Chosen:
         """Choose a job's plan at given hosts: its own, or else a tree, or a ring if that is predicted to be faster."""

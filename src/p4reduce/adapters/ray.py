@@ -94,11 +94,13 @@ class RayJobs:
     def begin(self, requests: Mapping[str, Request], rank: Rank) -> dict[str, str]:
         """Begin as many of these jobs as there are hosts for; why the others wait."""
         able = set(hosts_of_nodes(self._ray.nodes()).values())
-        faults = {name: fault for name, one in requests.items() if (fault := self._planner.fault(one))}
-        found, reasons = self._planner.choose({n: one for n, one in requests.items() if n not in faults}, able)
-        waiting = dict(found)
+        faults = {name: fault for name, request in requests.items() if (fault := self._planner.fault(request))}
+        choices, reasons = self._planner.choose(
+            {n: request for n, request in requests.items() if n not in faults}, able
+        )
+        waiting = dict(choices)
         try:
-            for name, chosen in found.items():
+            for name, chosen in choices.items():
                 try:
                     folder = self._network.begin(name, chosen.hosts, chosen.plan, chosen.elements)
                 except (PlanError, ControllerError) as error:
@@ -126,7 +128,7 @@ class RayJobs:
         ended = self._network.advance(patience_s=RANKS_S)
         if not ended and self._open:
             raise ClusterError(f"no time passes: {self._network.missing()}")
-        return [self._result(one) for one in ended]
+        return [self._result(job) for job in ended]
 
     def _in_ray(self, chosen: Chosen, folder: Path, rank: Rank) -> tuple[Any, list[Any]]:
         """The placement group of a job, and what its ranks are going to return; nothing of either after an error."""
@@ -204,13 +206,13 @@ def main() -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    whole = [one for one in results if is_whole(one, jobs[one.name])]
+    whole = [result for result in results if is_whole(result, jobs[result.name])]
     if options.json:
-        print(json.dumps([_data(one, jobs[one.name]) for one in results], indent=1))
+        print(json.dumps([_data(result, jobs[result.name]) for result in results], indent=1))
     else:
-        for one in results:
-            there = ",".join(one.chosen.hosts)
-            print(f"{one.name}: {one.chosen.plan or 'alone'} on {there}; exact sums: {sum(one.returned)}")
+        for result in results:
+            there = ",".join(result.chosen.hosts)
+            print(f"{result.name}: {result.chosen.plan or 'alone'} on {there}; exact sums: {sum(result.returned)}")
         print(f"{len(whole)} of {len(jobs)} jobs on planned hosts, all sums exact")
     sys.exit(len(whole) != len(jobs))
 

@@ -376,7 +376,7 @@ class Agreement:
         return self.leases.ended(member, reason)
 
     def _withdraw(self, member: int, reason: str) -> None:
-        self.newcomers = tuple(one for one in self.newcomers if one != member)
+        self.newcomers = tuple(newcomer for newcomer in self.newcomers if newcomer != member)
         if self.refused.get(member, PARTED) == PARTED:
             self.refused[member] = reason
 
@@ -451,7 +451,7 @@ class Agreement:
             self._release()
 
     def _install(self) -> None:
-        whole = not any(cannot_redo(one.operation, one.root, self._lost) for one in self._answers.values())
+        whole = not any(cannot_redo(answer.operation, answer.root, self._lost) for answer in self._answers.values())
         self.epoch += 1
         decision = decide(
             self._answers,
@@ -507,7 +507,7 @@ class Agreement:
         for member in decision.joined:
             self.leases.join(member, now)
             self._there.add(member)
-        self.newcomers = tuple(one for one in self.newcomers if one not in decision.joined)
+        self.newcomers = tuple(newcomer for newcomer in self.newcomers if newcomer not in decision.joined)
         self._beats = {}  # these told of waits on the old tree
         self._rest()
 
@@ -534,18 +534,18 @@ class Agreement:
     def _with_room(self, members: tuple[int, ...]) -> bool:
         """Whether there is a tree for at least one newcomer; refuse newcomers for which there is none."""
         taken: tuple[int, ...] = ()
-        for one in self.newcomers:
-            why = self._ground.no_room((*members, *taken, one))
+        for newcomer in self.newcomers:
+            why = self._ground.no_room((*members, *taken, newcomer))
             if why is None:
-                taken = (*taken, one)
+                taken = (*taken, newcomer)
             else:
-                self._refuse((one,), why)
+                self._refuse((newcomer,), why)
         return bool(taken)
 
     def _refuse(self, newcomers: tuple[int, ...], reason: str) -> None:
-        for one in newcomers:
-            self._withdraw(one, reason)
-            self._tell((one,), "refused", reason)
+        for newcomer in newcomers:
+            self._withdraw(newcomer, reason)
+            self._tell((newcomer,), "refused", reason)
 
     def _is_between(self, members: tuple[int, ...]) -> bool:
         """Whether all members have called the same operation, and at least one of them has not begun it."""
@@ -564,8 +564,8 @@ class Agreement:
                 if finished is None:
                     raise ClusterError(f"rank {other} ended well, but did not join the group, and rank {member} waits")
                 if finished < beat.finished:
-                    said = f"beat: {beat.finished} operations, of which rank {other}, which left, has {finished}"
-                    self.leases.ended(member, f"said what no member says: {said}")
+                    claim = f"beat: {beat.finished} operations, of which rank {other}, which left, has {finished}"
+                    self.leases.ended(member, f"said what no member says: {claim}")
                     self._exclude(member, now)
                     self._consider(now)
                     return

@@ -133,10 +133,10 @@ def _generator(state: Mapping[str, Any] | None) -> np.random.Generator | None:
 
 
 def _digest(facts: Mapping[str, Any], parts: list[Any]) -> str:
-    found = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -98,11 +98,11 @@ class Leases:
 
     def accuse(self, named: Collection[int], now: int) -> tuple[int, ...]:
         """Declare those members dead that the data path names and whose lease has run out; return them."""
-        found = tuple(member for member in self.expired(now) if member in named)
+        accused = tuple(member for member in self.expired(now) if member in named)
         silence = "said nothing for its lease, and others waited for it"
-        for member in found:
+        for member in accused:
             self._dead[member] = silence
-        return found
+        return accused
 
 
 # The answers of survivors that have stopped, and the decision that follows.
@@ -176,8 +176,8 @@ class Decision:
         news += [f"rank {member} joined" for member in self.joined]
         left = len(self.after) - len(self.joined)
         more = f", with {len(self.joined)} more" if self.joined else ""
-        said = "; ".join(news) or self.cause
-        return f"{said}: {left} of {len(self.before)} go on{more}; operation {self.operation} {what}"
+        reasons = "; ".join(news) or self.cause
+        return f"{reasons}: {left} of {len(self.before)} go on{more}; operation {self.operation} {what}"
 
 
 def decide(
@@ -198,7 +198,7 @@ def decide(
     """
     left = tuple(member for member in before if member not in lost)
     if not left:
-        raise ClusterError("no rank survived: " + "; ".join(f"rank {one} {why}" for one, why in lost.items()))
+        raise ClusterError("no rank survived: " + "; ".join(f"rank {member} {why}" for member, why in lost.items()))
     missing = [member for member in left if member not in answers]
     if missing:
         raise ClusterError(f"rank {missing[0]} has not said what it has finished")
@@ -233,10 +233,10 @@ def group_changed(changes: Sequence[Decision], view: int, operation: int) -> Gro
     news = changes[view:]
     members = news[-1].after
     came = [member for decision in news for member in decision.joined]  # some of them are gone again
-    lost = {member: reason for one in news for member, reason in one.lost.items() if member not in came}
-    said = "; ".join(decision.describe() for decision in news)
+    lost = {member: reason for decision in news for member, reason in decision.lost.items() if member not in came}
+    summary = "; ".join(decision.describe() for decision in news)
     return GroupChanged(
-        f"the group has changed before operation {operation}: {said}",
+        f"the group has changed before operation {operation}: {summary}",
         view=len(changes),
         members=members,
         lost=lost,
@@ -312,10 +312,10 @@ class Reach:
 
         ``FallenApartError`` where no two of those who are left reach each other.
         """
-        found = {member: dead[member] for member in members if member in dead}
-        left = [member for member in members if member not in found]
+        gone = {member: dead[member] for member in members if member in dead}
+        left = [member for member in members if member not in gone]
         hosts = self.apart([self._hosts[member] for member in left])
         if hosts and len(left) - len(hosts) == 1:
             raise FallenApartError("the network has fallen apart: no two ranks reach each other any more")
         cut = tuple(member for member in left if self._hosts[member] in hosts)
-        return found | dict.fromkeys(cut, "cannot be reached any more"), cut
+        return gone | dict.fromkeys(cut, "cannot be reached any more"), cut

@@ -320,7 +320,7 @@ def _flowing_ps(
 
     Parts that are left share the free rate, except those that wait for their window.
     """
-    left, found, now = list(map(float, rests)), [0.0] * len(loads), 0.0
+    left, flowed_ps, now = list(map(float, rests)), [0.0] * len(loads), 0.0
     while active := [place for place, units in enumerate(left) if units > 0]:
         busy: Counter[Hop] = Counter()
         for place in active:
@@ -332,8 +332,8 @@ def _flowing_ps(
         for place in active:
             left[place] -= step / unit[place]
             if left[place] < CLOSE:
-                left[place], found[place] = 0.0, now
-    return found
+                left[place], flowed_ps[place] = 0.0, now
+    return flowed_ps
 
 
 def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool, least: float) -> Pace:
@@ -387,14 +387,14 @@ def _sparse_units_ps(loads: Sequence[Load], every: Sequence[Ints], wires: Wires)
     shows by which factor the two kinds together take less or more than one after the other.
     """
     with_lanes, without = zip(*(_kinds_of(load, wires) for load in loads), strict=True)
-    found = []
+    units_ps = []
     for load, done, dense, bare in zip(loads, every, paces(with_lanes, wires), paces(without, wires), strict=True):
         zeros = load.frames.zeros if isinstance(load.frames, TreeFrames) else None
         every_ps = np.where(np.zeros(load.units, np.bool_) if zeros is None else zeros, bare.unit_ps, dense.unit_ps)
         begun, rest = every_ps[1 : len(done)].sum(), every_ps[len(done) :]
         factor = float(done[-1] - done[0]) / begun if len(done) > 1 else 1.0
-        found.append(factor * float(rest.mean()) if len(rest) else float(every_ps.mean()))
-    return found
+        units_ps.append(factor * float(rest.mean()) if len(rest) else float(every_ps.mean()))
+    return units_ps
 
 
 def _kinds_of(load: Load, wires: Wires) -> tuple[Load, Load]:
@@ -574,14 +574,14 @@ class FlowNetwork:
             longer than time-outs.
         """
         loads, alone = self._alone(parts, operation, words, known, zeros)
-        found = Transfer(
+        transfer = Transfer(
             [self._part(job, load, pace) for (job, _), load, pace in zip(parts, loads, alone, strict=True)],
             [job.plan.job for job, _ in parts],
             self.now,
         )
-        self._under.append(found)
+        self._under.append(transfer)
         self._settle()
-        return found
+        return transfer
 
     def advance(self, until_ps: int | None = None, watch: Sequence[Transfer] = ()) -> bool:
         """Let time pass: until then, or until one of those watched is done (True). ``PlanError`` as of ``begin``.
@@ -606,7 +606,7 @@ class FlowNetwork:
 
     def drop(self, transfer: Transfer) -> None:
         """Stop carrying a collective."""
-        self._under = [one for one in self._under if one is not transfer]
+        self._under = [other for other in self._under if other is not transfer]
         self._share()
 
     def forget(self, job: Job) -> None:
@@ -631,19 +631,19 @@ class FlowNetwork:
                 self._load(job, operation, elements, words, known, chunks, follows)
                 for (job, elements), chunks in zip(parts, sparse, strict=True)
             ]
-            found = paces(loads, self._wires[loads[0].plan.lanes])
-            deepest = max(pace.deepest for pace in found)
+            alone = paces(loads, self._wires[loads[0].plan.lanes])
+            deepest = max(pace.deepest for pace in alone)
             if deepest > self.queue_frames:
                 raise PlanError(
                     f"up to {deepest} frames wait before a link, whose queue has {self.queue_frames}; "
                     "the flow model knows no lost frames: give a smaller window, or choose time: virtual"
                 )
-            if any(pace.late for pace in found):
+            if any(pace.late for pace in alone):
                 raise PlanError(
                     "answers come later than hosts wait for them, so that they ask or send again; "
                     "the flow model knows no such frames: give another window, or choose time: virtual"
                 )
-            self._loads[key] = loads, found
+            self._loads[key] = loads, alone
         return self._loads[key]
 
     def _load(
@@ -711,7 +711,7 @@ class FlowNetwork:
         if known is not None:
             return known[1]
         above = dict(plan.edges)
-        found = []
+        ways = []
         for worker in plan.workers if not plan.mesh else ():
             links: set[int] = set()
             name = worker
@@ -721,12 +721,12 @@ class FlowNetwork:
                 name = above[name]
                 if plan.ring:
                     break
-            found.append(frozenset(links))
+            ways.append(frozenset(links))
         for pair in plan.edges if plan.mesh else ():
             hops = [*plan.path_hops(*pair), *plan.path_hops(*pair[::-1])]
-            found.append(frozenset(self._links[hop] for hop in hops))
-        self._ways[id(plan)] = plan, found
-        return found
+            ways.append(frozenset(self._links[hop] for hop in hops))
+        self._ways[id(plan)] = plan, ways
+        return ways
 
     def _pass(self, to_ps: int) -> None:
         for part in self._parts():
@@ -757,10 +757,10 @@ class FlowNetwork:
             part.demand if part.phase is Phase.FLOW else replace(part.demand, most=part.demand.most * TRICKLE)
             for part in moving
         ]
-        found, self._waits = rates(demands, self._hosts)
+        flow_rates, self._waits = rates(demands, self._hosts)
         self._check_queues()
         self._check_time_outs(moving)
-        for part, rate in zip(moving, found.tolist(), strict=True):
+        for part, rate in zip(moving, flow_rates.tolist(), strict=True):
             if part.phase is Phase.FLOW:
                 part.rate = rate
             elif rate > 0.0:

@@ -201,12 +201,12 @@ class FlowJobs:
     def sent(self) -> dict[Hop, int]:
         """Bytes of all jobs on each directed link."""
         links = self.topology.links
-        found = Counter({end: 0 for link in links for end in ((link.a, link.port_a), (link.b, link.port_b))})
-        found.update(self._sent)
+        sent_bytes = Counter({end: 0 for link in links for end in ((link.a, link.port_a), (link.b, link.port_b))})
+        sent_bytes.update(self._sent)
         for under in self._now.values():
             if under.transfer is not None:
-                found.update(self._carried(self._of[next(iter(under.posts))], under))
-        return found
+                sent_bytes.update(self._carried(self._of[next(iter(under.posts))], under))
+        return sent_bytes
 
     host_sent = sent
     """of hosts for jobs: all that there is, as no switch counts anything"""

@@ -116,14 +116,14 @@ class _Network:
 
     def way(self, hops: Sequence[Hop]) -> Way:
         """The links of a path."""
-        found = []
+        links = []
         for hop in hops:
             number = self._number.setdefault(hop, len(self._free))
             if number == len(self._free):
                 self._free.append(0)
                 self._queues.append(None if hop[0] in self._wires.hosts else deque())
-            found.append((number, self._wires.full[hop], self._wires.empty[hop], self._wires.delay[hop]))
-        return found
+            links.append((number, self._wires.full[hop], self._wires.empty[hop], self._wires.delay[hop]))
+        return links
 
     def at(self, when: int, call: Callable[..., object], *numbers: int) -> None:
         """Call something later; what is due at one time, in the order in which it was asked for."""
@@ -149,10 +149,10 @@ class _Network:
 
     def add(self, host: str, sender: _Sender) -> _Host:
         """Give a host one more sender, which begins now."""
-        found = self.hosts.setdefault(host, _Host())
-        found.senders.append(sender)
-        self.ask(found, self.now)
-        return found
+        sharing_host = self.hosts.setdefault(host, _Host())
+        sharing_host.senders.append(sender)
+        self.ask(sharing_host, self.now)
+        return sharing_host
 
     def ask(self, host: _Host, when: int) -> None:
         """Ask a host's senders for a frame."""
@@ -298,11 +298,11 @@ class _TreeWorker:
         self.time_out = _TimeOut(self.tree.frames.timing)
 
     def next(self, now: int) -> "_Frame | int":
-        found = self._next(now)
-        while isinstance(found, _Frame) and self.tree.adds_up(self.number):
-            self.tree.came_up(self.number, self.number, found.numbers[-1])
-            found = self._next(now)
-        return self.owes.popleft() if self.owes else found
+        frame_or_time = self._next(now)
+        while isinstance(frame_or_time, _Frame) and self.tree.adds_up(self.number):
+            self.tree.came_up(self.number, self.number, frame_or_time.numbers[-1])
+            frame_or_time = self._next(now)
+        return self.owes.popleft() if self.owes else frame_or_time
 
     def _next(self, now: int) -> "_Frame | int":
         frames, seq, answered, full = self.tree.frames, self.sent, self.answered, self.tree.full
@@ -618,7 +618,7 @@ def rates(demands: Sequence[Demand], hosts: frozenset[int]) -> tuple[Floats, Wai
 
     hosts: links that a host serves.
     """
-    found = np.zeros(len(demands))
+    flow_rates = np.zeros(len(demands))
     waits: Waits = {}
     users: dict[int, list[int]] = {}
     for number, demand in enumerate(demands):
@@ -630,12 +630,12 @@ def rates(demands: Sequence[Demand], hosts: frozenset[int]) -> tuple[Floats, Wai
         own = [number for number, demand in enumerate(demands) if demand.priority == priority]
         links = [link for link in shared if any(link in demands[number].busy for number in own)]
         got, waiting = _class([demands[number] for number in own], links, left, hosts)
-        found[own] = got
+        flow_rates[own] = got
         waits |= {(priority, link): wait for link, wait in waiting.items()}
         for number, rate in zip(own, got, strict=True):
             for link in links:
                 left[link] = max(0.0, left[link] - rate * demands[number].busy.get(link, 0.0))
-    return found, waits
+    return flow_rates, waits
 
 
 def _class(

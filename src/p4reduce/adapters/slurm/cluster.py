@@ -139,10 +139,12 @@ def topology_conf(racks: Racks) -> str:
     for number, distance in enumerate(distances, 1):
         merged: list[tuple[list[str], frozenset[str]]] = []
         for name, switches in groups.items():
-            near = [one for one in merged if any(racks.distance(a, b) <= distance for a in one[1] for b in switches)]
-            names = [*(other for one in near for other in one[0]), name]
-            merged = [one for one in merged if one not in near]
-            merged.append((names, switches.union(*(one[1] for one in near))))
+            near = [
+                group for group in merged if any(racks.distance(a, b) <= distance for a in group[1] for b in switches)
+            ]
+            names = [*(other for group in near for other in group[0]), name]
+            merged = [group for group in merged if group not in near]
+            merged.append((names, switches.union(*(group[1] for group in near))))
         groups = {}
         for count, (names, switches) in enumerate(merged, 1):
             above = names[0] if len(names) == 1 else f"tier{number}-{count}"
@@ -218,7 +220,7 @@ class SlurmCluster:
         names = ("PATH", "LD_LIBRARY_PATH", "SLURM_CONF", NETWORK, VARIABLE, ROOT)
         return {name: self.environment[name] for name in names if name in self.environment}
 
-    def start(self, said: Callable[[str, int, int], None] = lambda label, done, total: None) -> None:
+    def start(self, progress: Callable[[str, int, int], None] = lambda label, done, total: None) -> None:
         """Write the files, start all daemons and wait until every node is idle; `SlurmError` says who is not."""
         hosts = [host.name for host in self.topology.workers]
         ports = free_ports(len(hosts) + 1)
@@ -241,7 +243,7 @@ class SlurmCluster:
         self.start_controller()
         for host in hosts:
             self.start_node(host)
-        self._await_nodes(hosts, said)
+        self._await_nodes(hosts, progress)
 
     def start_controller(self) -> None:
         """Slurmctld, with the state that it had."""
@@ -267,8 +269,8 @@ class SlurmCluster:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
         while left := carrying(VARIABLE, self._run.environment[VARIABLE]):
-            for one in left:
-                kill(one)
+            for leftover in left:
+                kill(leftover)
             for process in self._processes.values():
                 process.poll()  # ours that were killed are waited for, or they stay
         for process in self._processes.values():
@@ -315,13 +317,13 @@ class SlurmCluster:
             except OSError as error:
                 raise SlurmError(f"{program}: {error.strerror}") from None
 
-    def _await_nodes(self, hosts: list[str], said: Callable[[str, int, int], None]) -> None:
+    def _await_nodes(self, hosts: list[str], progress: Callable[[str, int, int], None]) -> None:
         idle: dict[str, bool] = {}
 
         def up() -> bool:
             nonlocal idle
             idle = self.client.nodes()
-            said("nodes", sum(idle.values()), len(hosts))
+            progress("nodes", sum(idle.values()), len(hosts))
             return all(idle.get(host) for host in hosts)
 
         try:
@@ -333,9 +335,9 @@ class SlurmCluster:
     def _await(self, there: Callable[[], bool], name: str) -> None:
         deadline = time.monotonic() + UP_S
         while not there():
-            for one, process in self._processes.items():
+            for daemon, process in self._processes.items():
                 if process.poll() is not None:
-                    raise SlurmError(f"{one} ended with exit code {process.returncode}: {self._last_words(one)}")
+                    raise SlurmError(f"{daemon} ended with exit code {process.returncode}: {self._last_words(daemon)}")
             if time.monotonic() > deadline:
                 raise SlurmError(f"{name}: not ready after {UP_S:g} s: {self._last_words(name)}")
             time.sleep(_LOOK_S)

@@ -75,20 +75,20 @@ class DemoJob:
 def demo_jobs(count: int, hosts: int, seed: int) -> list[DemoJob]:
     """Draw ``count`` jobs for a cluster of ``hosts`` hosts, by arrival; Poisson, at `LOAD` of the hosts' time."""
     draw = random.Random(seed)  # noqa: S311  (a workload)
-    found: list[DemoJob] = []
+    jobs: list[DemoJob] = []
     for number in range(1, count + 1):
         workers = min(draw.choice(SIZES), hosts)
         elements = draw.choice(ELEMENTS)
         communication_us = 32e6 * elements / LINE_BPS
         training_ps = round(communication_us * draw.uniform(0.4, 1.6)) * PS_PER_US
-        found.append(DemoJob(number, workers, elements, draw.randint(3, 10), training_ps, 0))
-    busy = sum(job.alone_s * job.workers for job in found)
+        jobs.append(DemoJob(number, workers, elements, draw.randint(3, 10), training_ps, 0))
+    busy = sum(job.alone_s * job.workers for job in jobs)
     gap_s = busy / (hosts * LOAD) / max(1, count)
     arrivals, at = [], 0.0
-    for _ in found:
+    for _ in jobs:
         arrivals.append(round(at * 1e6) * PS_PER_US)
         at += draw.expovariate(1 / gap_s)
-    return [_at(job, arrival) for job, arrival in zip(found, arrivals, strict=True)]
+    return [_at(job, arrival) for job, arrival in zip(jobs, arrivals, strict=True)]
 
 
 def fewest_racks(workers: int, racks: Sequence[int]) -> int:
@@ -176,31 +176,31 @@ class SchemeResult:
     @property
     def mean_jct_us(self) -> float:
         """Mean completion time, virtual microseconds."""
-        return sum(one.jct_ps for one in self.jobs) / len(self.jobs) / 1e6 if self.jobs else 0.0
+        return sum(job.jct_ps for job in self.jobs) / len(self.jobs) / 1e6 if self.jobs else 0.0
 
     @property
     def mean_wait_us(self) -> float:
         """Mean of the time until a job begins."""
-        return sum(one.begun_ps - one.job.arrival_ps for one in self.jobs) / len(self.jobs) / 1e6 if self.jobs else 0.0
+        return sum(job.begun_ps - job.job.arrival_ps for job in self.jobs) / len(self.jobs) / 1e6 if self.jobs else 0.0
 
     @property
     def whole(self) -> int:
         """Jobs that ran where they were to, with exact sums."""
-        return sum(one.whole for one in self.jobs)
+        return sum(job.whole for job in self.jobs)
 
     @property
     def trees(self) -> int:
         """Jobs that reduced in switches."""
-        return sum(one.plan == TREE for one in self.jobs)
+        return sum(job.plan == TREE for job in self.jobs)
 
     @property
     def rings(self) -> int:
         """Jobs that reduced around a ring of hosts."""
-        return sum(one.plan == RING for one in self.jobs)
+        return sum(job.plan == RING for job in self.jobs)
 
     def racks(self, rack_of: Mapping[str, str]) -> float:
         """Racks that a job was in, on average."""
-        return sum(len({rack_of[host] for host in one.planned}) for one in self.jobs) / max(1, len(self.jobs))
+        return sum(len({rack_of[host] for host in job.planned}) for job in self.jobs) / max(1, len(self.jobs))
 
 
 class _Chooser(Protocol):
@@ -250,13 +250,13 @@ def run_scheme(
                 waiting = ", ".join(name for name in numbers if name not in ended)
                 raise SlurmError(f"{scheme.name}: the queue stands still; these never began: {waiting}")
             until = left[0].arrival_ps if left else None
-            for one in chooser.advance(until, RANKS_S):
-                ended[one.name] = one
+            for ended_job in chooser.advance(until, RANKS_S):
+                ended[ended_job.name] = ended_job
             said(scheme.name, len(ended), len(jobs))
         chooser.settle([])
-    for name, one in ended.items():
+    for name, ended_job in ended.items():
         chosen = chooser.chosen[_number(name)]
-        result.jobs.append(_result(numbers[name], one, chosen, folder / f"{name}.out"))
+        result.jobs.append(_result(numbers[name], ended_job, chosen, folder / f"{name}.out"))
     result.wall_s = time.monotonic() - began
     return result
 
@@ -336,10 +336,10 @@ class _Slurms:
 
     def advance(self, until_ps: int | None, patience_s: float) -> list[Ended]:
         ended = _advanced(self._network.advance, self._network, until_ps, patience_s)
-        for one in ended:
-            self._network.remove(one.name, one.error or "the job has ended")
-            self._planner.end(one.name)
-            self._left.add(_number(one.name))
+        for job in ended:
+            self._network.remove(job.name, job.error or "the job has ended")
+            self._planner.end(job.name)
+            self._left.add(_number(job.name))
         return ended
 
     def _begin(self, job: QueuedJob) -> bool:
@@ -394,7 +394,7 @@ def known_schemes(topology: Topology) -> dict[str, Scheme]:
         Scheme("slurm-switches", switches=True),
         Scheme("slurm-weights", switches=True, prefers=prefers),
     )
-    return {one.name: one for one in (*own, *(Scheme(name, name) for name in sorted(PLACEMENTS)))}
+    return {scheme.name: scheme for scheme in (*own, *(Scheme(name, name) for name in sorted(PLACEMENTS)))}
 
 
 def result_data(topology: Topology, results: Sequence[SchemeResult]) -> list[dict[str, Any]]:
@@ -402,16 +402,16 @@ def result_data(topology: Topology, results: Sequence[SchemeResult]) -> list[dic
     rack_of = Racks(topology).of
     return [
         {
-            "scheme": one.scheme.name,
-            "chosen_by": "p4reduce" if one.scheme.placement else "slurm",
-            "jobs": len(one.jobs),
-            "whole": one.whole,
-            "mean_jct_us": one.mean_jct_us,
-            "mean_wait_us": one.mean_wait_us,
-            "racks_a_job": one.racks(rack_of),
-            "trees": one.trees,
-            "rings": one.rings,
-            "sums": sum(job.exact for job in one.jobs),
+            "scheme": result.scheme.name,
+            "chosen_by": "p4reduce" if result.scheme.placement else "slurm",
+            "jobs": len(result.jobs),
+            "whole": result.whole,
+            "mean_jct_us": result.mean_jct_us,
+            "mean_wait_us": result.mean_wait_us,
+            "racks_a_job": result.racks(rack_of),
+            "trees": result.trees,
+            "rings": result.rings,
+            "sums": sum(job.exact for job in result.jobs),
             "results": [
                 {
                     "job": job.job.number,
@@ -427,10 +427,10 @@ def result_data(topology: Topology, results: Sequence[SchemeResult]) -> list[dic
                     "exact": job.exact,
                     "error": job.error,
                 }
-                for job in one.jobs
+                for job in result.jobs
             ],
         }
-        for one in results
+        for result in results
     ]
 
 
@@ -449,35 +449,35 @@ def result_rows(topology: Topology, results: Sequence[SchemeResult]) -> tuple[li
     ]
     rows = [
         [
-            one.scheme.name,
-            f"{one.mean_jct_us:.0f}",
-            f"{one.mean_wait_us:.0f}",
-            f"{one.racks(rack_of):.2f}",
-            str(one.trees),
-            str(one.rings),
-            f"{one.whole} of {len(one.jobs)}",
-            str(sum(job.exact for job in one.jobs)),
+            result.scheme.name,
+            f"{result.mean_jct_us:.0f}",
+            f"{result.mean_wait_us:.0f}",
+            f"{result.racks(rack_of):.2f}",
+            str(result.trees),
+            str(result.rings),
+            f"{result.whole} of {len(result.jobs)}",
+            str(sum(job.exact for job in result.jobs)),
         ]
-        for one in results
+        for result in results
     ]
     return columns, rows
 
 
 def missed(results: Sequence[SchemeResult]) -> list[str]:
     """Failed expectations, a line each."""
-    found = []
-    for one in results:
-        wrong = [job for job in one.jobs if not job.whole]
+    failures = []
+    for result in results:
+        wrong = [job for job in result.jobs if not job.whole]
         if wrong:
             why = f" ({wrong[0].error})" if wrong[0].error else ""
             what = f"{len(wrong)} jobs were elsewhere or had inexact sums"
-            found.append(f"{one.scheme.name}: {what}, first job {wrong[0].job.number}{why}")
-    ours = next((one for one in results if one.scheme.placement), None)
+            failures.append(f"{result.scheme.name}: {what}, first job {wrong[0].job.number}{why}")
+    ours = next((scheme_result for scheme_result in results if scheme_result.scheme.placement), None)
     if ours is not None and ours.jobs:
-        found += [
+        failures += [
             f"{ours.scheme.name} has a mean JCT of {ours.mean_jct_us:.0f} us, "
-            f"not below {one.mean_jct_us:.0f} us of {one.scheme.name}"
-            for one in results
-            if not one.scheme.placement and ours.mean_jct_us >= one.mean_jct_us
+            f"not below {theirs.mean_jct_us:.0f} us of {theirs.scheme.name}"
+            for theirs in results
+            if not theirs.scheme.placement and ours.mean_jct_us >= theirs.mean_jct_us
         ]
-    return found
+    return failures

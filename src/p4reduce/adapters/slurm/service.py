@@ -77,7 +77,7 @@ def find_programs(environment: Mapping[str, str] = os.environ) -> Programs:
     else:
         folders = [Path(part) for part in (*environment.get("PATH", "").split(os.pathsep), *_SYSTEM) if part]
         plugins, extra = None, {}
-    paths = {name: found for name in NEEDED if (found := _find(name, folders)) is not None}
+    paths = {name: path for name in NEEDED if (path := _find(name, folders)) is not None}
     missing = [name for name in NEEDED if name not in paths and name != "slurmstepd"]
     if missing:
         where = f"in {root} ({ROOT})" if root else "here"
@@ -136,11 +136,11 @@ def parse_queue(text: str) -> list[QueuedJob]:
 
     `SlurmError` for anything else.
     """
-    found = []
+    jobs = []
     for job in _list_of(text, "jobs"):
         try:
             held = _number(job.get("priority"), default=1) == 0
-            found.append(
+            jobs.append(
                 QueuedJob(
                     number=_number(job["job_id"]),
                     state=_state(job["job_state"]),
@@ -157,30 +157,30 @@ def parse_queue(text: str) -> list[QueuedJob]:
             )
         except (LookupError, TypeError, ValueError) as error:
             raise SlurmError(f"squeue --json: a job that cannot be read: {error!r}") from None
-    return sorted(found, key=lambda one: one.number)
+    return sorted(jobs, key=lambda queued: queued.number)
 
 
 def parse_nodes(text: str) -> dict[str, bool]:
     """Nodes of ``sinfo --json``: whether a job may begin there now. `SlurmError` for anything else."""
-    found = {}
+    idle = {}
     for node in _list_of(text, "nodes"):
         try:
             state = node["state"]
             words = {str(word).upper() for word in ([state] if isinstance(state, str) else state)}
             words |= {str(word).upper() for word in node.get("state_flags") or []}
-            found[str(node["name"])] = words <= {"IDLE", "CLOUD"}
+            idle[str(node["name"])] = words <= {"IDLE", "CLOUD"}
         except (KeyError, TypeError) as error:
             raise SlurmError(f"sinfo --json: a node that cannot be read: {error!r}") from None
-    return found
+    return idle
 
 
 def expand(hosts: str) -> tuple[str, ...]:
     """Names of a host list, such as ``h[1-3,7],x1``. `SlurmError` where it is none, or names too many."""
-    found: list[str] = []
+    names: list[str] = []
     for part in _parts(hosts):
         prefix, bracket, rest = part.partition("[")
         if not bracket:
-            found.append(part)
+            names.append(part)
             continue
         inside, closing, suffix = rest.partition("]")
         if not closing or "[" in suffix:
@@ -190,10 +190,10 @@ def expand(hosts: str) -> tuple[str, ...]:
             first, last = bounds.groups() if bounds else (item, item)
             if not first.isdecimal():
                 raise SlurmError(f"host list: {part[:60]!r}: {item[:20]!r} is no number")
-            if len(found) + int(last) - int(first) > MOST_HOSTS:
+            if len(names) + int(last) - int(first) > MOST_HOSTS:
                 raise SlurmError(f"host list: {part[:60]!r}: more than {MOST_HOSTS} hosts")
-            found += [f"{prefix}{number:0{len(first)}d}{suffix}" for number in range(int(first), int(last) + 1)]
-    return tuple(found)
+            names += [f"{prefix}{number:0{len(first)}d}{suffix}" for number in range(int(first), int(last) + 1)]
+    return tuple(names)
 
 
 def _parts(hosts: str) -> list[str]:
@@ -308,10 +308,10 @@ class Client:
 
     def cycles(self) -> int:
         """Number of times that Slurm has gone through its queue."""
-        found = _CYCLES.search(self._run("sdiag", again=True))
-        if found is None:
+        match = _CYCLES.search(self._run("sdiag", again=True))
+        if match is None:
             raise SlurmError("sdiag: says nothing of its main schedule's cycles")
-        return int(found[1])
+        return int(match[1])
 
     def _run(self, program: str, *arguments: str, again: bool = False) -> str:
         """again: a slurmctld that does not answer is asked anew for a minute."""
@@ -336,11 +336,13 @@ class Client:
                 raise SlurmError(f"{program}: {error}") from None
             if done.returncode == 0:
                 return done.stdout
-            said = " ".join(done.stderr.split())[:300]
-            if any(word in said for word in _AWAY) and time.monotonic() < deadline:
+            complaint = " ".join(done.stderr.split())[:300]
+            if any(word in complaint for word in _AWAY) and time.monotonic() < deadline:
                 time.sleep(_LOOK_S)
                 continue
-            raise SlurmError(f"{program} {arguments[0] if arguments else ''}: {said or f'exit code {done.returncode}'}")
+            raise SlurmError(
+                f"{program} {arguments[0] if arguments else ''}: {complaint or f'exit code {done.returncode}'}"
+            )
 
 
 START_S: Final = 20.0
@@ -457,9 +459,9 @@ class SlurmService:
     def advance(self, until_ps: int | None = None, *, patience_s: float) -> list[Ended]:
         """Let time pass until a job has left the network; those that have."""
         ended = self._network.advance(until_ps, patience_s=patience_s)
-        for one in ended:
-            self._leave(one.name, one.error or "the job has ended")
-            self.ended.append(one)
+        for job in ended:
+            self._leave(job.name, job.error or "the job has ended")
+            self.ended.append(job)
         return ended
 
     # --- inside
@@ -510,9 +512,9 @@ class SlurmService:
         if not requests:
             return
         able = {name for name, idle in self._client.nodes().items() if idle}
-        found, reasons = self._planner.choose(requests, able)
+        choices, reasons = self._planner.choose(requests, able)
         step.waiting |= reasons
-        for name, chosen in found.items():
+        for name, chosen in choices.items():
             step.changed = step.busy = True
             self._rounds[name] = requests[name].task.rounds
             self._release(waiting[name].number, name, chosen)

@@ -104,17 +104,17 @@ def sndlib(topology: Topology, graph: str) -> Demands:
     """
     topohub = errors.load("topohub", "wan")
     try:
-        found: dict[str, Any] = topohub.get(graph if "/" in graph else f"sndlib/{graph}")
+        topohub_graph: dict[str, Any] = topohub.get(graph if "/" in graph else f"sndlib/{graph}")
     except (KeyError, ValueError):
         raise FabricError(f"graph: topohub has no {graph!r}") from None
-    demands: Mapping[Any, Mapping[Any, float]] = found["graph"].get("demands") or {}
+    demands: Mapping[Any, Mapping[Any, float]] = topohub_graph["graph"].get("demands") or {}
     if not demands:
         raise FabricError(f"graph: {graph!r} comes without demands; use a gravity matrix")
-    if len(found["nodes"]) != len(topology.switches):
+    if len(topohub_graph["nodes"]) != len(topology.switches):
         raise FabricError(
-            f"graph: {graph!r} has {len(found['nodes'])} cities, {topology.name!r} {len(topology.switches)}"
+            f"graph: {graph!r} has {len(topohub_graph['nodes'])} cities, {topology.name!r} {len(topology.switches)}"
         )
-    place = {node["id"]: index for index, node in enumerate(found["nodes"])}
+    place = {node["id"]: index for index, node in enumerate(topohub_graph["nodes"])}
     hosts = tuple(
         next(name for name in topology.neighbours(switch.name) if topology.node(name).is_host)
         for switch in topology.switches
@@ -316,13 +316,13 @@ class BackgroundEndpoints(SourceEndpoints):
 
         Silences and bursts after that are not drawn yet.
         """
-        found = []
+        shares = []
         for source in self._sources:
             left, next_ps, gap_ps = (int(source[name]) for name in ("left", "next_ps", "gap_ps"))
             begins = 0 if left else max(0, next_ps - now_ps)
             ends = left * gap_ps if left else ahead_ps
-            found.append(max(0, min(ends, ahead_ps) - begins) / ahead_ps)
-        return found
+            shares.append(max(0, min(ends, ahead_ps) - begins) / ahead_ps)
+        return shares
 
     @property
     def in_burst(self) -> list[bool]:

@@ -92,10 +92,10 @@ class Background:
     def demands(self, topology: Topology) -> Demands:
         """The demand matrix for a topology; `FabricError` if the description does not fit it."""
         if self.kind == "sndlib":
-            found = sndlib(topology, self.graph)
+            matrix = sndlib(topology, self.graph)
         else:
-            found = gravity(tuple(host.name for host in topology.hosts), self.seed, sigma=self.sigma)
-        return found.at_load(topology, self.load)
+            matrix = gravity(tuple(host.name for host in topology.hosts), self.seed, sigma=self.sigma)
+        return matrix.at_load(topology, self.load)
 
     def endpoints(self, topology: Topology) -> BackgroundEndpoints:
         """Make the sources; `FabricError` if a host would have to send more than its bursts can carry."""

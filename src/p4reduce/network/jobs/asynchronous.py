@@ -364,8 +364,8 @@ class _Hosts:
         self._network, self._job, self._group = clockwork.network, job, group
 
     def moved(self, done: Sequence[int], newest: int) -> None:
-        for one, rounds in zip(self._job.jobs, done, strict=True):
-            self._network.set_class(one, self._group.base + min(newest - rounds, self._group.most))
+        for job, rounds in zip(self._job.jobs, done, strict=True):
+            self._network.set_class(job, self._group.base + min(newest - rounds, self._group.most))
 
 
 class SwitchOrder:
@@ -574,9 +574,9 @@ def channels_of(layers: Sequence[int], channels: int) -> list[int]:
     # The largest run first, on its own: a prefix with a smaller one may have larger squares, and be none of the best.
     least = [{0: 0}]
     for _ in range(used):
-        found = {end: [max(worst, behind(begin, end)) for begin, worst in least[-1].items() if begin < end]
-                 for end in range(1, count + 1)}  # fmt: skip
-        least.append({end: min(options) for end, options in found.items() if options})
+        candidates = {end: [max(worst, behind(begin, end)) for begin, worst in least[-1].items() if begin < end]
+                      for end in range(1, count + 1)}  # fmt: skip
+        least.append({end: min(options) for end, options in candidates.items() if options})
     largest = least[used][count]
     best: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
     for _ in range(used):

@@ -119,9 +119,9 @@ def from_source(path: Path, lanes: int) -> P4Program:
         path = Path(PROGRAMS[str(path)](lanes))
     from p4switch.p4.compile import compile_file, json_text  # noqa: PLC0415  (the front end only where it is needed)
 
-    found = compile_file(path, {"LANES": str(lanes)}).require()
-    program = P4Program(json=json_text(found.json or {}).encode(), p4info=found.p4info().encode(), name=str(path))
-    load_program(found.json or {})
+    compiled = compile_file(path, {"LANES": str(lanes)}).require()
+    program = P4Program(json=json_text(compiled.json or {}).encode(), p4info=compiled.p4info().encode(), name=str(path))
+    load_program(compiled.json or {})
     _check_lanes(path, program, lanes)
     return program
 
@@ -152,11 +152,13 @@ def _check_info(path: Path, text: bytes, program: Program) -> None:
 
 def _check_lanes(path: Path, program: P4Program, lanes: int) -> None:
     try:
-        found = program.lanes
+        program_lanes = program.lanes
     except ControllerError as error:
         raise ProgramError(str(error)) from None
-    if found != lanes:
-        raise ProgramError(f"{path}: adds up {found} lanes, but the run has {lanes}: say --lanes {found}")
+    if program_lanes != lanes:
+        raise ProgramError(
+            f"{path}: adds up {program_lanes} lanes, but the run has {lanes}: say --lanes {program_lanes}"
+        )
 
 
 _DEFAULTS = SwitchSettings()
@@ -201,8 +203,8 @@ class ServedSwitches:
 
     def devices(self) -> dict[str, Device]:
         """Every switch's device, by name."""
-        found = {name: self.server.device(device_id) for name, device_id in self._ids.items()}
-        return {name: device for name, device in found.items() if device is not None}
+        served = {name: self.server.device(device_id) for name, device_id in self._ids.items()}
+        return {name: device for name, device in served.items() if device is not None}
 
     def report(self, network: VirtualNetwork) -> None:
         """Hand to the controllers' streams what came up: packets at CPU ports, digests, entries that were idle."""
@@ -378,12 +380,12 @@ class Job:
 
 def parts_of(trees: Iterable[Job], elements: int, bits: int = WORD_BITS) -> list[tuple[Job, slice]]:
     """The trees that carry a part of an array, with the slice that each carries. bits: of its lanes."""
-    found = [(tree, tree.plan.part_of(elements, bits)) for tree in trees]
-    return [(tree, part) for tree, part in found if part.start < part.stop]
+    tree_parts = [(tree, tree.plan.part_of(elements, bits)) for tree in trees]
+    return [(tree, part) for tree, part in tree_parts if part.start < part.stop]
 
 
 def _times(traffic: Mapping[Hop, Traffic], count: int) -> dict[Hop, Traffic]:
-    return {hop: Traffic(one.frames * count, one.bytes * count) for hop, one in traffic.items()}
+    return {hop: Traffic(hop_traffic.frames * count, hop_traffic.bytes * count) for hop, hop_traffic in traffic.items()}
 
 
 NO_FAULTS: Final = Faults()
@@ -728,8 +730,8 @@ class JobNetwork(Closable):
     def _cover(self) -> None:
         """Let the least time-out of every job cover what may stand before its frames (`specs.covers`)."""
         occupants = [occupant for _, occupant, _ in self._occupants.values()]
-        classes = {priority for one in occupants for priority in (one.lowest, one.highest)}
-        plain = not any(covered or one.always for _, one, covered in self._occupants.values())
+        classes = {priority for occupant in occupants for priority in (occupant.lowest, occupant.highest)}
+        plain = not any(covered or occupant.always for _, occupant, covered in self._occupants.values())
         if len(classes) == 1 and plain:
             return
         for key, (job, own, covered) in list(self._occupants.items()):
@@ -742,14 +744,14 @@ class JobNetwork(Closable):
     def _wait_for_others(self) -> None:
         """Let workers wait for their chunks as long as the windows of jobs that are under way now may keep these."""
         status = self.endpoints.records["status"]
-        under_way = [(job, one) for job, one, _ in self._occupants.values() if one.under_way is not None]
-        for job, one in under_way:
+        under_way = [(job, occupant) for job, occupant, _ in self._occupants.values() if occupant.under_way is not None]
+        for job, occupant in under_way:
             if not any(status[index] == State.ACTIVE for index in job.members.values()):
-                one.under_way, self._moved = None, True
+                occupant.under_way, self._moved = None, True
         if not self._moved:
             return
         self._moved = False
-        for (job, _), cover in zip(under_way, covers([one for _, one in under_way]), strict=True):
+        for (job, _), cover in zip(under_way, covers([occupant for _, occupant in under_way]), strict=True):
             for index in job.members.values():
                 self.endpoints.change_cover(index, *cover)
 

@@ -172,11 +172,11 @@ class ExpectedParts:
 
     def deviation(self, result: FloatArray) -> Deviation:
         """The largest of any part."""
-        found = [expected.deviation(result[where]) for where, expected in self.parts]
+        deviations = [expected.deviation(result[where]) for where, expected in self.parts]
         return Deviation(
-            max(one.max_error for one in found),
-            max(one.error_bound for one in found),
-            max(one.worst_ratio for one in found),
+            max(deviation.max_error for deviation in deviations),
+            max(deviation.error_bound for deviation in deviations),
+            max(deviation.worst_ratio for deviation in deviations),
         )
 
 
@@ -533,30 +533,30 @@ class Occupant:
         """That of links to which its workers' own links let chunks come no faster than they leave."""
         if self.under_way not in _UP or self.plan.ring or self.plan.mesh:
             return {}
-        found = self.queued()
-        slowest = max(found[own, 1] for own in self.plan.workers)
-        return {hop: time for hop, time in found.items() if time <= slowest}
+        busy_ps = self.queued()
+        slowest = max(busy_ps[own, 1] for own in self.plan.workers)
+        return {hop: time for hop, time in busy_ps.items() if time <= slowest}
 
     @cached_property
     def _filled(self) -> dict[tuple[bool, bool], Mapping[Hop, int]]:
         return {(up, down): self._fill(up=up, down=down) for up in (False, True) for down in (False, True)}
 
     def _fill(self, *, up: bool, down: bool) -> Mapping[Hop, int]:
-        plan, found = self.plan, Counter[Hop]()
+        plan, busy_ps = self.plan, Counter[Hop]()
         back = down and not (plan.ring or plan.mesh)  # what goes back to a neighbour has no lanes
         for a, b in plan.edges:
             for hops, full in ((plan.path_hops(a, b), up), (plan.path_hops(b, a), back)):
                 length = plan.frame_bytes if full else HEADER_BYTES
                 for hop in hops:
-                    found[hop] += self.room * frame_time_ps(length, plan.topology.link_at(*hop).rate_bps)
-        return found
+                    busy_ps[hop] += self.room * frame_time_ps(length, plan.topology.link_at(*hop).rate_bps)
+        return busy_ps
 
 
 def ahead_ps(own: Occupant, others: Iterable[Occupant]) -> int:
     """Picoseconds that a chunk may wait for other jobs, there and back; 0 if all have one class, unless ``always``."""
     sharing = [other for other in others if not own.times.keys().isdisjoint(other.times)]
-    one = all((other.lowest, other.highest) == (own.lowest, own.lowest) for other in (own, *sharing))
-    if one and not own.always:
+    same_class = all((other.lowest, other.highest) == (own.lowest, own.lowest) for other in (own, *sharing))
+    if same_class and not own.always:
         return 0
     waiting: Counter[Hop] = Counter()
     for other in sharing:
@@ -584,10 +584,10 @@ def covers(occupants: Sequence[Occupant]) -> list[Cover]:
     of a switch. 0 for jobs whose class has changed: the least time-outs of these cover it.
     """
     windows: dict[object, Counter[Hop]] = {}
-    for one in occupants:
-        windows.setdefault(one.highest, Counter()).update(one.queued())
-        windows.setdefault(one.source, Counter()).update(one.paced())
-    found: dict[int, Cover] = {}
+    for occupant in occupants:
+        windows.setdefault(occupant.highest, Counter()).update(occupant.queued())
+        windows.setdefault(occupant.source, Counter()).update(occupant.paced())
+    by_id: dict[int, Cover] = {}
     for trees in _together(occupants):
         queued, paced, meeting = trees[0].queued(), trees[0].paced(), trees[0].meeting()
         if len(trees) > 1:
@@ -596,13 +596,15 @@ def covers(occupants: Sequence[Occupant]) -> list[Cover]:
                 queued.update(tree.queued())
                 paced.update(tree.paced())
                 meeting.update(tree.meeting())
-        for one in trees:
-            found[id(one)] = _cover_of(one, windows[one.highest], windows[one.source], queued, paced, meeting)
-    return [found[id(one)] for one in occupants]
+        for occupant in trees:
+            by_id[id(occupant)] = _cover_of(
+                occupant, windows[occupant.highest], windows[occupant.source], queued, paced, meeting
+            )
+    return [by_id[id(occupant)] for occupant in occupants]
 
 
 def _cover_of(
-    one: Occupant,
+    occupant: Occupant,
     every: Mapping[Hop, int],
     alike: Mapping[Hop, int],
     queued: Mapping[Hop, int],
@@ -614,15 +616,17 @@ def _cover_of(
     every: windows of all jobs of its class. alike: of these, what the links of its own workers let in. queued, paced:
     of the first and of the second, what the trees of its own tensor have. meeting: chunks of these trees that may meet.
     """
-    if one.under_way is None or not one.knows or one.lowest != one.highest:
+    if occupant.under_way is None or not occupant.knows or occupant.lowest != occupant.highest:
         return Cover()
-    own = one.meeting()
+    own = occupant.meeting()
     most, most_strangers = (0, 0), 0
-    for way in one.ways:
+    for way in occupant.ways:
         waits = [(hop, every[hop] - queued.get(hop, 0)) for hop in way]
         strangers = sum(wait for _, wait in waits)
         beside = sum(meeting.get(hop, 0) - own.get(hop, 0) for hop in way)
-        in_switches = sum(wait - alike[hop] + paced.get(hop, 0) for hop, wait in waits if hop[0] != one.plan.server)
+        in_switches = sum(
+            wait - alike[hop] + paced.get(hop, 0) for hop, wait in waits if hop[0] != occupant.plan.server
+        )
         most = max(most, (strangers + beside, in_switches))
         most_strangers = max(most_strangers, strangers)
     return Cover(*most, most_strangers)
@@ -631,16 +635,18 @@ def _cover_of(
 def _together(occupants: Sequence[Occupant]) -> list[list[Occupant]]:
     """Jobs by themselves, and the trees that carry a tensor together."""
     groups: dict[object, list[Occupant]] = {}
-    for one in occupants:
-        plan = one.plan
+    for occupant in occupants:
+        plan = occupant.plan
         alone = plan.part[1] == plan.part[2]
-        groups.setdefault(id(one) if alone else (plan.name, plan.workers, one.highest, plan.part[2]), []).append(one)
-    found = []
+        groups.setdefault(
+            id(occupant) if alone else (plan.name, plan.workers, occupant.highest, plan.part[2]), []
+        ).append(occupant)
+    together = []
     for group in groups.values():
         # Where two tensors go at once nothing paces them together.
-        several = len({one.plan.part for one in group}) < len(group)
-        found += [[one] for one in group] if several else [group]
-    return found
+        several = len({occupant.plan.part for occupant in group}) < len(group)
+        together += [[occupant] for occupant in group] if several else [group]
+    return together
 
 
 def _both_ways(plan: Plan, worker: str, waiting: Mapping[Hop, int]) -> int:

@@ -107,9 +107,9 @@ def find_bmv2() -> Bmv2 | None:
     then runs in our network namespaces like any other program, and Docker has no part in it. Raises
     :class:`RealError` when the variable names nothing, or the image could not be read.
     """
-    found = find_installed()
-    if found is not None:
-        return found
+    installed = find_installed()
+    if installed is not None:
+        return installed
     image = docker_image()
     return None if image is None else _from_image(image)
 
@@ -127,10 +127,10 @@ def find_installed() -> Bmv2 | None:
 
 def need_bmv2() -> Bmv2:
     """:func:`find_bmv2`, or a :class:`RealError` that says how to get it."""
-    found = find_bmv2()
-    if found is None:
+    bmv2 = find_bmv2()
+    if bmv2 is None:
         raise RealError(f"BMv2 ({PROGRAM}) is not here: {HOW_TO_GET}")
-    return found
+    return bmv2
 
 
 def docker_image() -> str | None:
@@ -216,12 +216,12 @@ def read_registers(bmv2: Bmv2, thrift_port: int, register: str, index: int | Non
         )
     except subprocess.TimeoutExpired:
         raise RealError(f"{CLI} did not answer '{question}' in {READ_TIMEOUT_S} s") from None
-    found = (_CELLS if index is None else _CELL).search(done.stdout)
-    if found is None:
+    answer = (_CELLS if index is None else _CELL).search(done.stdout)
+    if answer is None:
         lines = f"{done.stdout}\n{done.stderr}".replace("RuntimeCmd:", "").splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        raise RealError(f"{CLI}: no answer to '{question}': {said[-1] if said else 'it said nothing'}")
-    return [int(cell) for cell in found.group(1).split(",")]
+        printed = [line.strip() for line in lines if line.strip()]
+        raise RealError(f"{CLI}: no answer to '{question}': {printed[-1] if printed else 'it said nothing'}")
+    return [int(cell) for cell in answer.group(1).split(",")]
 
 
 QUEUES: Final = 8
@@ -293,12 +293,12 @@ class Bmv2Switches(Closable):
     @property
     def targets(self) -> list[tuple[str, str, int]]:
         """(switch, address of its P4Runtime server, device id) of each switch."""
-        return [(one.name, one.address, one.device_id) for one in self._running.values()]
+        return [(switch.name, switch.address, switch.device_id) for switch in self._running.values()]
 
     @property
     def pids(self) -> dict[str, int]:
         """The process of each switch."""
-        return {one.name: one.process.pid for one in self._running.values()}
+        return {switch.name: switch.process.pid for switch in self._running.values()}
 
     def log(self, switch: str) -> Path:
         """The log of a switch."""
@@ -314,21 +314,21 @@ class Bmv2Switches(Closable):
 
     def check(self) -> None:
         """Raise :class:`RealError` when a switch has ended."""
-        for one in self._running.values():
-            if one.process.poll() is not None:
-                raise RealError(f"switch {one.name} ended during the run{_last_words(one)}")
+        for switch in self._running.values():
+            if switch.process.poll() is not None:
+                raise RealError(f"switch {switch.name} ended during the run{_last_words(switch)}")
 
     def ended(self) -> list[str]:
         """Switches whose process has ended."""
-        return [one.name for one in self._running.values() if one.process.poll() is not None]
+        return [switch.name for switch in self._running.values() if switch.process.poll() is not None]
 
     def __enter__(self) -> "Bmv2Switches":
         try:
             for node in self._topology.switches:
                 self._running[node.name] = self._start(node.name, node.index)
             deadline = time.monotonic() + START_DEADLINE_S
-            for one in self._running.values():
-                _wait_until_ready(one, deadline)
+            for switch in self._running.values():
+                _wait_until_ready(switch, deadline)
         except BaseException:
             self.close()
             raise
@@ -336,7 +336,7 @@ class Bmv2Switches(Closable):
 
     def close(self) -> None:
         """Stop all; may be called again. The logs stay."""
-        stop(one.process for one in self._running.values())
+        stop(switch.process for switch in self._running.values())
         self._running.clear()
 
     def _one(self, switch: str) -> _Running:
@@ -368,10 +368,10 @@ class Bmv2Switches(Closable):
         return _Running(name, index + 1, address, thrift_port, log, process)
 
 
-def _wait_until_ready(one: _Running, deadline: float) -> None:
+def _wait_until_ready(switch: _Running, deadline: float) -> None:
     """Wait until a P4Runtime server takes connections; raises if its process ends before, or at ``deadline``."""
-    host, port = one.address.split(":")
-    ended = os.pidfd_open(one.process.pid)
+    host, port = switch.address.split(":")
+    ended = os.pidfd_open(switch.process.pid)
     try:
         while True:
             try:
@@ -379,18 +379,18 @@ def _wait_until_ready(one: _Running, deadline: float) -> None:
                 return
             except OSError:  # not yet
                 if select.select([ended], [], [], _TRY_S)[0]:
-                    one.process.wait()
-                    raise RealError(f"switch {one.name} did not start{_last_words(one)}") from None
+                    switch.process.wait()
+                    raise RealError(f"switch {switch.name} did not start{_last_words(switch)}") from None
                 if time.monotonic() > deadline:
-                    late = f"switch {one.name}: its P4Runtime server did not answer in {START_DEADLINE_S:g} s"
-                    raise RealError(late + _last_words(one)) from None
+                    late = f"switch {switch.name}: its P4Runtime server did not answer in {START_DEADLINE_S:g} s"
+                    raise RealError(late + _last_words(switch)) from None
     finally:
         os.close(ended)
 
 
-def _last_words(one: _Running) -> str:
-    code = one.process.poll()
-    lines = last_lines(one.log)
+def _last_words(switch: _Running) -> str:
+    code = switch.process.poll()
+    lines = last_lines(switch.log)
     cause = likely_cause(code, lines)
     how = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit code {code})"
     return f"{how}{'; likely cause: ' + cause if cause else ''}; its last lines:\n{lines}"

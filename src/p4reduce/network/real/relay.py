@@ -73,8 +73,8 @@ class Relays:
         try:
             plans = []
             for number, pair in enumerate(pairs):
-                for end, one in enumerate(pair):
-                    spec = Veth(one) if isinstance(one, str) else one
+                for end, interface in enumerate(pair):
+                    spec = Veth(interface) if isinstance(interface, str) else interface
                     self._opened.append(OpenPort(f"relay {number}", spec, max_frame))
                     # The link that leaves by the second end is the direction that comes in by the first.
                     plans.append(

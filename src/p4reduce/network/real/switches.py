@@ -434,12 +434,12 @@ class RealSwitches:
 
     def incidents(self, topology: Topology) -> dict[Where, Incidents]:
         """What happened to first transmissions of INC, by port, destination and job, as in virtual time."""
-        found: dict[Where, Incidents] = {}
+        by_place: dict[Where, Incidents] = {}
         with self.lock:
             for path in self._paths:
                 ports = [port for port, (where, _) in self._places.items() if where is path]
-                found |= read_incidents(path, ports, topology)
-        return found
+                by_place |= read_incidents(path, ports, topology)
+        return by_place
 
     def packet_ins(self, switch: str) -> list[PacketIn]:
         """Take the frames that a switch sent to the controller since the last call, without ``on_packet_in``."""

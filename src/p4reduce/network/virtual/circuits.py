@@ -151,8 +151,8 @@ class GateLists:
             until = np.cumsum([duration for duration, _ in gates])
             rows = np.array(list(zip(until.tolist(), (queues for _, queues in gates), strict=True)), dtype=GATES)
             self._gates = np.concatenate([self._gates, rows])
-            one = np.array([(base_ps % cycle, cycle, first, len(gates), longest)], dtype=GATE_LIST)
-            self._lists = np.concatenate([self._lists[: len(self._known) - 1], one])
+            gate_list = np.array([(base_ps % cycle, cycle, first, len(gates), longest)], dtype=GATE_LIST)
+            self._lists = np.concatenate([self._lists[: len(self._known) - 1], gate_list])
             self._keep()
         return self._known[key]
 

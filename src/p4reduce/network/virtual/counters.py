@@ -435,7 +435,7 @@ def wire(
 def _lay_links(topology: Topology, places: Mapping[str, int], links: NDArray[Any], queue_frames: int) -> dict[Hop, int]:
     if not 1 <= queue_frames <= MAX_QUEUE_FRAMES:
         raise FabricError(f"queue_frames={queue_frames}: a queue holds 1 to {MAX_QUEUE_FRAMES} frames")
-    found: dict[Hop, int] = {}
+    link_places: dict[Hop, int] = {}
     for number, link in enumerate(topology.links):
         if link.delay_ps > NO_LIMIT:
             raise FabricError(f"link {link.a}-{link.b}: a delay of {link.delay_ps} ps; virtual time ends at {NO_LIMIT}")
@@ -446,12 +446,12 @@ def _lay_links(topology: Topology, places: Mapping[str, int], links: NDArray[Any
             record["rate_bps"], record["delay_ps"] = link.rate_bps, link.delay_ps
             record["source"], record["source_port"] = places[source[0]], source[1]
             record["target"], record["target_port"] = places[target[0]], target[1]
-            found[source] = index
+            link_places[source] = index
     links["last_length"] = NONE
     links["wire_head"] = links["wire_tail"] = links["sent_head"] = NONE
     links["tap_source"] = links["tap_target"] = NONE
     links["capacity"] = queue_frames
-    return found
+    return link_places
 
 
 def set_faults(
@@ -556,12 +556,12 @@ def place_endpoints(
 
 def _nexts(wiring: Wiring, placed: Placed) -> dict[tuple[int, int], int]:
     """Whose turn it is, by node and class."""
-    found: dict[tuple[int, int], int] = {}
+    turns: dict[tuple[int, int], int] = {}
     for node in np.flatnonzero(wiring.nodes["classes"]):
         record = wiring.nodes[node]
         for rota in placed.rotas[record["first_rota"] :][: record["classes"]]:
-            found[int(node), int(rota["priority"])] = int(rota["next"])
-    return found
+            turns[int(node), int(rota["priority"])] = int(rota["next"])
+    return turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -635,14 +635,14 @@ class Seen:
 
         Only between two calls of `run`, or from its pacer.
         """
-        found: list[OnWire] = []
+        frames: list[OnWire] = []
         pool, place = self._memory.frames, int(self._wiring.links[self._wiring.link_from(port)]["wire_head"])
-        while place >= 0 and len(found) < most:
+        while place >= 0 and len(frames) < most:
             record, begin = pool.records[place], place * pool.cell_bytes
             frame = pool.cells[begin : begin + int(record["length"])].tobytes()
-            found.append(OnWire(int(record["time"]), frame, bool(record["damaged"])))
+            frames.append(OnWire(int(record["time"]), frame, bool(record["damaged"])))
             place = int(record["next"])
-        return found
+        return frames
 
     def switch_counters(self, name: str) -> DeviceCounters:
         """What a switch counted."""
@@ -667,7 +667,7 @@ class Seen:
         if tables is None:
             return []
         waiting = self._recordings.digests(self._wiring.node(name))
-        return [(one.time_ps, tables.digest(one.learn_list, one.kept)) for one in waiting]
+        return [(digest.time_ps, tables.digest(digest.learn_list, digest.kept)) for digest in waiting]
 
     def digest_drops(self, name: str) -> int:
         """Digests that found ``packet_in_limit`` others waiting."""

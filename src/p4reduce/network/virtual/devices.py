@@ -135,10 +135,10 @@ class Shadows:
 
 def _wasted(layout: StateLayout) -> NDArray[np.int64]:
     """Find the cells with the addresses of what a shadow writes and nothing reads."""
-    found = [first + _COUNTERS_ADDRESS for first in layout.tables.values()]
-    found += layout.counters.values()
-    found += [layout.group_cell(number) for number in range(len(layout.groups))]
-    return np.array(found, dtype=np.int64)
+    cells = [first + _COUNTERS_ADDRESS for first in layout.tables.values()]
+    cells += layout.counters.values()
+    cells += [layout.group_cell(number) for number in range(len(layout.groups))]
+    return np.array(cells, dtype=np.int64)
 
 
 def _largest(layout: StateLayout) -> int:

@@ -217,7 +217,7 @@ class VirtualNetwork(Closable, Changing):
             max_replicas=max_replicas,
             limit=memory_limit,
             detours=bool(detours),
-            kept_bytes=max((one.kept_bytes for one in detours), default=0),
+            kept_bytes=max((detour.kept_bytes for detour in detours), default=0),
             partitions=partitions,
         )
         self._memory.world[0]["lookahead"] = lookahead_ps

@@ -164,10 +164,10 @@ class Trees:
     def _uninstall(self, plans: Iterable[Plan]) -> None:
         self._dropped += plans
         lost = frozenset(self.reach.switches)
-        for one in [*self._dropped]:
+        for plan in [*self._dropped]:
             with contextlib.suppress(ControllerError):
-                self._controller.uninstall(one, lost)
-                self._dropped.remove(one)
+                self._controller.uninstall(plan, lost)
+                self._dropped.remove(plan)
 
     def swap(self, stand: Stand | None) -> Callable[[], None]:
         """Use these trees from now on (None: no change); return a function that removes the old ones."""
@@ -280,17 +280,17 @@ class Coordinator:
     def _wait(self) -> Ended | None:
         seen, dead = self._presence.seen, self._presence.leases
         first: Ended | None = None
-        while any(one.code is None and one.member and rank not in dead.dead for rank, one in enumerate(seen)):
+        while any(worker.code is None and worker.member and rank not in dead.dead for rank, worker in enumerate(seen)):
             self._pump()
-            members = [(rank, one.code) for rank, one in enumerate(seen) if one.member]
+            members = [(rank, worker.code) for rank, worker in enumerate(seen) if worker.member]
             failed = [Ended(rank, code) for rank, code in members if code]
             first = first or next(iter(failed), None)
             if first is not None and (self._on_failure == "abort" or len(failed) == len(members)):
                 return first
             self._follow()
         if not self.survivors and first is None:
-            said = "; ".join(f"rank {rank} {why}" for rank, why in dead.dead.items())
-            raise ClusterError(f"no rank survived: {said}")
+            reasons = "; ".join(f"rank {rank} {why}" for rank, why in dead.dead.items())
+            raise ClusterError(f"no rank survived: {reasons}")
         return None if self.survivors else first
 
     def _pump(self) -> None:
@@ -301,7 +301,7 @@ class Coordinator:
         self._inbox.append((time.monotonic_ns(), events))
         if time.monotonic() > self._deadline:
             every = enumerate(self._presence.seen)
-            left = ", ".join(str(rank) for rank, one in every if one.code is None and one.member)
+            left = ", ".join(str(rank) for rank, worker in every if worker.code is None and worker.member)
             raise ClusterError(f"the run took longer than its time-out; still running: rank {left}")
 
     def _meanwhile(self, work: Callable[[], T]) -> T:
@@ -340,12 +340,12 @@ class Coordinator:
                 self._next = done.result()
             except ControllerError as error:
                 known_by = now + int(2 * SILENT_S * NS_PER_S)
-                said = Built(begun.epoch, f"{ranks} ranks cannot go on: {error}", known_by)
+                event = Built(begun.epoch, f"{ranks} ranks cannot go on: {error}", known_by)
             except ClusterError as error:
-                said = Built(begun.epoch, str(error))
+                event = Built(begun.epoch, str(error))
             else:
-                said = Built(begun.epoch)
-            self._hear(now, [said])
+                event = Built(begun.epoch)
+            self._hear(now, [event])
 
     def _hear(self, now: int, events: Sequence[Event]) -> None:
         try:
@@ -374,8 +374,8 @@ class Coordinator:
             case Commit():
                 self._commit(action)
             case agreement.Abort(lost, cause):
-                said = "; ".join(f"rank {rank} {why}" for rank, why in lost.items())
-                raise CollectiveError(said or f"{cause}; the tree of the group has lost it")
+                reasons = "; ".join(f"rank {rank} {why}" for rank, why in lost.items())
+                raise CollectiveError(reasons or f"{cause}; the tree of the group has lost it")
 
     def _abandon(self) -> None:
         """Take away a tree that no member was told of, once it stands."""

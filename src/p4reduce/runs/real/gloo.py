@@ -50,7 +50,7 @@ def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Seque
         deadline = time.monotonic() + DEADLINE_S
         for _ in range(len(sizes) + 1):  # the first opens connections
             answers = ranks.answers(hosts, "gloo", deadline)
-            times.append(max(one["ended"] - one["began"] for one in answers.values()))
+            times.append(max(answer["ended"] - answer["began"] for answer in answers.values()))
     return times[1:]
 
 
@@ -114,10 +114,10 @@ def mpi_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Sequen
     with WorkerGroup(wires.start, command, logs, cluster.target.check) as group:
         deadline = time.monotonic() + DEADLINE_S
         for count in [sizes[0], *sizes]:  # the first opens connections
-            found = group.answers(hosts[:1], "MPI", deadline)[hosts[0]]
-            if found["sent"] < 4 * count:
-                raise ClusterError(f"MPI sent {found['sent']} bytes of {4 * count} over a host's link")
-            times.append(float(found["seconds"]))
+            answer = group.answers(hosts[:1], "MPI", deadline)[hosts[0]]
+            if answer["sent"] < 4 * count:
+                raise ClusterError(f"MPI sent {answer['sent']} bytes of {4 * count} over a host's link")
+            times.append(float(answer["seconds"]))
     return times[1:]
 
 

@@ -31,7 +31,7 @@ def main() -> None:
         world_size=int(size),
         timeout=datetime.timedelta(seconds=TIMEOUT_S),
     )
-    sizes = [int(one) for one in elements.split(",")]
+    sizes = [int(text) for text in elements.split(",")]
     for count in [sizes[0], *sizes]:  # the first opens connections and is not shown
         array = torch.ones(count, dtype=torch.float32)
         group.barrier()

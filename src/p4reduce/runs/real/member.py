@@ -245,8 +245,8 @@ class Member:
         except (OSError, remote.FramingError):
             return
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            said = f"the coordinator said what it never says: {type(error).__name__}: {error}"
-            self._ended = self._ended or ClusterError(said)
+            fault = f"the coordinator said what it never says: {type(error).__name__}: {error}"
+            self._ended = self._ended or ClusterError(fault)
         finally:
             with self._changed:
                 self._ended = self._ended or ClusterError("the run has ended")
@@ -299,7 +299,7 @@ class Member:
         with self._changed:
             self._next = Turn(decision.after, told.endpoints, decision.epoch, told.weights)
             every = (decision,) if told.history is None else told.history
-            self._changes += [one for one in every if one.after != one.before]
+            self._changes += [change for change in every if change.after != change.before]
             if told.history is not None:
                 self._finished = decision.operation
                 self._admission = self._next, len(self._changes), self._finished
@@ -487,8 +487,8 @@ class ScriptBackend(RealBackend):
         every = [self._endpoints.status(index) for index in places]
         oldest = [self._endpoints.oldest_missing(index) & 0xFFFFFFFF for index in places]
         return {
-            "waits": [seq if one.state is State.ACTIVE else None for seq, one in zip(oldest, every, strict=True)],
-            "told": [None if one.waiting is None else to_plain(one.waiting) for one in every],
+            "waits": [seq if status.state is State.ACTIVE else None for seq, status in zip(oldest, every, strict=True)],
+            "told": [None if status.waiting is None else to_plain(status.waiting) for status in every],
         }
 
 

@@ -30,7 +30,7 @@ def main() -> None:
     """Sum ones, check the sums, print the times."""
     interface, elements = sys.argv[1:]
     ranks = MPI.COMM_WORLD
-    sizes = [int(one) for one in elements.split(",")]
+    sizes = [int(text) for text in elements.split(",")]
     for count in [sizes[0], *sizes]:  # the first opens connections and is not shown
         array = np.ones(count, np.float32)
         ranks.Barrier()
@@ -41,8 +41,8 @@ def main() -> None:
             raise SystemExit(f"rank {ranks.rank}: MPI's sum is wrong")
         every = ranks.gather((seconds, octets))
         if every is not None:
-            found = {"seconds": max(one[0] for one in every), "sent": min(one[1] for one in every)}
-            print(json.dumps(found), flush=True)
+            measured = {"seconds": max(of_rank[0] for of_rank in every), "sent": min(of_rank[1] for of_rank in every)}
+            print(json.dumps(measured), flush=True)
 
 
 if __name__ == "__main__":

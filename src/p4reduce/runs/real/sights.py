@@ -58,23 +58,23 @@ LinkSights = dict[Hop, LinkSight]
 
 def of_ports(switches: RealSwitches, topology: Topology) -> LinkSights:
     """As embedded switches count at their ports: what leaves, and what comes from hosts."""
-    found: LinkSights = {}
+    sights: LinkSights = {}
     hosts = {host.name for host in topology.hosts}
     for (switch, port), seen in switches.port_counters().items():
         sent = seen.sent
         lost = sent.lost + sent.corrupted
-        found[switch, port] = LinkSight(
+        sights[switch, port] = LinkSight(
             sent.bytes, sent.frames, seen.queued, sent.max_depth, lost, sent.queue_drops, sent.inc_resend_frames
         )
         host = topology.neighbour(switch, port)
         if host in hosts:
-            found[host, 1] = LinkSight(
+            sights[host, 1] = LinkSight(
                 seen.received_bytes,
                 seen.received_frames,
                 dropped=seen.overrun + seen.oversize + seen.unprogrammed,
                 resent=seen.received_resend_frames,
             )
-    return found
+    return sights
 
 
 class _Counted(NamedTuple):
@@ -103,7 +103,7 @@ class InterfaceLinks:
     def __call__(self) -> LinkSights:
         """Of every direction that some switch's interface sees."""
         counted, queues = _counts(), self._queues()
-        found: LinkSights = {}
+        sights: LinkSights = {}
         for switch, ports in self._interfaces.items():
             for port, name in ports.items():
                 own = counted.get(name)
@@ -112,13 +112,13 @@ class InterfaceLinks:
                 queue, drops = queues.get(name, (None, 0))
                 if queue is not None:
                     self._longest[name] = max(queue, self._longest.get(name, 0))
-                found[switch, port] = LinkSight(
+                sights[switch, port] = LinkSight(
                     own.sent_bytes, own.sent_frames, queue, self._longest.get(name), dropped=own.sent_drops + drops
                 )
                 host = self._topology.neighbour(switch, port)
                 if host in self._hosts:
-                    found[host, 1] = LinkSight(own.received_bytes, own.received_frames, dropped=own.received_drops)
-        return found
+                    sights[host, 1] = LinkSight(own.received_bytes, own.received_frames, dropped=own.received_drops)
+        return sights
 
     def _queues(self) -> dict[str, tuple[int, int]]:
         """Frames that wait in the queueing disciplines of interfaces that have one, and those that found no room."""
@@ -126,9 +126,9 @@ class InterfaceLinks:
             self._route = self._parts.enter_context(netlink())
             self._names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in self._route.get_links()}
         return {
-            self._names[one["index"]]: _queue(one)
-            for one in self._route.get_qdiscs()
-            if one["index"] in self._names and one.get_attr("TCA_KIND") != "noqueue"
+            self._names[qdisc["index"]]: _queue(qdisc)
+            for qdisc in self._route.get_qdiscs()
+            if qdisc["index"] in self._names and qdisc.get_attr("TCA_KIND") != "noqueue"
         }
 
     def close(self) -> None:
@@ -144,22 +144,22 @@ def _queue(message: Any) -> tuple[int, int]:
 
 def _counts() -> dict[str, _Counted]:
     """Every interface of this network namespace."""
-    found = {}
+    by_interface = {}
     for line in COUNTS.read_text().splitlines()[2:]:
         name, _, numbers = line.partition(":")
         n = [int(number) for number in numbers.split()]
-        found[name.strip()] = _Counted(n[0], n[1], n[3], n[8], n[9], n[11])
-    return found
+        by_interface[name.strip()] = _Counted(n[0], n[1], n[3], n[8], n[9], n[11])
+    return by_interface
 
 
 def with_relays(links: LinkSights, relayed: Mapping[Hop, LinkCounters]) -> LinkSights:
     """Relays know of the links between their two halves what was lost on them."""
-    found = dict(links)
+    sights = dict(links)
     for hop, counted in relayed.items():
-        if hop in found:
-            before = found[hop].lost or 0
-            found[hop] = found[hop]._replace(lost=before + counted.lost + counted.corrupted)
-    return found
+        if hop in sights:
+            before = sights[hop].lost or 0
+            sights[hop] = sights[hop]._replace(lost=before + counted.lost + counted.corrupted)
+    return sights
 
 
 MOST_CELLS: Final = 65_536
@@ -238,9 +238,9 @@ class Sights:
 
     def _slots(self) -> dict[tuple[int, int], dict[str, list[int]]]:
         left = MOST_CELLS
-        found: dict[tuple[int, int], dict[str, list[int]]] = {}
+        slots: dict[tuple[int, int], dict[str, list[int]]] = {}
         for plan in self.plans():
-            own = found.setdefault((plan.job, plan.epoch), {})
+            own = slots.setdefault((plan.job, plan.epoch), {})
             for aggregator in plan.aggregators:
                 left -= aggregator.slots
                 device = self._device(aggregator.name)
@@ -250,7 +250,7 @@ class Sights:
                 for register in (device.registers[name] for name in names[:1]):
                     cells = register.copy(aggregator.base, aggregator.base + aggregator.slots)
                     own[aggregator.name] = [cells.read(place) for place in range(aggregator.slots)]
-        return found
+        return slots
 
     def frames(self, link: Hop) -> list[bytes]:
         """Frames that arrive by a link within `CATCH_S`, at most `MOST_FRAMES`. Raises `NotSeenError`."""
@@ -260,21 +260,21 @@ class Sights:
         name = self.interfaces.get(node, {}).get(port)
         if name is None:
             raise NotSeenError(f"{node} is a host: frames are caught where they come to a switch.")
-        found: list[bytes] = []
+        caught: list[bytes] = []
         deadline = time.monotonic() + CATCH_S
         try:
             with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as tap:
                 tap.bind((name, _ETH_P_ALL))
-                while len(found) < MOST_FRAMES and (left := deadline - time.monotonic()) > 0:
+                while len(caught) < MOST_FRAMES and (left := deadline - time.monotonic()) > 0:
                     tap.settimeout(left)
                     frame, _, _, address = tap.recvmsg(_LONGEST, 0)
                     if address[2] != socket.PACKET_OUTGOING:
-                        found.append(frame)
+                        caught.append(frame)
         except TimeoutError:
             pass
         except OSError as error:
             raise NotSeenError(f"frames at {name} cannot be caught: {error.strerror or error}") from None
-        return found
+        return caught
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
         """What the switch at a link's end would do with a frame now, on a copy of it. Raises `NotSeenError`."""
@@ -383,10 +383,10 @@ class Showing:
     def _talk(self, connection: socket.socket) -> bool:
         """Answer one request; whether there may be more."""
         try:
-            found = remote.receive(connection, limit=LIMIT)
-            if found is None:
+            message = remote.receive(connection, limit=LIMIT)
+            if message is None:
                 return False
-            remote.send(connection, self._answer(found[0]), limit=LIMIT)
+            remote.send(connection, self._answer(message[0]), limit=LIMIT)
         except (OSError, ValueError):
             return False
         return True

@@ -169,10 +169,10 @@ def _not_ready(link: Any) -> str | None:
 
 def index_of(route: Any, name: str) -> int:
     """The kernel's number of an interface."""
-    found = route.link_lookup(ifname=name)
-    if not found:
+    numbers = route.link_lookup(ifname=name)
+    if not numbers:
         raise RealError(f"there is no interface {name!r}")
-    return int(found[0])
+    return int(numbers[0])
 
 
 def without_ipv6() -> None:

@@ -72,15 +72,15 @@ def boot_id() -> str:
 def carrying(variable: str, value: str) -> list[Process]:
     """All processes that we may look at whose environment at their start held ``variable=value``."""
     wanted = f"{variable}={value}".encode()
-    found = []
+    processes = []
     for entry in _PROC.iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         process = identify(int(entry.name))
         with contextlib.suppress(OSError):
             if wanted in (entry / "environ").read_bytes().split(b"\0") and process is not None:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def terminate(process: Process, deadline_s: float) -> bool:

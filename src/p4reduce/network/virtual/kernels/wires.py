@@ -400,17 +400,17 @@ def to_session(w: Any, node_index: int, phv_index: int, session: int, instance: 
     group, then one to its port, with the rid of the last.
     """
     node = node_at(w.nodes, node_index)
-    found = session_at(node.sessions, session)
-    if found.exists == 0:
+    clone = session_at(node.sessions, session)
+    if clone.exists == 0:
         return
     node.clones += 1
     rid = _copies(w, node_index, phv_index, node.session_groups, node.session_replicas, session + 1, instance, priority)
-    if found.group != 0:
-        group = np.int64(found.group)
+    if clone.group != 0:
+        group = np.int64(clone.group)
         if pair_at(node.groups, group).second > 0:
             rid = _copies(w, node_index, phv_index, node.groups, node.replicas, group, instance, priority)
-    if found.port >= 0:
-        output(w, node_index, phv_index, np.int64(found.port), rid, instance, priority)
+    if clone.port >= 0:
+        output(w, node_index, phv_index, np.int64(clone.port), rid, instance, priority)
 
 
 MIN_FRAME: Final = 60
@@ -672,7 +672,7 @@ def open_queues(w: Any, link_index: int, time: int) -> int:
     place = gates.first
     while gate_at(w.gates, place).until_ps <= offset:
         place += 1
-    found = gate_at(w.gates, place).queues
+    queues = gate_at(w.gates, place).queues
     seen = 0
     while seen < gates.count:
         left -= gate_at(w.gates, place).until_ps - offset
@@ -684,8 +684,8 @@ def open_queues(w: Any, link_index: int, time: int) -> int:
         if place == gates.first + gates.count:
             place = gates.first
             offset = 0
-        found &= gate_at(w.gates, place).queues
-    return found  # type: ignore[no-any-return]
+        queues &= gate_at(w.gates, place).queues
+    return queues  # type: ignore[no-any-return]
 
 
 @kernel
