@@ -370,8 +370,8 @@ class Verdict:
         return self.bar, self.limit, self.value, self.interval, self.seeds, self.word
 
 
-def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
-    """Decide a bar.
+def judge(bar: Bar, developed: Sequence[int]) -> Verdict:
+    """Decide a bar, on seeds that nothing was developed on.
 
     A mean holds where the whole of its interval does; where it is not decided, the mean alone says what it looks like.
     Where each of n seeds must, and each does, the interval says in
@@ -381,7 +381,7 @@ def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
     shown = Column("", bar.show).text
     seeds = [seed for seed in bar.values if seed is not None]
     chance = bar.seeds == "held-out" and bool(seeds)
-    decided = not chance or (len(seeds) > 1 and set(seeds) <= set(held_out))
+    decided = not chance or (len(seeds) > 1 and not set(seeds) & set(developed))
     estimate = Estimate.of(values)
     interval, value = "-", estimate.value
     if limit is not None and bar.every:
@@ -400,20 +400,20 @@ def judge(bar: Bar, held_out: Sequence[int]) -> Verdict:
         "report" if limit is None else f"{limit.kind} {shown(limit.value).lstrip('+')}",
         shown(value) + (f" ({bar.note})" if bar.note else ""),
         interval,
-        _seeds_text(seeds, held_out),
+        _seeds_text(seeds, developed),
         holds,
         decided,
         dict(bar.values),
     )
 
 
-def _seeds_text(seeds: Sequence[int], held_out: Sequence[int]) -> str:
+def _seeds_text(seeds: Sequence[int], developed: Sequence[int]) -> str:
     if not seeds:
         return "-"
     named = f"{min(seeds)}..{max(seeds)}" if sorted(seeds) == list(range(min(seeds), max(seeds) + 1)) else str(seeds)
     named = str(seeds[0]) if len(seeds) == 1 else named.strip("[]")
-    inside = sum(seed in held_out for seed in seeds)
-    return f"{named} {'held out' if inside == len(seeds) else 'mixed' if inside else 'dev'}"
+    inside = sum(seed in developed for seed in seeds)
+    return f"{named} {'dev' if inside == len(seeds) else 'mixed' if inside else 'held out'}"
 
 
 # A study, and what it found.
@@ -526,7 +526,7 @@ class StudyResult:
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts on all bars for which something was measured."""
-        return tuple(judge(bar, self.study.held_out) for bar in self.study.bars(self) if bar.values)
+        return tuple(judge(bar, self.study.developed) for bar in self.study.bars(self) if bar.values)
 
     def as_data(self) -> dict[str, Any]:
         """Plain data for result.json: all but the rows."""

@@ -36,7 +36,7 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4switch.base.values import PS_PER_S
 from studies.frame import column, percent, record, scaled
-from studies.turns.planning import FRESH, HELD_OUT, KINDS, SIGMA, X1, X2, Mix, TurnsSettings, gangs, scaled_job
+from studies.turns.planning import HELD_OUT, KINDS, SIGMA, UNSEEN, X1, X2, Mix, TurnsSettings, gangs, scaled_job
 
 # A schedule by hand in which the cross-connect must change: two groups on the same hosts, circuits for one of them.
 
@@ -352,7 +352,7 @@ def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
         case "delta":
             return [RoundCell(replace(X2, delta_s=delta), "tdm", seeds[0]) for delta in DELTAS]
         case "stripes":
-            own = tuple(FRESH) if seeds == tuple(HELD_OUT) else seeds[:3]
+            own = tuple(UNSEEN) if seeds == tuple(HELD_OUT) else seeds[:3]
             return [
                 RoundCell(
                     replace(NARROW, port_rate_bps=round(NARROW.rate_bps * (0.25, 0.4, 1.0)[place % 3])),
@@ -368,7 +368,7 @@ def round_cells(part: str, settings: TurnsSettings) -> list[RoundCell]:
                 for place, seed in enumerate(own)
             ]
         case "configurations":
-            own = tuple(FRESH)[:6] if seeds == tuple(HELD_OUT) else seeds[:2]
+            own = tuple(UNSEEN)[:6] if seeds == tuple(HELD_OUT) else seeds[:2]
             return [
                 RoundCell(network, policy, seed, mix="mixed" if seed % 2 else "all-to-all")
                 for network in (X2, replace(X2, pods=6))

@@ -467,6 +467,8 @@ def large(seed: int, quick: bool) -> Values:
 
 FRESH: Final = range(100, 130)
 """seeds of the parts below, on which stripes and layers were not developed"""
+UNSEEN: Final = range(130, 160)
+"""seeds of packets of stripes and configurations, on which the flow model was not developed"""
 OF_FRESH: Final = {"stripes": 30, "layers": 30, "large": 5}
 FEW: Final = {"times": 3, "optima": 6, "traces": 4}
 """seeds of parts that take long"""

@@ -31,7 +31,7 @@ from studies.frame import (
 )
 from studies.pages import Chart, parser, settings_of, study_main
 
-HELD_OUT = range(10, 20)
+DEVELOPED, HELD_OUT = range(10), range(10, 20)
 RAN: list[tuple[str, int]] = []
 """cells that were run in this process"""
 
@@ -156,7 +156,7 @@ def test_points_have_means_with_students_interval_and_values_over_their_base() -
 def test_a_bar_holds_with_its_whole_interval_and_held_out_seeds_decide(
     bar: Bar, holds: bool | None, decided: bool
 ) -> None:
-    verdict = judge(bar, HELD_OUT)
+    verdict = judge(bar, DEVELOPED)
     assert (verdict.holds, verdict.decided) == (holds, decided)
 
 
@@ -172,12 +172,12 @@ def test_a_chart_over_numbers_leaves_out_points_without_one() -> None:
 
 def test_a_verdict_says_which_seeds_and_what_they_leave_open() -> None:
     values = dict.fromkeys(HELD_OUT, 0.125)
-    assert judge(Bar("b", at_most(0.2), values, percent(1), note="n"), HELD_OUT).cells() == (
+    assert judge(Bar("b", at_most(0.2), values, percent(1), note="n"), DEVELOPED).cells() == (
         "b", "<= 20.0 %", "12.5 % (n)", "12.5 % to 12.5 %", "10..19 held out", "yes",
     )  # fmt: skip
-    assert judge(Bar("b", at_most(0.2), values, every=True), HELD_OUT).interval == "breaks in <= 26 % of seeds"
-    assert judge(Bar("b", at_most(0.1), {3: 0.125}), HELD_OUT).cells()[4:] == ("3 dev", "(NO)")
-    assert judge(Bar("b", None, {10: 1.0, 12: 2.0, 3: 1.0}), HELD_OUT).seeds == "10, 12, 3 mixed"
+    assert judge(Bar("b", at_most(0.2), values, every=True), DEVELOPED).interval == "breaks in <= 26 % of seeds"
+    assert judge(Bar("b", at_most(0.1), {3: 0.125}), DEVELOPED).cells()[4:] == ("3 dev", "(NO)")
+    assert judge(Bar("b", None, {10: 1.0, 12: 2.0, 3: 1.0}), DEVELOPED).seeds == "10, 12, 3 mixed"
 
 
 def test_values_of_the_same_seeds_are_combined() -> None:

@@ -10,7 +10,8 @@ from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, Process, R
 from p4reduce.control_plane.tdm.stripes import lay_stripes
 from p4reduce.play.turns.acts import Played
 from p4reduce.play.turns.player import play
-from studies.turns.packets import CHAIN, FRAME, two_groups
+from studies.turns.packets import CHAIN, FRAME, NARROW, RoundCell, run_round, two_groups
+from studies.turns.planning import X2
 from tests.integration.studies.turns.schedules import GBPS, NETWORK, job, placed, schedule
 
 SIZE = 200_000
@@ -258,3 +259,18 @@ def test_cycles_that_know_nothing_of_each_other() -> None:
     sound(played)
     assert played.iterations_ps["a"] == [200_000_000] * 2
     assert played.iterations_ps["c"] == [400_000_000] * 2
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        RoundCell(NARROW, "striped", 106, sigma=0.3, ratio=2.0, least=2, most=7, scale=128.0),
+        RoundCell(X2, "tdm", 104, mix="all-to-all"),
+        RoundCell(replace(X2, pods=6), "no-tdm", 105, mix="mixed"),
+    ],
+    ids=["trees of a job", "all-to-alls of one turn", "an all-to-all beside sums"],
+)
+def test_the_flow_model_takes_as_long_as_packets(cell: RoundCell) -> None:
+    (row,) = run_round(cell)
+    assert abs(row.flow_error) < 0.005
+    assert row.exact
