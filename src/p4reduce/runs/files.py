@@ -160,6 +160,9 @@ def print_real(output: Output, results: Sequence[RunResult]) -> None:
         names = ["plan", "ran on", "links shaped by", "goodput", "packets/s", "CPU switches", "CPU workers"]
         output.table([*names, "lost on purpose", "by the kernel", "mean window"], rows)
     for result in results:
+        if result.real is not None and result.real.machines:
+            clocks = ", ".join(f"{name} {one.error_ns / 1e3:,.0f} us" for name, one in result.real.machines.items())
+            output.note(f"{result.network.plan}: times of ranks are by clocks that were compared to within: {clocks}")
         if result.real is not None and result.real.lost_switches:
             gone = ", ".join(result.real.lost_switches)
             output.note(

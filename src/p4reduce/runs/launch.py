@@ -246,6 +246,11 @@ class RankProcess:
         for thread in (*self._threads, self._waiter):
             thread.start()
 
+    @property
+    def pid(self) -> int:
+        """The process's identifier."""
+        return self._process.pid
+
     def terminate(self) -> None:
         """Ask the process, and what it started, to end."""
         self._signal(signal.SIGTERM)
@@ -550,8 +555,7 @@ class _Coordinator:
                 ours = rank_environment({}, "", rank, self._places)
                 del ours[remote.ADDRESS]  # the agent has a ticket
                 given = {**ours, **self._elsewhere.environment, **alone, **self._extra}
-                agent = self._agents.of(rank)
-                self._processes[rank] = agent.start(rank, command, given, self._note_end)
+                self._processes[rank] = self._agents.start(rank, command, given, self._note_end)
             return
         environment = {
             **rank_environment(os.environ, self._listener.address, rank, self._places),
@@ -567,14 +571,7 @@ class _Coordinator:
         if self._agents is None:
             (port,) = free_ports(1)
             return [torch_environment(rank, workers, port) for rank in range(workers)]
-        address, port = self._agents.master(self._agents.of(0))
-        found = []
-        for rank in range(workers):
-            there = [one for one in range(workers) if self._agents.of(one) is self._agents.of(rank)]
-            own = torch_environment(rank, workers, port, address)
-            del own["GLOO_SOCKET_IFNAME"]  # the agent knows which one
-            found.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
-        return found
+        return self._agents.torch_environments([self._agents.of(rank) for rank in range(workers)])
 
     def note_joined(self, ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
         """Workers have come in; their processes are to begin. From any thread."""

@@ -26,7 +26,7 @@ from p4reduce.cli.flags import (
     Ssh,
     all_machines,
 )
-from p4reduce.cli.lists import floats, folders, integers, joining, octets, shard_of, texts
+from p4reduce.cli.lists import floats, folders, integers, joining, octets, places, shard_of, texts
 from p4reduce.runs.settings import Described, Settings, default_topology
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class Run:
     "p4reduce launch -n 4 --compute measured --record out/t scripts/train_ddp.py  # then: p4reduce replay out/t",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
     "p4reduce launch --hosts pc1,pc2:2,pc3 scripts/all_reduce.py  # 4 ranks on other machines, by ssh",
+    "p4reduce launch --time real --hosts pc1,pc2 train.py         # switches and ranks on both, links between them",
     "p4reduce launch -n 4 --ticket job.json --listen 10.0.0.5     # other programs start the ranks: p4reduce join",
     passes_on=True,
 )
@@ -150,6 +151,9 @@ class Launch:
             default="8, or one for each slot of --hosts")] = None  # fmt: skip
     hosts: Hosts = ()
     hostfile: Hostfile = None
+    place: Annotated[Sequence[tuple[str, str]], Flag("Machines of switches and hosts in real time, as in "
+            "s1=pc1,h1=pc2; a host is where its rank is, a switch where most of its neighbours are.",
+            metavar="NODE=NAME,…", parse=places, panel=OTHERS, default="none")] = ()  # fmt: skip
     ssh: Ssh = "ssh"
     env: Annotated[Sequence[str], Flag("Variable of this environment that ranks on other machines get, besides "
             "those of p4reduce and torch.distributed.", metavar="NAME", many=True, panel=OTHERS,
@@ -205,8 +209,9 @@ class Launch:
 
     @cached_property
     def experiment(self) -> "Experiment":
-        """The run."""
-        return self.settings.experiment({"topology": default_topology(self.workers)}, workers=self.workers)
+        """The run; links between machines are datagrams, unless another kind is asked for."""
+        base = {"topology": default_topology(self.workers)} | ({"links": "udp"} if self.machines else {})
+        return self.settings.experiment(base, workers=self.workers)
 
     def check(self) -> None:
         """What it may be, and that the script is there."""
@@ -217,8 +222,12 @@ class Launch:
             raise BadInput("--ticket: other programs start the ranks: leave --hosts, --max-restarts and --join out")
         if self.listen and not away:
             raise BadInput("--listen: is for ranks on other machines: give --hosts or --ticket")
-        if away and self.experiment.time == "real":
-            raise BadInput(f"{away}: not in real time; choose --time virtual or flow")
+        if self.ticket is not None and self.experiment.time == "real":
+            raise BadInput("--ticket: not in real time; choose --time virtual or flow, or --hosts")
+        if self.machines and self.experiment.time == "real":
+            self._check_machines()
+        elif self.place:
+            raise BadInput("--place: is for --time real with --hosts")
         if self.command and self.command[0].endswith(".py") and not Path(self.command[0]).is_file():
             raise BadInput(f"{self.command[0]}: there is no such file")
         if self.join and self.experiment.deadline is not None:
@@ -230,6 +239,20 @@ class Launch:
         refused = {"--time real": self.experiment.time == "real", "--server": self.server, "--join": bool(self.join)}
         for flag in [flag for flag, given in refused.items() if given and self.record is not None]:
             raise BadInput(f"--record: is for ranks in virtual time that stay to the end; leave {flag} out")
+
+    def _check_machines(self) -> None:
+        """What several machines in real time may have."""
+        one, here = self.experiment, "not in real time on several machines"
+        refused = {
+            f"--target {one.target}": one.target != "embedded",
+            f"--links {one.links}": one.links != "udp",
+            f"--on-failure {one.on_failure}": one.on_failure != "abort",
+            "--join": bool(self.join),
+            "--live": self.live,
+            "--listen": bool(self.listen),
+        }
+        for flag in [flag for flag, given in refused.items() if given]:
+            raise BadInput(f"{flag}: {here}; leave it out")
 
 
 @command(

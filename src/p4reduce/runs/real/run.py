@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 from p4reduce.base.errors import RealError
 from p4reduce.base.output import Progress
-from p4reduce.base.records import from_plain
+from p4reduce.base.records import from_plain, to_plain
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.net import enter_command, here_command, why_not
@@ -27,14 +27,14 @@ from p4reduce.runs.perf import Plan, Row, figures
 from p4reduce.runs.perf import Progress as PerfProgress
 from p4reduce.runs.real.gloo import has_gloo, has_mpi
 from p4reduce.runs.real.sights import SOCKET
+from p4reduce.runs.real.targets import MACHINE_CODE
+from p4reduce.runs.real.wires import Machines
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.runner import accuracy_alone, training_options
 from p4switch.base.values import PS_PER_US
 from p4switch.native.objects import prepare
 
 SESSION: Final = (sys.executable, "-m", "p4reduce.runs.real.session")
-MACHINE_CODE: Final = ("p4reduce.workers.udp", "p4reduce.network.real.io.frames")
-"""of workers and of switches; what they import has more"""
 START_S: Final = 600.0
 """beyond the run's own budget: for links, switches and workers, which have deadlines of their own"""
 CLOSE_S: Final = 20.0
@@ -99,6 +99,7 @@ def run_script(
     emit: Emit,
     timeout_s: float,
     joins: Sequence[tuple[float, str]] = (),
+    machines: Machines | None = None,
     **extra: str,
 ) -> Scripted:
     """Run a script at every host of ``experiment`` (runs/real/session.py).
@@ -106,11 +107,16 @@ def run_script(
     ``emit(rank, stream, line)`` gets what it prints.
 
     joins: when more ranks are started, seconds after the others, and at which host, in order of time. They have ranks
-    behind the others'. ``extra``: variables of its environment. Raises as ``run_session``.
+    behind the others'. ``extra``: variables of its environment. machines: where its nodes are, if not here; a run
+    without them has no process here but the session. Raises as ``run_session``.
     """
     _check_links(experiment)
-    prepare(*MACHINE_CODE)
-    script = {"command": list(command), "environment": extra, "timeout_s": timeout_s, "joins": list(joins)}
+    script: dict[str, Any] = {"command": list(command), "environment": extra, "timeout_s": timeout_s}
+    if machines is None:
+        prepare(*MACHINE_CODE)
+        script["joins"] = list(joins)
+    else:
+        script["machines"] = to_plain(machines)
     request = {"experiment": experiment.model_dump(mode="json"), "script": script}
     found = _session(experiment, request, None, emit)
     if "ended" in found:
@@ -126,7 +132,8 @@ def _session(
         remove_stale()  # what was left behind by a run that was killed
         with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder() as folder:
             aside = folder.aside()
-            folder.note(view=str(aside / SOCKET), what=_about(experiment))
+            view = {} if request.get("script", {}).get("machines") else {"view": str(aside / SOCKET)}
+            folder.note(**view, what=_about(experiment))
             whole = {**request, "name": folder.name, "folder": str(folder.logs), "aside": str(aside)}
             if "script" in request:
                 whole["script"] = {**request["script"], "aside": str(aside)}
