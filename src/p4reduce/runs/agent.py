@@ -173,6 +173,8 @@ class _Here:
             threading.Thread(target=self._open, args=(request,), daemon=True).start()
         elif what == "count" and self._part is not None:
             self._say(counted=to_plain(self._part.counted()))
+        elif what == "input" and request["rank"] in self._ranks:
+            self._ranks[request["rank"]].send(request["line"])
         elif what == "control" and (link := self._links.get(request["number"])) is not None:
             if request["data"] is None:
                 end(link)
@@ -189,6 +191,7 @@ class _Here:
         environment: Mapping[str, str],
         spec: dict[str, Any] | None,
         report: str,
+        asks: bool,
     ) -> None:
         towards = source_towards(environment.get("MASTER_ADDR", ""))
         interface = interface_of(towards) if towards else None
@@ -206,6 +209,7 @@ class _Here:
             own,
             emit=lambda rank, stream, line: self._say(line=[rank, stream, line]),
             ended=lambda rank, code: self._tell_end(rank, code, report),
+            asks=asks,
         )
         if spec is not None:
             from p4reduce.runs.real.presence import Signs  # noqa: PLC0415  (in real time alone)
@@ -226,10 +230,10 @@ class _Here:
             from p4reduce.runs.real.targets import Part  # noqa: PLC0415  (in real time alone)
             from p4reduce.runs.real.wires import Share  # noqa: PLC0415
 
-            part = Part(from_plain(Share, request["share"], "what is here of the network"), request["pem"])
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self._aside / CONTROL))
             listener.listen(socket.SOMAXCONN)
+            part = Part(from_plain(Share, request["share"], "what is here of the network"), request["pem"])
         except (OSError, RuntimeError, ValueError) as error:
             self._say(part={"error": str(error)})
             return
@@ -276,7 +280,7 @@ class _Here:
                 continue
             try:
                 self._part.check()
-            except RuntimeError as error:
+            except (RuntimeError, ValueError) as error:
                 self._say(failed=str(error))
             self._say(busy=[rank for rank, signs in list(self._signs.items()) if signs.seen()])
             time.sleep(BUSY_S)
@@ -547,16 +551,16 @@ class Agent:
         *,
         spec: Mapping[str, Any] | None = None,
         report: str = "",
+        asks: bool = False,
     ) -> None:
         """Start a rank there.
 
         In real time: ``spec``, what describes it, whose files and sockets the agent knows; ``report``: the file in
-        which it leaves what it has to say.
+        which it leaves what it has to say; ``asks``: it is sent lines (``input``).
         """
         self._ranks[rank.rank] = rank
-        self.ask(
-            "start", rank=rank.rank, command=list(command), environment=dict(environment), spec=spec, report=report
-        )
+        given = {"command": list(command), "environment": dict(environment), "spec": spec, "report": report}
+        self.ask("start", rank=rank.rank, **given, asks=asks)
         if self.gone:
             rank.end(255, self.gone)
 

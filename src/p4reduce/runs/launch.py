@@ -219,7 +219,9 @@ class RankProcess:
         *,
         emit: Emit,
         ended: Callable[[int, int], None],
+        asks: bool = False,
     ) -> None:
+        """``asks``: it is sent lines."""
         self.rank = rank
         self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._emit = emit
@@ -229,7 +231,7 @@ class RankProcess:
             self._process = subprocess.Popen(
                 command,
                 env=dict(environment),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if asks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,  # so that a rank's own children are ended with it, and Ctrl-C reaches us alone
@@ -250,6 +252,13 @@ class RankProcess:
     def pid(self) -> int:
         """The process's identifier."""
         return self._process.pid
+
+    def send(self, line: str) -> None:
+        """Send a line to a process that asks for some; nothing where it is gone."""
+        assert self._process.stdin is not None  # noqa: S101
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
 
     def terminate(self) -> None:
         """Ask the process, and what it started, to end."""

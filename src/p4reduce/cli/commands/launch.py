@@ -13,7 +13,7 @@ import typer
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.output import Output
 from p4reduce.base.records import to_file
-from p4reduce.cli.commands.run import finish
+from p4reduce.cli.commands.run import finish, machines_of
 from p4reduce.cli.flags.run import Launch
 from p4reduce.group import backend
 from p4reduce.group.backend import Span
@@ -31,7 +31,6 @@ from p4reduce.views.live.session import live_page, real_page, record
 from p4switch.base.values import PS_PER_S
 
 if TYPE_CHECKING:
-    from p4reduce.runs.real.wires import Machines
     from p4reduce.views.live.look import RealSource
 
 USAGE: Final = 2
@@ -180,7 +179,9 @@ def _launch_real(flags: Launch, joins: Sequence[Incident], output: Output, page:
     emitter = _Emitter(to_stderr=output.as_json)
     argv, machines = script_argv(flags.command), None
     if flags.machines:
-        argv, machines = list(flags.command), _machines(flags)
+        script = flags.command[0] if flags.command[0].endswith(".py") else None
+        argv = list(flags.command)
+        machines = machines_of(flags.experiment, flags.machines, flags.place, flags.ssh, _passed(flags), script)
         hosts, place = worker_hosts(build_topology(flags.experiment), flags.workers), machines.place
         emitter.where = lambda rank: f" {place[hosts[rank]]}"
     for restart in range(flags.max_restarts + 1):
@@ -211,23 +212,6 @@ def _launch_real(flags: Launch, joins: Sequence[Incident], output: Output, page:
         mark = f"[{done.failed}{'' if done.failed is None else emitter.where(done.failed)}]"
         output.note(f"rank {done.failed} ended with {how_ended(done.code)}; its output is above, marked {mark}")
         _start_again(restart, flags.max_restarts, done.code if done.code > 0 else 128 - done.code, output)
-
-
-def _machines(flags: Launch) -> "Machines":
-    """Where the nodes of a run in real time are."""
-    from p4reduce.runs.agent import Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
-    from p4reduce.runs.real.wires import Machines, placed  # noqa: PLC0415
-
-    topology, script = build_topology(flags.experiment), flags.command[0]
-    there = [Machine(name, slots) for name, slots in flags.machines]
-    place = placed(topology, worker_hosts(topology, flags.workers), there, dict(flags.place))
-    return Machines(
-        tuple(one.name for one in there),
-        place,
-        tuple(ssh_of(flags.ssh)),
-        _passed(flags),
-        script if script.endswith(".py") else None,
-    )
 
 
 def _note_outside(outside: Mapping[int, str], joins: Sequence[Incident], first: int, output: Output) -> None:

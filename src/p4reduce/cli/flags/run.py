@@ -1,6 +1,6 @@
 """The commands that run work on a network: one run, several that are compared, scripts, measurements."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -22,11 +22,12 @@ from p4reduce.cli.flags import (
     Out,
     PacketsOrFlow,
     Pcap,
+    Place,
     Plans,
     Ssh,
     all_machines,
 )
-from p4reduce.cli.lists import floats, folders, integers, joining, octets, places, shard_of, texts
+from p4reduce.cli.lists import floats, folders, integers, joining, octets, shard_of, texts
 from p4reduce.runs.settings import Described, Settings, default_topology
 
 if TYPE_CHECKING:
@@ -151,9 +152,7 @@ class Launch:
             default="8, or one for each slot of --hosts")] = None  # fmt: skip
     hosts: Hosts = ()
     hostfile: Hostfile = None
-    place: Annotated[Sequence[tuple[str, str]], Flag("Machines of switches and hosts in real time, as in "
-            "s1=pc1,h1=pc2; a host is where its rank is, a switch where most of its neighbours are.",
-            metavar="NODE=NAME,…", parse=places, panel=OTHERS, default="none")] = ()  # fmt: skip
+    place: Place = ()
     ssh: Ssh = "ssh"
     env: Annotated[Sequence[str], Flag("Variable of this environment that ranks on other machines get, besides "
             "those of p4reduce and torch.distributed.", metavar="NAME", many=True, panel=OTHERS,
@@ -210,7 +209,9 @@ class Launch:
     @cached_property
     def experiment(self) -> "Experiment":
         """The run; links between machines are datagrams, unless another kind is asked for."""
-        base = {"topology": default_topology(self.workers)} | ({"links": "udp"} if self.machines else {})
+        base = {"topology": default_topology(self.workers)}
+        if self.machines and self.settings.given.get("target") != "bmv2":
+            base["links"] = "udp"
         return self.settings.experiment(base, workers=self.workers)
 
     def check(self) -> None:
@@ -242,17 +243,25 @@ class Launch:
 
     def _check_machines(self) -> None:
         """What several machines in real time may have."""
-        one, here = self.experiment, "not in real time on several machines"
+        one = self.experiment
         refused = {
-            f"--target {one.target}": one.target != "embedded",
-            f"--links {one.links}": one.links != "udp",
             f"--on-failure {one.on_failure}": one.on_failure != "abort",
             "--join": bool(self.join),
             "--live": self.live,
             "--listen": bool(self.listen),
         }
-        for flag in [flag for flag, given in refused.items() if given]:
-            raise BadInput(f"{flag}: {here}; leave it out")
+        check_machines(one, refused)
+
+
+def check_machines(experiment: "Experiment", refused: Mapping[str, bool]) -> None:
+    """``BadInput`` for what several machines in real time cannot have; ``refused``: flags that were given."""
+    every = {
+        f"--target {experiment.target}": experiment.target != "embedded",
+        f"--links {experiment.links}": experiment.links != "udp",
+        **refused,
+    }
+    for flag in [flag for flag, given in every.items() if given]:
+        raise BadInput(f"{flag}: not in real time on several machines; leave it out")
 
 
 @command(
@@ -416,6 +425,7 @@ class Compare:
     "p4reduce confirm --targets bmv2,embedded --plans steiner,mst,spt,ring,ps --loss 0.01",
     "p4reduce confirm --collective push_pull            # with a parameter server",
     "p4reduce confirm --model digits                    # two epochs of a training: the same weights everywhere",
+    "p4reduce confirm --hosts pc1,pc2 -t leaf-spine:leaves=2,hosts=2 --loss 0.01  # switches and workers on both",
     within=RUN,
 )
 class Confirm:
@@ -428,6 +438,10 @@ class Confirm:
 
     plans: Plans = ("steiner", "ring", "ps")
     targets: Annotated[Sequence[str], Flag("Real targets: embedded, bmv2, or both.", parse=texts)] = ("embedded",)
+    hosts: Hosts = ()
+    hostfile: Hostfile = None
+    place: Place = ()
+    ssh: Ssh = "ssh"
     out: Annotated[Path | None, Flag("Folder for confirm.csv.", "-o", default="none")] = None
     as_json: Json = False
     settings: Annotated[Settings, Described(omit=("plan", "target", "time"), real_time=True)]
@@ -436,16 +450,25 @@ class Confirm:
     def experiments(self) -> "list[Experiment]":
         """Of each plan that in virtual time, and those that confirm it."""
         targets = ["embedded", "bmv2"] if list(self.targets) == ["both"] else self.targets
-        found = []
+        found, base = [], CONFIRM | ({"links": "udp"} if self.machines and "bmv2" not in targets else {})
         for plan in self.plans:
-            ideal = self.settings.experiment(CONFIRM, plan=plan, time="virtual")
+            ideal = self.settings.experiment(base, plan=plan, time="virtual")
             found.append(ideal.model_copy(update={"faults": type(ideal.faults)()}))
-            found += [self.settings.experiment(CONFIRM, plan=plan, target=target, time="real") for target in targets]
+            found += [self.settings.experiment(base, plan=plan, target=target, time="real") for target in targets]
         return found
+
+    @cached_property
+    def machines(self) -> list[tuple[str, int | None]]:
+        """Where workers and switches are to be; none: here."""
+        return all_machines(self.hosts, self.hostfile)
 
     def check(self) -> None:
         """What each of them may be."""
-        _ = self.experiments
+        for one in sorted(self.experiments, key=lambda one: one.target):  # whose links depend on a BMv2 among them
+            if self.machines and one.time == "real":
+                check_machines(one, {"--model digits": one.model == "digits"})
+        if self.place and not self.machines:
+            raise BadInput("--place: is for --hosts")
 
 
 @command(

@@ -251,11 +251,11 @@ class RealCluster(Closable):
         aside: Path | None = None,
         *,
         machines: Machines | None = None,
-        emit: Emit = lambda *_: None,
+        emit: Emit | None = None,
     ) -> None:
         """Build and start everything; ``folder`` gets the logs, ``aside`` what is written often (None: ``folder``).
 
-        machines: where nodes are that are not here. emit: takes what programs there print.
+        machines: where nodes are that are not here. emit: takes what programs there print; None: they are workers.
 
         Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built, ``RealError`` for what
         this machine cannot do, ``ClusterError`` when a worker does not start.
@@ -292,7 +292,7 @@ class RealCluster(Closable):
         """Of other machines, as of the start."""
         try:
             if machines is not None:
-                self._reach(machines, emit)
+                self._reach(machines, emit or self._take)
             progress(f"{experiment.plan}: links", 0, 1)
             self.wires = self._parts.enter_context(self._open_wires(name))
             self.relays: RelaySights = self._parts.enter_context(
@@ -376,7 +376,10 @@ class RealCluster(Closable):
             answers = self.answers(operation)
         except WorkerError as error:
             raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
-        carried = {host: from_plain(Carried, answer.get("carried"), host) for host, answer in answers.items()}
+        carried = {
+            host: self.by_our_clock(host, from_plain(Carried, answer.get("carried"), host))
+            for host, answer in answers.items()
+        }
         hashes = {host: one.sha256 for host, one in carried.items()}
         if operation == "all_to_all":
             self._right_blocks(hashes, turn, given)
@@ -397,7 +400,7 @@ class RealCluster(Closable):
         largest, bound = None, None
         # From then on sums lack something, or have what was left out of others, or what rounding lost of them.
         feeds = bits != WORD_BITS and turn > 0 and self.experiment.model == "tensor"
-        if not self.moved.closed and not feeds:
+        if not self.moved.closed and not feeds and self.machines is None:  # the sum of another machine is there
             largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
         start = min(one.start_ns for one in members)
         done = self.moved.done_ns = max(one.end_ns for one in members)
@@ -431,13 +434,13 @@ class RealCluster(Closable):
         deadline = time.monotonic() + SETTLE_S
         before: dict[str, Counts] = {}
         while True:
-            now = self._counts()
+            now = self.counts()
             if _traffic(now) == _traffic(before) or time.monotonic() > deadline:
                 return now
             before = now
             time.sleep(0.05)
 
-    def _counts(self) -> dict[str, Counts]:
+    def counts(self) -> dict[str, Counts]:
         """The counts of all hosts."""
         answers = self.ask({"do": "status"}, "status")
         return {host: from_plain(Counts, answer, f"{host}: status") for host, answer in answers.items()}
@@ -467,10 +470,23 @@ class RealCluster(Closable):
             agent.look_at_clock()
             self.clocks[agent.machine.name] = agent.clock()
 
+    def _take(self, number: int, stream: str, line: str) -> None:
+        assert isinstance(self.wires, MachineWires)  # noqa: S101
+        self.wires.take(number, stream, line)
+
     def agent_of(self, node: str) -> Agent:
         """The agent of the machine that a node is on."""
         assert self.machines is not None  # noqa: S101
         return self.agents.every[self.machines.names.index(self.machines.place[node])]
+
+    def by_our_clock(self, host: str, one: Carried) -> Carried:
+        """A collective as a host's participant saw it, with times of this machine's clock."""
+        ahead = self.ahead_ns(host)
+        return replace(one, start_ns=one.start_ns - ahead, end_ns=one.end_ns - ahead)
+
+    def ahead_ns(self, host: str) -> int:
+        """By which the clock of a host's machine is ahead of ours."""
+        return 0 if self.machines is None else self.clocks[self.machines.place[host]].offset_ns
 
     def look_at_clocks(self) -> None:
         """Look at the clocks of other machines once more, and take in how they went."""
@@ -515,7 +531,7 @@ class RealCluster(Closable):
         endpoints = [self.endpoints(tree.plan) for tree in self.trees]
         operation = self.experiment.collective
         jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
-        commands = {}
+        commands, specs = {}, {}
         for host in self.hosts:
             spec = ProcessSpec(
                 host=host,
@@ -528,12 +544,18 @@ class RealCluster(Closable):
                 trees=self.weighted,
                 quorum=self.experiment.quorum or 1,
                 lane_bits=self.experiment.lane_bits,
-                records=str(self.records_of(host)),
+                records=str(self.records_of(host)) if self.machines is None else None,
             )
+            if self.machines is not None:
+                specs[host] = to_plain(spec)
+                commands[host] = [*WORKER]
+                continue
             path = self.folder / f"{host}.json"
             path.write_text(to_json(spec))
             commands[host] = [*WORKER, str(path)]
-        return WorkerGroup(self.wires.start, commands, self.folder, self._watch)
+        group = WorkerGroup(self.wires.start, commands, self.folder, self._watch)
+        group.tell(specs)
+        return group
 
     def _watch(self) -> None:
         self.target.check()
@@ -543,7 +565,7 @@ class RealCluster(Closable):
 
     def _totals(self) -> tuple[int, int]:
         """Resends of all endpoints, and the most saturated chunks of a host."""
-        found = [counts.endpoints.values() for counts in self._counts().values()]
+        found = [counts.endpoints.values() for counts in self.counts().values()]
         held = max(sum(one.saturated for one in every) for every in found)
         return sum(one.resends for every in found for one in every), held
 

@@ -113,7 +113,7 @@ def is_stopped(pid: int) -> bool:
 
 
 Message = dict[str, Any]
-Start = Callable[[str, Sequence[str], Mapping[str, Any]], subprocess.Popen[bytes]]
+Start = Callable[[str, Sequence[str], Mapping[str, Any]], Any]
 """Starts a command at a host: (host, argv, keyword arguments of Popen)."""
 Watch = Callable[[], None]
 """Called now and then while the group waits; raises when the run cannot go on."""
@@ -133,7 +133,7 @@ class WorkerError(ClusterError):
 class Worker:
     """A worker's process. Its standard error goes to its log."""
 
-    def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, host: str, process: Any, log: Path) -> None:
         self.host = host
         self.process = process
         self.log = log
@@ -151,7 +151,7 @@ class Worker:
     def read(self) -> list[Message] | None:
         """The messages that have come whole; None at the end of its output."""
         assert self.process.stdout is not None  # noqa: S101
-        data = self.process.stdout.read1(1 << 16)  # type: ignore[attr-defined]
+        data = self.process.stdout.read1(1 << 16)
         if not data:
             return None
         *lines, self._partial = (self._partial + data).split(b"\n")
@@ -164,7 +164,8 @@ class Worker:
         """The error for a process that has ended, with its last lines."""
         code = self.process.wait(GRACE_S)
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return ClusterError(f"worker {self.host} (process {self.process.pid}) ended with {how}{self.last_lines()}")
+        own = f" (process {self.process.pid})" if self.process.pid > 0 else ""
+        return ClusterError(f"worker {self.host}{own} ended with {how}{self.last_lines()}")
 
     def last_lines(self) -> str:
         """The end of its log, on lines of their own."""
@@ -187,7 +188,7 @@ class WorkerGroup(Closable):
                     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
                     process = start(host, command, pipes)
                 worker = self.workers[host] = Worker(host, process, log)
-                self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
+                self._selector.register(process.stdout, selectors.EVENT_READ, worker)
         except BaseException:
             self.close()
             raise

@@ -1,9 +1,9 @@
 """The process of one run in real time: ``python -m p4reduce.runs.real.session``.
 
 Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``aside`` for sockets, ``name`` of the run;
-``capture`` (a pcap file), or null; ``beside``: other libraries whose all-reduces are timed on the same links
-afterwards, with the arguments of their functions; ``sizes`` of tensors in the place of the experiment's, or an empty
-list.
+``capture`` (a pcap file) and ``machines`` (where nodes are), or null; ``beside``: other libraries whose all-reduces are
+timed on the same links afterwards, with the arguments of their functions; ``sizes`` of tensors in the place of the
+experiment's, or an empty list.
 Writes lines of JSON: ``progress`` [label, done, total]; at the end, when everything that it started is gone, ``result``
 and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
 """
@@ -96,7 +96,8 @@ def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
 
     move = Move(elements, turn, learning_rate=LEARNING_RATE)
     cluster.ask({"do": "prepare", **to_plain(move)}, "preparing")
-    moves = {host: replace(move, save=str(cluster.got)) if host == keeper else move for host in hosts}
+    here = cluster.machines is None  # or the file of the sum is elsewhere
+    moves = {host: replace(move, save=str(cluster.got)) if host == keeper and here else move for host in hosts}
     commands = {host: {"do": given.collective, **to_plain(move)} for host, move in moves.items()}
     cluster.collective(turn, commands, keeper, array)
 
@@ -246,7 +247,9 @@ class ScriptCluster(RealCluster):
         del ours[ADDRESS]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         given = {**pipes, "env": {**ours, **environment, SPEC: str(path)}}
-        return self.wires.start(self.everybody[rank], self._script["command"], given)
+        process = self.wires.start(self.everybody[rank], self._script["command"], given)
+        assert isinstance(process, subprocess.Popen)  # noqa: S101
+        return process
 
     def _told(self, rank: int, presence: Presence, endpoints: list[EndpointSpec]) -> ScriptSpec:
         """What a rank is told."""
@@ -316,20 +319,15 @@ class ScriptCluster(RealCluster):
 
     def _here(self, reports: Mapping[str, ScriptReport]) -> Mapping[str, ScriptReport]:
         """Reports by the clock of this machine."""
-        if self.machines is None:
-            return reports
-        found = {}
-        for host, one in reports.items():
-            ahead = self.clocks[self.machines.place[host]].offset_ns
-            found[host] = replace(
+        return {
+            host: replace(
                 one,
-                began_ns=one.began_ns - ahead,
-                carried=tuple(
-                    replace(each, start_ns=each.start_ns - ahead, end_ns=each.end_ns - ahead) for each in one.carried
-                ),
-                figures=tuple(replace(each, time_ns=each.time_ns - ahead) for each in one.figures),
+                began_ns=one.began_ns - self.ahead_ns(host),
+                carried=tuple(self.by_our_clock(host, each) for each in one.carried),
+                figures=tuple(replace(each, time_ns=each.time_ns - self.ahead_ns(host)) for each in one.figures),
             )
-        return found
+            for host, one in reports.items()
+        }
 
     def _note_collectives(self, reports: Mapping[str, ScriptReport]) -> None:
         """Take in the collectives of the participants' reports, and compare them with each other."""
@@ -506,23 +504,30 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
 def _tensors(request: dict[str, Any]) -> dict[str, Any]:
     experiment = Experiment.model_validate(request["experiment"])
     capture = None if request["capture"] is None else Path(request["capture"])
-    aside = Path(request["aside"])
-    with (
-        RealCluster(experiment, Path(request["folder"]), request["name"], _progress, capture, aside) as cluster,
-        shown(cluster, aside),
-    ):
-        groups = {
-            "workers": list(cluster.group.pids().values()),
-            "switches": cluster.target.processes,
-            "session": [os.getpid()],
-        }
-        before = {name: cpu_seconds(pids) for name, pids in groups.items()}
+    aside, given = Path(request["aside"]), request["machines"]
+    machines = None if given is None else from_plain(Machines, given, "machines")
+    cluster = RealCluster(
+        experiment, Path(request["folder"]), request["name"], _progress, capture, aside, machines=machines
+    )
+    with cluster, shown(cluster, aside) if machines is None else nullcontext():
+        before = _used(cluster)
         carry_out(cluster, request["sizes"])
-        used = {name: cpu_seconds(pids) - before[name] for name, pids in groups.items()}
+        used = {name: seconds - before[name] for name, seconds in _used(cluster).items()}
+        cluster.look_at_clocks()
         found = result(cluster, used)
         folder = Path(request["folder"])
         beside_s = {name: BESIDE[name](cluster, folder, **given) for name, given in request["beside"].items()}
     return {"result": to_plain(found), "beside_s": beside_s}
+
+
+def _used(cluster: RealCluster) -> dict[str, float]:
+    """CPU seconds so far."""
+    session = cpu_seconds([os.getpid()])
+    if isinstance(cluster.target, MachineTarget):
+        workers = sum(one.cpu_s for one in cluster.counts().values())
+        return {"workers": workers, "switches": cluster.target.cpu_s(), "session": session}
+    workers = cpu_seconds(cluster.group.pids().values())
+    return {"workers": workers, "switches": cpu_seconds(cluster.target.processes), "session": session}
 
 
 def _progress(label: str, done: int, total: int) -> None:

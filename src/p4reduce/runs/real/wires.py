@@ -1,12 +1,14 @@
 """Links between hosts and switches in real time: veth pairs between namespaces, or datagrams, also between machines."""
 
+import contextlib
 import socket
 import subprocess
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Final, Protocol, Self
+from typing import IO, Annotated, Any, Final, Protocol, Self
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.records import ITEMS
@@ -17,7 +19,7 @@ from p4reduce.network.real.net.network import Carriers
 from p4reduce.network.real.relay import Relays
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.network.virtual.records import Faults
-from p4reduce.runs.agent import Agent, Machine, datagram_ports, spread
+from p4reduce.runs.agent import Agent, Machine, RemoteRank, datagram_ports, spread
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.real.backend import SocketSpec
@@ -71,7 +73,9 @@ class Wires(Protocol):
     def events(self) -> Events:
         """Readable when :meth:`cut` may have something to say, until it was asked."""
 
-    def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
+    def start(
+        self, host: str, argv: Sequence[str], options: Mapping[str, Any]
+    ) -> "subprocess.Popen[bytes] | RemoteProcess":
         """Start a program at a host; it dies with us."""
 
     def __enter__(self) -> Self: ...
@@ -291,6 +295,48 @@ class Share:
     seed: int
 
 
+class RemoteProcess(RemoteRank):
+    """A program on another machine that is spoken to in lines, with what is needed of ``subprocess.Popen``."""
+
+    def __init__(self, number: int, agent: Agent, argv: Sequence[str], log: Path) -> None:
+        """``log``: file for its errors. It is still to be started."""
+        super().__init__(number, agent, lambda *_: self._mine.close())
+        self._argv, self._log, self._input_of = argv, log, agent
+        self._mine, theirs = socket.socketpair()
+        self.stdout: IO[bytes] = theirs.makefile("rb")
+        self.stdin = self
+        theirs.close()
+
+    def write(self, lines: bytes) -> None:
+        """To its input."""
+        for line in lines.decode().splitlines():
+            self._input_of.ask("input", rank=self.rank, line=line)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Its input goes with its agent."""
+
+    def take(self, stream: str, line: str) -> None:
+        """A line that it has written."""
+        if stream == "stderr":
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(f"{line}\n")
+            return
+        with contextlib.suppress(OSError):
+            self._mine.sendall(line.encode() + b"\n")
+
+    def send_signal(self, number: int) -> None:
+        """No other than to end."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended; ``TimeoutExpired`` when ``timeout`` seconds were not enough."""
+        if timeout is not None and not self.join(timeout):
+            raise subprocess.TimeoutExpired(list(self._argv), timeout)
+        return super().wait()
+
+
 class MachineWires:
     """A pair of UDP sockets for each link, or one on each side of its relay, which is where the link's first end is:
     between the machines' addresses where the two are on different machines, else on loopback.
@@ -306,6 +352,7 @@ class MachineWires:
         self.shaping = "hosts' and switches' own queues" if self._rates else "none"
         self._pairs: dict[Hop, tuple[Socket, Socket]] = {}
         self._relayed: dict[Agent, list[Relayed]] = {agent: [] for agent in place.values()}
+        self._started: list[RemoteProcess] = []
         with_relays = needs_relays(experiment, topology)
         pieces: list[tuple[Agent, Agent]] = []
         for link in topology.links:
@@ -349,7 +396,7 @@ class MachineWires:
             ports,
             {hop: rate for hop, rate in self._rates.items() if hop in ports},
             self._experiment.queue_frames,
-            tuple(self._relayed[agent]),
+            tuple(self._relayed.get(agent, ())),
             relay_faults(self._experiment),
             self._experiment.seed ^ number << _MACHINE_BITS,
         )
@@ -376,9 +423,17 @@ class MachineWires:
         """None."""
         return None
 
-    def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
-        """Not here: agents start programs."""
-        raise NotImplementedError
+    def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "RemoteProcess":
+        """Start it on the host's machine; of ``options`` ``stderr`` counts, a file."""
+        number = len(self._started)
+        process = RemoteProcess(number, self._place[host], argv, Path(options["stderr"].name))
+        self._started.append(process)
+        self._place[host].start(process, argv, {}, asks=True)
+        return process
+
+    def take(self, number: int, stream: str, line: str) -> None:
+        """A line that a program has written."""
+        self._started[number].take(stream, line)
 
     def __enter__(self) -> Self:
         return self

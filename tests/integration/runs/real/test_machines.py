@@ -73,23 +73,24 @@ def left():
 
 
 @contextlib.contextmanager
-def launch(world, text, *words, out=None):
-    """``p4reduce launch`` of a script on the first machine; ended behind what is within."""
+def launch(world, text, *words, out=None, command="launch"):
+    """A command, with a script of this text, on the first machine; ended behind what is within."""
     script = world.folder / "script.py"
-    script.write_text(text)
+    script.write_text(str(text))
+    scripts = [str(script)] if text is not None else []
     enter = [] if world.made[0].path is None else ["nsenter", f"--net={world.made[0].path}"]
     out_words = [] if out is None else ["--out", str(world.folder / out)]
-    command = [*enter, sys.executable, "-m", "p4reduce.cli.entry", "launch", *words, *out_words, str(script)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    argv = [*enter, sys.executable, "-m", "p4reduce.cli.entry", command, *words, *out_words, *scripts]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def launched(world, text, *words, out=None):
+def launched(world, text, *words, out=None, command="launch"):
     """Its exit code, output, errors and result."""
-    with launch(world, text, *words, out=out) as process:
+    with launch(world, text, *words, out=out, command=command) as process:
         said, errors = process.communicate(timeout=400)
     path = world.folder / str(out) / "result.json"
     return process.returncode, said, errors, json.loads(path.read_text("utf-8")) if path.is_file() else None
@@ -118,6 +119,26 @@ def test_sums_on_two_machines_are_the_bytes_of_virtual_time_and_frames_are_as_pr
     for one in there.values():  # what are machines here have one clock
         assert abs(one["offset_ns"]) <= one["error_ns"] < 10**9
     assert all(one["communication_ps"] > 0 for one in real["network"]["collectives"])
+
+
+CONFIRM = ("--hosts", "pc1,pc2", "--ssh", SSH, "-t", "leaf-spine:leaves=2,spines=2,hosts=2,servers=1", "--rate", "1G")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--plans", "steiner,mst,spt,ring,ps", "--loss", "0.01", "--seed", "21"),
+        pytest.param(("--plans", "steiner,ps", "--collective", "push_pull", "--loss", "0.01"), marks=pytest.mark.soak),
+    ],
+)
+def test_confirm_on_two_machines_has_the_bytes_of_virtual_time_and_frames_as_predicted(world, words):
+    code, said, errors, _ = launched(world, None, *CONFIRM, "--elements", "20k", *words, "--json", command="confirm")
+    assert code == 0, errors
+    rows = json.loads(said)
+    real = [row for row in rows if row["ran"] != "virtual time"]
+    assert [row["plan"] for row in real] == words[1].split(",")
+    assert all(row["same_bytes"] and row["prediction_differences"] == 0 and row["lost"] > 0 for row in real)
+    assert "compared to within: pc1" in errors
 
 
 def test_a_rank_that_ends_is_named_and_so_is_a_machine_whose_agent_is_killed(world):
