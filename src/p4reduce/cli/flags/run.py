@@ -425,7 +425,7 @@ class Compare:
     "p4reduce confirm --targets bmv2,embedded --plans steiner,mst,spt,ring,ps --loss 0.01",
     "p4reduce confirm --collective push_pull            # with a parameter server",
     "p4reduce confirm --model digits                    # two epochs of a training: the same weights everywhere",
-    "p4reduce confirm --hosts pc1,pc2 -t leaf-spine:leaves=2,hosts=2 --loss 0.01  # switches and workers on both",
+    "p4reduce confirm --hosts pc1,pc2 -t leaf-spine-8   # switches and workers on both machines",
     within=RUN,
 )
 class Confirm:
