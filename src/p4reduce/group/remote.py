@@ -51,8 +51,8 @@ _LEAST_PORT: Final = 10_000
 _PORT_TRIES: Final = 1000
 
 
-def free_ports(count: int) -> list[int]:
-    """Find ``count`` free TCP ports of the loopback interface that the kernel gives to no client meanwhile.
+def free_ports(count: int, host: str = "127.0.0.1", kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
+    """Find ``count`` free ports of an address of this machine, of TCP or UDP, that the kernel gives to no client.
 
     They lie below those that the kernel gives to a socket that connects, or binds port 0: between looking and use only
     a server that was told the same number could take one. ``OSError`` if there are not so many.
@@ -60,16 +60,17 @@ def free_ports(count: int) -> list[int]:
     clients = int(_CLIENT_PORTS.read_text("ascii").split()[0])
     with contextlib.ExitStack() as stack:
         found: list[int] = []
-        for _ in range(_PORT_TRIES):
+        for _ in range(_PORT_TRIES + count):
             if len(found) == count:
                 return found
-            one = stack.enter_context(socket.socket())
+            one = stack.enter_context(socket.socket(type=kind))
             # Where an administrator has left no room below them, the kernel chooses.
             port = random.randrange(_LEAST_PORT, clients) if clients > 2 * _LEAST_PORT else 0  # noqa: S311  (no secret)
             with contextlib.suppress(OSError):
-                one.bind(("127.0.0.1", port))
+                one.bind((host, port))
                 found.append(int(one.getsockname()[1]))
-    raise OSError(f"no {count} free TCP ports from {_LEAST_PORT} to {clients - 1}")
+    protocol = "TCP" if kind is socket.SOCK_STREAM else "UDP"
+    raise OSError(f"no {count} free {protocol} ports of {host} from {_LEAST_PORT} to {clients - 1}")
 
 
 # Messages between a rank's process and the coordinator, over a stream socket.

@@ -145,6 +145,12 @@ def make_key() -> str:
     return done.stdout
 
 
+def halves(pem: str) -> tuple[bytes, bytes]:
+    """The key and the certificate of `make_key`, each by itself."""
+    at = pem.index(_CERTIFICATE)
+    return pem[:at].encode(), pem[at:].encode()
+
+
 @functools.lru_cache(8)
 def context(pem: str, *, server: bool) -> ssl.SSLContext:
     """TLS 1.3 in which both ends show the certificate of ``pem``. ``ClusterError`` for a text that has no such key."""

@@ -1,15 +1,20 @@
 """Ranks on other machines: ssh starts one agent on each, which starts ranks there and ends them with its launcher.
 
+In real time an agent also executes what of the network is on its machine, and carries control connections of ranks.
+
 The launcher and an agent (``python -m p4reduce.runs.agent``) exchange lines of JSON over the agent's standard input and
 output, which ssh carries: requests (``do``) one way, news the other. Each says something every `BEAT_S`; who hears
 nothing for `SILENT_S` takes the other for gone. An agent whose input ends, ends its ranks; whatever is left after a
 kill -9 of the agent, a guardian of the agent's ends (`guarded`).
 """
 
+import base64
 import contextlib
 import hashlib
+import ipaddress
 import json
 import os
+import secrets
 import select
 import shlex
 import signal
@@ -22,19 +27,34 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from p4reduce import __version__
 from p4reduce.base.records import RecordError, from_plain, to_plain
-from p4reduce.base.signals import handling, raise_exit
+from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.remote import free_ports
-from p4reduce.group.transport import TICKET, Ticket, interface_of, source_towards
+from p4reduce.group.remote import SPEC, free_ports
+from p4reduce.group.transport import TICKET, Ticket, end, interface_of, source_towards
 from p4reduce.network.real.net import why_not
 from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
-from p4reduce.runs.launch import GRACE_S, KEPT_LINES, Emit, RankProcess, end_all, script_command
+from p4reduce.runs.launch import (
+    GRACE_S,
+    KEPT_LINES,
+    Emit,
+    Names,
+    RankProcess,
+    end_all,
+    script_command,
+    torch_environment,
+)
+
+if TYPE_CHECKING:
+    from p4reduce.runs.real.presence import Signs
+    from p4reduce.runs.real.targets import Part
 
 BEAT_S: Final = 2.0
+BUSY_S: Final = 0.2
+"""between two words of an agent on which ranks use the processor, in real time"""
 SILENT_S: Final = 20.0
 END_S: Final = 2.0
 """Between asking ranks to end and ending them, where the launcher is gone."""
@@ -45,8 +65,18 @@ REACH_S: Final = 3.0
 MOST_LINE: Final = 1 << 20
 """bytes of a message"""
 SSH: Final = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
-ANSWERS: Final = {"here", "clock", "port", "reached"}
+ANSWERS: Final = {"here", "clock", "port", "reached", "ports", "part", "counted"}
+START_S: Final = 600.0
+"""for an agent to compile switches and open their ports"""
+EXCHANGES: Final = 16
+"""of clocks, of which the one with the shortest round trip counts"""
+PIECE: Final = 1 << 16
+"""of what is longer than a message should be"""
+SEND_S: Final = 1.0
+"""for which a rank may take nothing that it is sent"""
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+CONTROL: Final = "group"
+"""name of the socket by which ranks of a machine reach the coordinator, in real time"""
 
 
 @dataclass(frozen=True)
@@ -90,10 +120,16 @@ class _Here:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
+        self._aside = folder.aside()
         self._ranks: dict[int, RankProcess] = {}
-        self._ticket = folder.aside() / "ticket.json"
+        self._ticket = self._aside / "ticket.json"
         self._writing = threading.Lock()
         self._probes: list[socket.socket] = []
+        self._part: Part | None = None
+        self._signs: dict[int, Signs] = {}
+        """of ranks in real time"""
+        self._links: dict[int, socket.socket] = {}
+        """their control connections, by a number of ours"""
 
     def serve(self) -> None:
         """Serve until the launcher is gone; then end all ranks."""
@@ -106,6 +142,8 @@ class _Here:
         finally:
             with handling(signal.SIG_IGN, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 end_all(list(self._ranks.values()), END_S)
+                if self._part is not None:
+                    self._part.close()
 
     def _perform(self, what: object, request: dict[str, Any]) -> None:
         if what == "begin":
@@ -113,35 +151,139 @@ class _Here:
         elif what == "ticket":
             from_plain(Ticket, request["ticket"], "ticket").write(self._ticket)
         elif what == "start":
-            self._start(request["rank"], request["command"], request["environment"])
+            self._start(**request)
         elif what == "signal" and request["rank"] in self._ranks:
             rank = self._ranks[request["rank"]]
             (rank.kill if request["kill"] else rank.terminate)()
         elif what == "clock":
-            self._say(clock=time.time())
+            self._say(clock=[time.time(), time.monotonic_ns()])
         elif what == "listen":
             self._probes.append(socket.create_server((request["host"], 0)))
             self._say(port=self._probes[-1].getsockname()[1])
         elif what == "reach":
             self._say(reached=[_reaches(host, port) for host, port in request["addresses"]])
+        else:
+            self._perform_real(what, request)
 
-    def _start(self, rank: int, command: Sequence[str], given: Mapping[str, str]) -> None:
-        towards = source_towards(given.get("MASTER_ADDR", ""))
+    def _perform_real(self, what: object, request: dict[str, Any]) -> None:
+        """What is asked for in real time."""
+        if what == "ports":
+            self._say(ports=datagram_ports(request["address"], request["across"]))
+        elif what == "part":  # beside: an agent that compiles still hears that its launcher has ended
+            threading.Thread(target=self._open, args=(request,), daemon=True).start()
+        elif what == "count" and self._part is not None:
+            self._say(counted=to_plain(self._part.counted()))
+        elif what == "input" and request["rank"] in self._ranks:
+            self._ranks[request["rank"]].send(request["line"])
+        elif what == "control" and (link := self._links.get(request["number"])) is not None:
+            if request["data"] is None:
+                end(link)
+                return
+            try:
+                link.sendall(base64.b64decode(request["data"]))
+            except OSError:  # the rank is gone, or takes nothing
+                end(link)
+
+    def _start(
+        self,
+        rank: int,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        spec: dict[str, Any] | None,
+        report: str,
+        asks: bool,
+    ) -> None:
+        towards = source_towards(environment.get("MASTER_ADDR", ""))
         interface = interface_of(towards) if towards else None
         gloo = {INTERFACE: interface[0]} if interface else {}
-        own = {**os.environ, **gloo, **given, TICKET: str(self._ticket), **self._folder.environment}
-        self._ranks[rank] = RankProcess(
+        own = {**os.environ, **gloo, **environment, TICKET: str(self._ticket), **self._folder.environment}
+        if spec is not None:
+            del own[TICKET]
+            own[SPEC] = str(self._aside / f"{rank}.json")
+            Path(own[SPEC]).write_text(
+                json.dumps({**spec, "folder": str(self._aside), "coordinator": str(self._aside / CONTROL)}), "utf-8"
+            )
+        self._ranks[rank] = started = RankProcess(
             rank,
             script_command(command),
             own,
             emit=lambda rank, stream, line: self._say(line=[rank, stream, line]),
-            ended=lambda rank, code: self._say(ended=[rank, code]),
+            ended=lambda rank, code: self._tell_end(rank, code, report),
+            asks=asks,
         )
+        if spec is not None:
+            from p4reduce.runs.real.presence import Signs  # noqa: PLC0415  (in real time alone)
+
+            self._signs[rank] = Signs(started.pid)
+
+    def _tell_end(self, rank: int, code: int, report: str) -> None:
+        """Send the report that a rank has left, if any, and its end."""
+        with contextlib.suppress(OSError):
+            text = (self._aside / report).read_text("utf-8") if report else ""
+            for at in range(0, len(text), PIECE):
+                self._say(report=[rank, text[at : at + PIECE]])
+        self._say(ended=[rank, code])
+
+    def _open(self, request: dict[str, Any]) -> None:
+        """Open what of the network is here, and the socket by which ranks here reach the coordinator."""
+        try:
+            from p4reduce.runs.real.targets import Part  # noqa: PLC0415  (in real time alone)
+            from p4reduce.runs.real.wires import Share  # noqa: PLC0415
+
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(str(self._aside / CONTROL))
+            listener.listen(socket.SOMAXCONN)
+            part = Part(from_plain(Share, request["share"], "what is here of the network"), request["pem"])
+        except (OSError, RuntimeError, ValueError) as error:
+            self._say(part={"error": str(error)})
+            return
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        self._part = part
+        self._say(part={"p4runtime": part.p4runtime})
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Carry the connections of ranks of this machine to the coordinator; end those of other processes."""
+        from p4reduce.runs.real.presence import is_of  # noqa: PLC0415  (in real time alone)
+
+        number = 0
+        while True:
+            connection, _ = listener.accept()
+            rank = next((rank for rank, one in list(self._ranks.items()) if is_of(connection, one.pid)), None)
+            if rank is None:
+                connection.close()
+                continue
+            number += 1
+            connection.settimeout(SEND_S)
+            self._links[number] = connection
+            threading.Thread(target=self._carry, args=(number, rank, connection), daemon=True).start()
+
+    def _carry(self, number: int, rank: int, connection: socket.socket) -> None:
+        while True:
+            try:
+                data = connection.recv(PIECE)
+            except TimeoutError:
+                continue
+            except OSError:
+                data = b""
+            if not data:
+                break
+            self._say(control=[number, rank, base64.b64encode(data).decode()])
+        self._say(control=[number, rank, None])
+        del self._links[number]
+        connection.close()
 
     def _beat(self) -> None:
         while True:
-            self._say()
-            time.sleep(BEAT_S)
+            if self._part is None:
+                self._say()
+                time.sleep(BEAT_S)
+                continue
+            try:
+                self._part.check()
+            except (RuntimeError, ValueError) as error:
+                self._say(failed=str(error))
+            self._say(busy=[rank for rank, signs in list(self._signs.items()) if signs.seen()])
+            time.sleep(BUSY_S)
 
     def _say(self, **news: Any) -> None:
         data = json.dumps(news).encode() + b"\n"
@@ -172,6 +314,18 @@ def here(folder: str, script: str | None, *, namespaces: bool = False) -> Here:
 def digest_of(script: str) -> str:
     """SHA-256 of a file, hexadecimal."""
     return hashlib.sha256(Path(script).read_bytes()).hexdigest()
+
+
+def datagram_ports(address: str, across: Sequence[bool]) -> list[tuple[str, int]]:
+    """Free UDP ports, all different: of ``address`` where one is ``across``, else of a loopback address of this call.
+
+    ``OSError`` where this machine does not have that address, or so many ports.
+    """
+    inside = f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
+    counts = {inside: len(across) - sum(across), address: sum(across)}
+    ports = {host: iter(free_ports(count, host, socket.SOCK_DGRAM)) for host, count in counts.items() if count}
+    hosts = [address if one else inside for one in across]
+    return [(host, next(ports[host])) for host in hosts]
 
 
 def _reaches(host: str, port: int) -> bool:
@@ -232,13 +386,21 @@ def spread(machines: Sequence[Machine], ranks: int) -> list[int]:
     return [number for number, count in enumerate(slots) for _ in range(count)][:ranks]
 
 
-class _RemoteRank:
+class RemoteRank:
     """A rank that an agent started on its machine, with the interface of `RankProcess`."""
+
+    pid: Final = -1
+    """of no process here"""
 
     def __init__(self, rank: int, agent: "Agent", ended: Callable[[int, int, str], None]) -> None:
         self.rank = rank
         self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self.report = ""
+        """what it left, in real time, once it has ended"""
+        self.busy = False
+        """Whether it used the processor since this was last set."""
         self._agent, self._ended, self._over = agent, ended, threading.Event()
+        self._code = 0
 
     def terminate(self) -> None:
         """Ask the process, and what it started, to end."""
@@ -252,11 +414,37 @@ class _RemoteRank:
         """Wait until it has ended; False when ``timeout`` seconds were not enough."""
         return self._over.wait(timeout)
 
+    def wait(self) -> int:
+        """Wait until it has ended; its exit code, -n for signal n."""
+        self._over.wait()
+        return self._code
+
+    def seen(self) -> bool:
+        """Whether it has used the processor since the last look; also where its machine is just not heard."""
+        busy, self.busy = self.busy, False
+        return busy or time.monotonic() - self._agent.heard_s > 2 * BUSY_S
+
     def end(self, code: int, why: str = "") -> None:
         """Note that the rank has ended."""
         if not self._over.is_set():
+            self._code = code
             self._over.set()
             self._ended(self.rank, code, why)
+
+
+@dataclass(frozen=True)
+class MachineClock:
+    """A machine's monotonic clock, nanoseconds."""
+
+    offset_ns: int
+    """by which it is ahead of the session's …"""
+    error_ns: int
+    """… give or take this: half of the shortest round trip, and half of what changed meanwhile"""
+
+    def and_then(self, later: "MachineClock") -> "MachineClock":
+        """The clock between two looks at it."""
+        drift = abs(later.offset_ns - self.offset_ns) // 2
+        return MachineClock((self.offset_ns + later.offset_ns) // 2, max(self.error_ns, later.error_ns) + drift)
 
 
 class Agent:
@@ -269,8 +457,13 @@ class Agent:
         """by which its clock is ahead of ours at least"""
         self.gone = ""
         """why it is"""
+        self.heard_s = time.monotonic()
+        """when it last said anything"""
+        self.admit: Callable[[socket.socket, int], None] = lambda connection, _: connection.close()
+        """takes a rank's control connection, in real time"""
+        self._links: dict[int, socket.socket] = {}
         self._emit = emit
-        self._ranks: dict[int, _RemoteRank] = {}
+        self._ranks: dict[int, RemoteRank] = {}
         self._answers: dict[str, Any] = {}
         self._changed = threading.Condition()
         self._writing = threading.Lock()
@@ -302,12 +495,15 @@ class Agent:
             self._process.stdin.write(json.dumps({"do": what, **request}).encode() + b"\n")
             self._process.stdin.flush()
 
-    def answer(self, name: str, timeout_s: float) -> Any:
+    def answer(self, name: str, timeout_s: float = BEGIN_S) -> Any:
         """Wait for the agent's message ``name`` and return it, once. ``ClusterError`` if it is gone or silent."""
-        with self._changed:
-            there = self._changed.wait_for(lambda: name in self._answers or self.gone, timeout_s)
-            if name in self._answers:
-                return self._answers.pop(name)
+        deadline = time.monotonic() + timeout_s
+        there: object = None
+        while not there and time.monotonic() < deadline:
+            with self._changed:
+                there = self._changed.wait_for(lambda: name in self._answers or self.gone, SEEN_S)
+                if name in self._answers:
+                    return self._answers.pop(name)
         why = self.gone if there else f"the agent said nothing for {timeout_s:g} s"
         raise ClusterError(f"{self.machine.name}: {why}")
 
@@ -324,22 +520,49 @@ class Agent:
         """Measure how far its clock is ahead."""
         asked = time.time()
         self.ask("clock")
-        there = self.answer("clock", SILENT_S)
+        there, _ = self.answer("clock", SILENT_S)
         self.offset_s = there - min(max(there, asked), time.time())  # none where it answered in between
+
+    def clock(self) -> MachineClock:
+        """Measure its monotonic clock, by the exchange that takes the shortest time."""
+        found = []
+        for _ in range(EXCHANGES):
+            asked = time.monotonic_ns()
+            self.ask("clock")
+            _, there = self.answer("clock", SILENT_S)
+            now = time.monotonic_ns()
+            found.append(MachineClock(there - (asked + now) // 2, (now - asked + 1) // 2))
+        return min(found, key=lambda one: one.error_ns)
+
+    @property
+    def address(self) -> str:
+        """The machine's IPv4 address. ``ClusterError`` if the launcher came in at another one, or its name has none."""
+        own = (self.here.own if self.here else "") or self.machine.name.rpartition("@")[2]
+        try:
+            return str(ipaddress.IPv4Address(own if self.here and self.here.own else socket.gethostbyname(own)))
+        except (OSError, ValueError):
+            raise ClusterError(f"{self.machine.name}: {own} is no IPv4 address, which links need") from None
 
     def start(
         self,
-        rank: int,
+        rank: RemoteRank,
         command: Sequence[str],
         environment: Mapping[str, str],
-        ended: Callable[[int, int, str], None],
-    ) -> _RemoteRank:
-        """Start a rank there; ``ended(rank, code, why)`` is called once."""
-        made = self._ranks[rank] = _RemoteRank(rank, self, ended)
-        self.ask("start", rank=rank, command=list(command), environment=dict(environment))
+        *,
+        spec: Mapping[str, Any] | None = None,
+        report: str = "",
+        asks: bool = False,
+    ) -> None:
+        """Start a rank there.
+
+        In real time: ``spec``, what describes it, whose files and sockets the agent knows; ``report``: the file in
+        which it leaves what it has to say; ``asks``: it is sent lines (``input``).
+        """
+        self._ranks[rank.rank] = rank
+        given = {"command": list(command), "environment": dict(environment), "spec": spec, "report": report}
+        self.ask("start", rank=rank.rank, **given, asks=asks)
         if self.gone:
-            made.end(255, self.gone)
-        return made
+            rank.end(255, self.gone)
 
     def close(self) -> None:
         """End it, and with it all that it started."""
@@ -375,6 +598,9 @@ class Agent:
             rank.end(255, why)
 
     def _hear(self, news: dict[str, Any]) -> None:
+        self.heard_s = time.monotonic()
+        for number in news.get("busy", ()):
+            self._ranks[number].busy = True
         if "line" in news:
             number, stream, text = news["line"]
             rank = self._ranks[number]
@@ -384,12 +610,36 @@ class Agent:
         elif "ended" in news:
             number, code = news["ended"]
             self._ranks[number].end(int(code))
+        elif "report" in news:
+            number, text = news["report"]
+            self._ranks[number].report += text
+        elif "control" in news:
+            self._take(*news["control"])
         elif "failed" in news:
             raise ClusterError(str(news["failed"]))
         for name in ANSWERS & news.keys():
             with self._changed:
                 self._answers[name] = news[name]
                 self._changed.notify_all()
+
+    def _take(self, number: int, rank: int, data: str | None) -> None:
+        """Pass on what a rank says on its control connection; None: its end."""
+        if data is not None and number not in self._links:
+            self._links[number], theirs = socket.socketpair()
+            threading.Thread(target=self._reply, args=(number, self._links[number]), daemon=True).start()
+            self.admit(theirs, rank)
+        if data is None:
+            if (link := self._links.pop(number, None)) is not None:
+                end(link)
+            return
+        with contextlib.suppress(OSError):  # the coordinator has ended it
+            self._links[number].sendall(base64.b64decode(data))
+
+    def _reply(self, number: int, link: socket.socket) -> None:
+        with link, contextlib.suppress(OSError):
+            while data := link.recv(PIECE):
+                self.ask("control", number=number, data=base64.b64encode(data).decode())
+        self.ask("control", number=number, data=None)
 
     def _read_errors(self, pipe: IO[bytes]) -> None:
         for line in iter(lambda: pipe.readline(MOST_LINE), b""):
@@ -424,6 +674,15 @@ class Agents:
     def of(self, rank: int) -> Agent:
         """The agent whose ranks a rank is among; those behind all that were there at first are on machines in turn."""
         return self.every[self._spread[rank] if rank < len(self._spread) else rank % len(self.every)]
+
+    def start(
+        self, rank: int, command: Sequence[str], environment: Mapping[str, str], ended: Callable[[int, int, str], None]
+    ) -> RemoteRank:
+        """Start a rank on its machine; ``ended(rank, code, why)`` is called once."""
+        agent = self.of(rank)
+        made = RemoteRank(rank, agent, ended)
+        agent.start(made, command, environment)
+        return made
 
     def begin(self, script: str | None) -> None:
         """Ask all; ``ClusterError`` names every machine on which no rank can start, and why."""
@@ -460,6 +719,32 @@ class Agents:
         assert here is not None  # noqa: S101  (it began)
         return here.own or agent.machine.name, here.port
 
+    def torch_environments(self, places: Sequence[Agent]) -> list[Names]:
+        """Variables of each rank for ``torch.distributed``; ``places``: the agent of each."""
+        address, port = self.master(places[0])
+        found = []
+        for rank, place in enumerate(places):
+            there = [one for one, other in enumerate(places) if other is place]
+            own = torch_environment(rank, len(places), port, address)
+            del own[INTERFACE]  # the agent knows which one
+            found.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
+        return found
+
+    def check_addresses(self) -> None:
+        """`ClusterError` names a machine that others cannot reach at its address."""
+        inside = {agent: ipaddress.ip_address(agent.address).is_loopback for agent in self.every}
+        for agent, one in inside.items():
+            if one and not all(inside.values()):
+                raise ClusterError(
+                    f"{agent.machine.name} is {agent.address}, which no other machine reaches: name it by its address"
+                )
+
+    def check(self) -> None:
+        """`ClusterError` names a machine whose agent is gone."""
+        for agent in self.every:
+            if agent.gone:
+                raise ClusterError(f"{agent.machine.name}: {agent.gone}")
+
     def close(self) -> None:
         """End all, side by side."""
         threads = [threading.Thread(target=agent.close) for agent in self.every]
@@ -474,81 +759,6 @@ class Agents:
     def __exit__(self, *_: object) -> None:
         with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self.close()
-
-
-# What is wrong with several machines: ``p4reduce doctor --hosts``.
-
-
-_LAUNCHER: Final = "the launcher"
-LEAST_MTU: Final = 1280
-MOST_OFFSET_S: Final = 1.0
-
-
-def faults(agents: Sequence[Agent], reached: Mapping[tuple[str, str], bool]) -> list[tuple[str, str]]:
-    """(machine, fault) of machines that have begun. reached: whether one connects to the other, by their names."""
-    found = []
-    known = [(agent.machine.name, agent, agent.here) for agent in agents if agent.here is not None]
-    largest = max((here.mtu for _, _, here in known), default=0)
-    names = [here.name for _, _, here in known]
-    for name, agent, here in known:
-        if here.version != __version__:
-            found.append((name, f"has p4reduce {here.version}, here {__version__}: install the same"))
-        if here.fault:
-            found.append((name, here.fault))
-        if abs(agent.offset_s) > MOST_OFFSET_S:
-            found.append((name, f"its clock is {agent.offset_s:+.1f} s from ours: run chrony or ntpd"))
-        if here.mtu and here.mtu < max(largest, LEAST_MTU):
-            found.append(
-                (name, f"MTU {here.mtu} at {here.own}, others have {largest}: large packets get lost; set one")
-            )
-        if here.named.startswith("127.") and not here.own.startswith("127."):
-            text = (
-                f"its own name {here.name!r} is {here.named} there, which no other machine reaches: correct /etc/hosts"
-            )
-            found.append((name, f"{text}; torchrun needs '--rdzv-conf is_host=1' on the first machine until then"))
-        if names.count(here.name) > 1 and not here.own.startswith("127."):
-            found.append((name, f"another machine has the name {here.name!r}, too: rename one"))
-        if here.no_namespaces:
-            found.append((name, f"no network namespaces (only --time real needs them): {here.no_namespaces}"))
-    for (one, other), good in reached.items():
-        if not good:
-            found.append((one, f"cannot connect to {other}: a firewall, or no route; gloo needs all pairs"))
-    return found
-
-
-def examine(agents: Agents) -> list[tuple[str, str]]:
-    """(machine, fault) of all machines: what they have, and who reaches whom; changes nothing."""
-    found = []
-    for agent in agents.every:
-        agent.begin(Path("/"), None, namespaces=True)
-    for agent in agents.every:
-        try:
-            agent.began()
-            agent.look_at_clock()
-        except ClusterError as error:
-            found.append((agent.machine.name, str(error).removeprefix(f"{agent.machine.name}: ")))
-    there = [agent for agent in agents.every if agent.here is not None]
-    ports: dict[str, tuple[str, int]] = {}
-    reached: dict[tuple[str, str], bool] = {}
-    for agent in there:
-        agent.ask("listen", host=agents.master(agent)[0])
-    for agent in there:
-        with contextlib.suppress(ClusterError):  # it cannot listen at its own address, so no other machine reaches it
-            ports[agent.machine.name] = (agents.master(agent)[0], agent.answer("port", BEGIN_S))
-    with contextlib.ExitStack() as stack:
-        for agent in there:
-            name = agent.machine.name
-            targets = {other: port for other, port in ports.items() if other != name}
-            with contextlib.suppress(OSError):
-                mine = stack.enter_context(socket.create_server((agents.address(agent), 0)))
-                targets[_LAUNCHER] = mine.getsockname()[:2]
-            agent.ask("reach", addresses=list(targets.values()))
-            with contextlib.suppress(ClusterError):
-                answers = agent.answer("reached", BEGIN_S + REACH_S * len(targets))
-                reached |= {(name, other): good for other, good in zip(targets, answers, strict=True)}
-            for other in ({_LAUNCHER} | {one.machine.name for one in there}) - targets.keys() - {name}:
-                reached[name, other] = False
-    return found + faults(there, reached)
 
 
 if __name__ == "__main__":

@@ -159,12 +159,21 @@ def print_real(output: Output, results: Sequence[RunResult]) -> None:
     if rows:
         names = ["plan", "ran on", "links shaped by", "goodput", "packets/s", "CPU switches", "CPU workers"]
         output.table([*names, "lost on purpose", "by the kernel", "mean window"], rows)
+    note_clocks(output, results)
     for result in results:
         if result.real is not None and result.real.lost_switches:
             gone = ", ".join(result.real.lost_switches)
             output.note(
                 f"{result.network.plan}: {gone} gave no counters, so frames were not compared with the prediction"
             )
+
+
+def note_clocks(output: Output, results: Sequence[RunResult]) -> None:
+    """Say to within what clocks of machines were compared."""
+    for result in results:
+        if result.real is not None and result.real.machines:
+            errors = ", ".join(f"{name} {one.error_ns / 1e3:,.0f} us" for name, one in result.real.machines.items())
+            output.note(f"{result.network.plan}: times are by clocks that were compared to within: {errors}")
 
 
 def table_of(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:

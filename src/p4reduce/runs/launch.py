@@ -219,7 +219,9 @@ class RankProcess:
         *,
         emit: Emit,
         ended: Callable[[int, int], None],
+        asks: bool = False,
     ) -> None:
+        """``asks``: it is sent lines."""
         self.rank = rank
         self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._emit = emit
@@ -229,7 +231,7 @@ class RankProcess:
             self._process = subprocess.Popen(
                 command,
                 env=dict(environment),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if asks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,  # so that a rank's own children are ended with it, and Ctrl-C reaches us alone
@@ -245,6 +247,18 @@ class RankProcess:
         self._waiter = threading.Thread(target=self._wait, daemon=True)
         for thread in (*self._threads, self._waiter):
             thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The process's identifier."""
+        return self._process.pid
+
+    def send(self, line: str) -> None:
+        """Send a line to a process that asks for some; nothing where it is gone."""
+        assert self._process.stdin is not None  # noqa: S101
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
 
     def terminate(self) -> None:
         """Ask the process, and what it started, to end."""
@@ -550,8 +564,7 @@ class _Coordinator:
                 ours = rank_environment({}, "", rank, self._places)
                 del ours[remote.ADDRESS]  # the agent has a ticket
                 given = {**ours, **self._elsewhere.environment, **alone, **self._extra}
-                agent = self._agents.of(rank)
-                self._processes[rank] = agent.start(rank, command, given, self._note_end)
+                self._processes[rank] = self._agents.start(rank, command, given, self._note_end)
             return
         environment = {
             **rank_environment(os.environ, self._listener.address, rank, self._places),
@@ -567,14 +580,7 @@ class _Coordinator:
         if self._agents is None:
             (port,) = free_ports(1)
             return [torch_environment(rank, workers, port) for rank in range(workers)]
-        address, port = self._agents.master(self._agents.of(0))
-        found = []
-        for rank in range(workers):
-            there = [one for one in range(workers) if self._agents.of(one) is self._agents.of(rank)]
-            own = torch_environment(rank, workers, port, address)
-            del own["GLOO_SOCKET_IFNAME"]  # the agent knows which one
-            found.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
-        return found
+        return self._agents.torch_environments([self._agents.of(rank) for rank in range(workers)])
 
     def note_joined(self, ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
         """Workers have come in; their processes are to begin. From any thread."""

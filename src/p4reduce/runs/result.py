@@ -220,8 +220,21 @@ class TrainingResult:
 
 
 @dataclass(frozen=True)
+class MachineRun:
+    """A machine of several of a run in real time."""
+
+    nodes: list[str]
+    """Of the topology, that are there."""
+    offset_ns: int
+    """By which its monotonic clock is ahead of that of the machine that has the controller; times of ranks are
+    corrected by it."""
+    error_ns: int
+    """By which that may be wrong: half of the shortest round trip, and half of what changed until the end."""
+
+
+@dataclass(frozen=True)
 class RealRun:
-    """Figures of a run in real time: of one machine at one time, good for ratios within one run."""
+    """Figures of a run in real time: of its machines at one time, good for ratios within one run."""
 
     target: str
     links: str
@@ -244,6 +257,8 @@ class RealRun:
     when it told the survivors to go on; of the machine's monotonic clock."""
     lost_switches: Annotated[list[str], _UNLESS_EMPTY] = field(default_factory=list)
     """Switches that had ended or did not answer when the run was over: their counts are missing."""
+    machines: Annotated[dict[str, MachineRun], _UNLESS_EMPTY] = field(default_factory=dict)
+    """Where it ran, if on several machines."""
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,14 @@ import pytest
 
 import p4reduce
 from p4reduce.base.errors import BadInput
+from p4reduce.cli.commands.doctor import examine_machines, faults
 from p4reduce.cli.commands.join import rank_of
 from p4reduce.cli.lists import machines as parsed
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.network.real.net.state import VARIABLE, all_runs, carrying
 from p4reduce.runs import agent as agent_module
-from p4reduce.runs.agent import Agents, Here, Machine, examine, faults, spread
+from p4reduce.runs.agent import Agents, Here, Machine, spread
 from p4reduce.runs.launch import Elsewhere, launch
 from tests.support.effort import examples
 from tests.support.machines import SSH, known_to_ssh, machines, why_not
@@ -383,13 +384,13 @@ def test_planted_faults_are_found_on_machines(world):
         known_to_ssh(world.folder, made)
         run = lambda one, *words: subprocess.run(["nsenter", f"--net={one.path}", "ip", *words], check=True)  # noqa: E731
         with made[0].run(lambda: Agents([Machine("pc2"), Machine("pc3"), Machine("pc9")], ssh=(SSH,))) as agents:
-            healthy = made[0].run(lambda: examine(agents))
+            healthy = made[0].run(lambda: examine_machines(agents))
             # namespaces share the machine's name, which is one of its faults
             assert {name for name, text in healthy if "network namespaces" not in text and "name" not in text} == set()
             assert {name for name, text in healthy if "Could not resolve" in text} == {"pc9"}
             run(made[1], "link", "set", "eth0", "mtu", "1200")
             run(made[1], "route", "add", "prohibit", f"{made[2].address}/32")
             agents.every.pop()  # pc9
-            sick = made[0].run(lambda: examine(agents))
+            sick = made[0].run(lambda: examine_machines(agents))
         assert [text.split(" at ")[0] for name, text in sick if name == "pc2" and "MTU" in text] == ["MTU 1200"]
         assert [name for name, text in sick if "cannot connect to pc" in text] == ["pc2", "pc3"]

@@ -146,3 +146,32 @@ def test_ranks_may_print_into_a_closed_pipe(monkeypatch):
     emitter(0, "stdout", "two")
     with pytest.raises(BrokenPipeError):
         emitter.check()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--live"], "--live: not in real time on several machines"),
+        (["--join", "1ms"], "--join: not in real time on several"),
+        (["--listen", "10.0.0.5"], "--listen: not in real time on several"),
+        (["--on-failure", "shrink"], "--on-failure shrink: not in real"),
+        (["--links", "veth"], "--links veth: not in real"),
+        (["--target", "bmv2"], "--target bmv2: not in real"),
+        (["--ticket", "job.json"], "COMMAND: name a script"),
+        (["--place", "h9=pc1"], "--place: topology 'star:hosts=2' has no node 'h9'"),
+        (["--place", "h1=pc3"], "--place: h1=pc3: the machines are pc1, pc2"),
+        (["--env", "NOT_THERE"], "--env: this environment has no NOT_THERE"),
+    ],
+)
+def test_what_real_time_on_several_machines_cannot_have_is_named(words, said, tmp_path):
+    (tmp_path / "x.py").touch()
+    real = ("--time", "real", "--hosts", "pc1,pc2", "-n", "2", "-t", "star:hosts=2")
+    assert said in refused("launch", *real, *words, tmp_path / "x.py")
+
+
+def test_places_and_trainings_are_refused_where_they_mean_nothing(tmp_path):
+    (tmp_path / "x.py").touch()
+    assert "--place: is for --time real" in refused("launch", "--place", "h1=pc1", tmp_path / "x.py")
+    assert "--place: is for --hosts" in refused("confirm", "--place", "h1=pc1")
+    assert "--target bmv2: not in real time on several" in refused("confirm", "--hosts", "pc1", "--targets", "both")
+    assert "--model digits: not in real time on several" in refused("confirm", "--hosts", "pc1", "--model", "digits")

@@ -1,16 +1,21 @@
 """``p4reduce doctor`` and ``clean``: what this machine has, and what killed runs left on it."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 import typer
 
+from p4reduce import __version__
 from p4reduce.base.errors import RealError
 from p4reduce.base.failures import EXIT_FAILED
 from p4reduce.base.output import Output
@@ -19,11 +24,11 @@ from p4reduce.cli.commands import net as standing
 from p4reduce.cli.flags import all_machines
 from p4reduce.cli.flags.network import Clean, Doctor
 from p4reduce.cli.p4_build import COMPILED, LANES, ROOT
+from p4reduce.group.errors import ClusterError
 from p4reduce.network.real import net
 from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed
 from p4reduce.network.real.net import state
-from p4reduce.runs.agent import Agents, Machine, ssh_of
-from p4reduce.runs.agent import examine as examine_machines
+from p4reduce.runs.agent import BEGIN_S, REACH_S, Agent, Agents, Machine, ssh_of
 
 TOOLS: Final = (
     ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
@@ -174,3 +179,78 @@ def clean(flags: Clean) -> None:
         f"removed: {', '.join(cleaned.removed) or 'nothing'}; processes ended: {cleaned.killed}; "
         f"still running: {', '.join(cleaned.alive) or 'nothing'}"
     )
+
+
+# What is wrong with several machines: ``p4reduce doctor --hosts``.
+
+
+_LAUNCHER: Final = "the launcher"
+LEAST_MTU: Final = 1280
+MOST_OFFSET_S: Final = 1.0
+
+
+def faults(agents: Sequence[Agent], reached: Mapping[tuple[str, str], bool]) -> list[tuple[str, str]]:
+    """(machine, fault) of machines that have begun. reached: whether one connects to the other, by their names."""
+    found = []
+    known = [(agent.machine.name, agent, agent.here) for agent in agents if agent.here is not None]
+    largest = max((here.mtu for _, _, here in known), default=0)
+    names = [here.name for _, _, here in known]
+    for name, agent, here in known:
+        if here.version != __version__:
+            found.append((name, f"has p4reduce {here.version}, here {__version__}: install the same"))
+        if here.fault:
+            found.append((name, here.fault))
+        if abs(agent.offset_s) > MOST_OFFSET_S:
+            found.append((name, f"its clock is {agent.offset_s:+.1f} s from ours: run chrony or ntpd"))
+        if here.mtu and here.mtu < max(largest, LEAST_MTU):
+            found.append(
+                (name, f"MTU {here.mtu} at {here.own}, others have {largest}: large packets get lost; set one")
+            )
+        if here.named.startswith("127.") and not here.own.startswith("127."):
+            text = (
+                f"its own name {here.name!r} is {here.named} there, which no other machine reaches: correct /etc/hosts"
+            )
+            found.append((name, f"{text}; torchrun needs '--rdzv-conf is_host=1' on the first machine until then"))
+        if names.count(here.name) > 1 and not here.own.startswith("127."):
+            found.append((name, f"another machine has the name {here.name!r}, too: rename one"))
+        if here.no_namespaces:
+            found.append((name, f"no network namespaces (only --time real needs them): {here.no_namespaces}"))
+    for (one, other), good in reached.items():
+        if not good:
+            found.append((one, f"cannot connect to {other}: a firewall, or no route; gloo needs all pairs"))
+    return found
+
+
+def examine_machines(agents: Agents) -> list[tuple[str, str]]:
+    """(machine, fault) of all machines: what they have, and who reaches whom; changes nothing."""
+    found = []
+    for agent in agents.every:
+        agent.begin(Path("/"), None, namespaces=True)
+    for agent in agents.every:
+        try:
+            agent.began()
+            agent.look_at_clock()
+        except ClusterError as error:
+            found.append((agent.machine.name, str(error).removeprefix(f"{agent.machine.name}: ")))
+    there = [agent for agent in agents.every if agent.here is not None]
+    ports: dict[str, tuple[str, int]] = {}
+    reached: dict[tuple[str, str], bool] = {}
+    for agent in there:
+        agent.ask("listen", host=agents.master(agent)[0])
+    for agent in there:
+        with contextlib.suppress(ClusterError):  # it cannot listen at its own address, so no other machine reaches it
+            ports[agent.machine.name] = (agents.master(agent)[0], agent.answer("port", BEGIN_S))
+    with contextlib.ExitStack() as stack:
+        for agent in there:
+            name = agent.machine.name
+            targets = {other: port for other, port in ports.items() if other != name}
+            with contextlib.suppress(OSError):
+                mine = stack.enter_context(socket.create_server((agents.address(agent), 0)))
+                targets[_LAUNCHER] = mine.getsockname()[:2]
+            agent.ask("reach", addresses=list(targets.values()))
+            with contextlib.suppress(ClusterError):
+                answers = agent.answer("reached", BEGIN_S + REACH_S * len(targets))
+                reached |= {(name, other): good for other, good in zip(targets, answers, strict=True)}
+            for other in ({_LAUNCHER} | {one.machine.name for one in there}) - targets.keys() - {name}:
+                reached[name, other] = False
+    return found + faults(there, reached)

@@ -13,7 +13,7 @@ import typer
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.output import Output
 from p4reduce.base.records import to_file
-from p4reduce.cli.commands.run import finish
+from p4reduce.cli.commands.run import finish, machines_of
 from p4reduce.cli.flags.run import Launch
 from p4reduce.group import backend
 from p4reduce.group.backend import Span
@@ -122,17 +122,22 @@ def _elsewhere(flags: Launch, emitter: "_Emitter") -> Iterator[Elsewhere | None]
         from p4reduce.runs.agent import Agents, Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
 
         machines = [Machine(name, slots) for name, slots in flags.machines]
-        missing = [name for name in flags.env if name not in os.environ]
-        if missing:
-            raise BadInput(f"--env: this environment has no {', '.join(missing)}")
-        names = {*flags.env, *(name for name in os.environ if name.startswith("P4REDUCE_"))} - {ADDRESS}
-        given = {name: os.environ[name] for name in names}
+        given = _passed(flags)
         with Agents(machines, flags.workers, ssh=ssh_of(flags.ssh), emit=emitter) as agents:
             agents.begin(flags.command[0] if flags.command[0].endswith(".py") else None)
             emitter.where = lambda rank: f" {agents.of(rank).machine.name}"
             yield Elsewhere(agents, listen=flags.listen, environment=given)
     else:
         yield None
+
+
+def _passed(flags: Launch) -> dict[str, str]:
+    """Variables of this environment that ranks on other machines get."""
+    missing = [name for name in flags.env if name not in os.environ]
+    if missing:
+        raise BadInput(f"--env: this environment has no {', '.join(missing)}")
+    names = {*flags.env, *(name for name in os.environ if name.startswith("P4REDUCE_"))} - {ADDRESS}
+    return {name: os.environ[name] for name in names}
 
 
 def _record(folder: Path, ranks: Sequence[Rank], output: Output) -> None:
@@ -172,13 +177,21 @@ def _launch_real(flags: Launch, joins: Sequence[Incident], output: Output, page:
     from p4reduce.runs.real.session import script_argv  # noqa: PLC0415
 
     emitter = _Emitter(to_stderr=output.as_json)
+    argv, machines = script_argv(flags.command), None
+    if flags.machines:
+        script = flags.command[0] if flags.command[0].endswith(".py") else None
+        argv = list(flags.command)
+        machines = machines_of(flags.experiment, flags.machines, flags.place, flags.ssh, _passed(flags), script)
+        hosts, place = worker_hosts(build_topology(flags.experiment), flags.workers), machines.place
+        emitter.where = lambda rank: f" {place[hosts[rank]]}"
     for restart in range(flags.max_restarts + 1):
         done = run_script(
             flags.experiment,
-            script_argv(flags.command),
+            argv,
             emit=emitter,
             timeout_s=DEFAULT_TIMEOUT_S if flags.timeout is None else flags.timeout,
             joins=[(one.at_ps / PS_PER_S, one.what) for one in joins],
+            machines=machines,
             **{COMPUTE: flags.compute, RESTART: str(restart)},
         )
         emitter.check()
@@ -196,9 +209,8 @@ def _launch_real(flags: Launch, joins: Sequence[Incident], output: Output, page:
                 title=f"{Path(flags.command[0]).name}, {done.result.network.topology}",
             )
             return
-        output.note(
-            f"rank {done.failed} ended with {how_ended(done.code)}; its output is above, marked [{done.failed}]"
-        )
+        mark = f"[{done.failed}{'' if done.failed is None else emitter.where(done.failed)}]"
+        output.note(f"rank {done.failed} ended with {how_ended(done.code)}; its output is above, marked {mark}")
         _start_again(restart, flags.max_restarts, done.code if done.code > 0 else 128 - done.code, output)
 
 

@@ -2,11 +2,11 @@
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from p4reduce.base.errors import Failed
 from p4reduce.base.failures import exit_code
@@ -24,6 +24,7 @@ from p4reduce.runs.files import (
     LOSSY_COLUMNS,
     claim,
     faults_of,
+    note_clocks,
     print_real,
     print_table,
     summarize,
@@ -42,6 +43,9 @@ from p4reduce.workers.wire import WORD_BITS, words_of
 from p4switch.base.files import together, write_text
 from p4switch.base.values import PS_PER_US
 
+if TYPE_CHECKING:
+    from p4reduce.runs.real.wires import Machines
+
 # Running experiments for a command, and what every such command does with the results.
 
 
@@ -52,17 +56,21 @@ def run_all(
     capture: Path | None = None,
     verb: str = "run",
     arrays: Path | None = None,
+    machines: "Callable[[Experiment], Machines] | None" = None,
 ) -> list[RunResult]:
     """Run one experiment after the other, with a bar for each.
 
-    ``capture``: a pcap file for the first; ``arrays``: a folder for tensors, in virtual time.
+    ``capture``: a pcap file for the first; ``arrays``: a folder for tensors, in virtual time; ``machines``: where nodes
+    of one are, in real time.
     """
     results = []
     with progress_bar(output) as open_bar:
         for number, experiment in enumerate(experiments):
             bar = open_bar(f"{verb} {experiment.plan}")
             run = _runner(experiment)
-            more = {} if arrays is None else {"arrays": arrays}
+            more: dict[str, Any] = {} if arrays is None else {"arrays": arrays}
+            if machines is not None and experiment.time == "real":
+                more["machines"] = machines(experiment)
             results.append(run(experiment, progress=bar, capture=None if number else capture, **more))
     return results
 
@@ -73,6 +81,24 @@ def _runner(experiment: Experiment) -> Callable[..., RunResult]:
 
         return run_real
     return runner.run_experiment
+
+
+def machines_of(
+    experiment: Experiment,
+    named: Sequence[tuple[str, int | None]],
+    given: Sequence[tuple[str, str]],
+    ssh: str,
+    environment: Mapping[str, str],
+    script: str | None = None,
+) -> "Machines":
+    """Where the nodes of a run in real time are. Parameters are flags, and fields of the result."""
+    from p4reduce.runs.agent import Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
+    from p4reduce.runs.real.wires import Machines, placed  # noqa: PLC0415
+
+    topology = build_topology(experiment)
+    there = [Machine(name, slots) for name, slots in named]
+    place = placed(topology, worker_hosts(topology, experiment.workers), there, dict(given))
+    return Machines(tuple(one.name for one in there), place, tuple(ssh_of(ssh)), dict(environment), script)
 
 
 def finish(
@@ -204,7 +230,10 @@ def confirm(flags: Confirm) -> None:
     """Run it everywhere, and compare."""
     output = Output(as_json=flags.as_json)
     claim(out=flags.out)
-    results = run_all(flags.experiments, output)
+    machines = None
+    if named := flags.machines:
+        machines = lambda one: machines_of(one, named, flags.place, flags.ssh, {})  # noqa: E731
+    results = run_all(flags.experiments, output, machines=machines)
     rows, wrong = confirmed(results)
     output.data(rows)
     first = results[0].network
@@ -214,6 +243,7 @@ def confirm(flags: Confirm) -> None:
         [_confirmed_cells(row) for row in rows],
         title=f"{first.workers} workers on {first.topology}, {first.elements:,} elements, {first.lanes} lanes",
     )
+    note_clocks(output, results)
     if flags.out is not None:
         output.note(f"wrote {write_rows(flags.out / 'confirm.csv', rows)}")
     if wrong:

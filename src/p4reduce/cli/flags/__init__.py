@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from p4reduce.base.flags import Flag
-from p4reduce.cli.lists import machines, named, network, texts
+from p4reduce.cli.lists import machines, named, network, places, texts
 from p4reduce.control_plane import ORDERS, PLACEMENTS, SCHEDULERS
 from p4reduce.runs.settings import TOPOLOGY
 from p4switch.base.files import read_text
@@ -47,6 +47,9 @@ Hosts = Annotated[Sequence[tuple[str, int | None]], Flag("Machines that ssh reac
         "as in pc1,pc2:4.", metavar="NAME[:SLOTS],…", parse=machines, panel=OTHERS, default="none")]  # fmt: skip
 Hostfile = Annotated[Path | None, Flag("File of such machines, a line for each, as in 'pc2 slots=4'.", reads=True,
         panel=OTHERS, default="none")]  # fmt: skip
+Place = Annotated[Sequence[tuple[str, str]], Flag("Machines of switches and hosts in real time, as in s1=pc1,h1=pc2; "
+        "without it a host is where its rank is, a switch where most of its neighbours are.", metavar="NODE=NAME,…",
+        parse=places, panel=OTHERS, default="none")]  # fmt: skip
 Ssh = Annotated[str, Flag("Program that runs a command on another machine, with its flags.", panel=OTHERS)]
 
 

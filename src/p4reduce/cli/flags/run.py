@@ -1,6 +1,6 @@
 """The commands that run work on a network: one run, several that are compared, scripts, measurements."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -22,6 +22,7 @@ from p4reduce.cli.flags import (
     Out,
     PacketsOrFlow,
     Pcap,
+    Place,
     Plans,
     Ssh,
     all_machines,
@@ -131,6 +132,7 @@ class Run:
     "p4reduce launch -n 4 --compute measured --record out/t scripts/train_ddp.py  # then: p4reduce replay out/t",
     "p4reduce launch -n 3 --on-failure shrink --join 2ms scripts/growing.py",
     "p4reduce launch --hosts pc1,pc2:2,pc3 scripts/all_reduce.py  # 4 ranks on other machines, by ssh",
+    "p4reduce launch --time real --hosts pc1,pc2 train.py         # switches and ranks on both, links between them",
     "p4reduce launch -n 4 --ticket job.json --listen 10.0.0.5     # other programs start the ranks: p4reduce join",
     passes_on=True,
 )
@@ -150,6 +152,7 @@ class Launch:
             default="8, or one for each slot of --hosts")] = None  # fmt: skip
     hosts: Hosts = ()
     hostfile: Hostfile = None
+    place: Place = ()
     ssh: Ssh = "ssh"
     env: Annotated[Sequence[str], Flag("Variable of this environment that ranks on other machines get, besides "
             "those of p4reduce and torch.distributed.", metavar="NAME", many=True, panel=OTHERS,
@@ -205,8 +208,11 @@ class Launch:
 
     @cached_property
     def experiment(self) -> "Experiment":
-        """The run."""
-        return self.settings.experiment({"topology": default_topology(self.workers)}, workers=self.workers)
+        """The run; links between machines are datagrams, unless another kind is asked for."""
+        base = {"topology": default_topology(self.workers)}
+        if self.machines and self.settings.given.get("target") != "bmv2":
+            base["links"] = "udp"
+        return self.settings.experiment(base, workers=self.workers)
 
     def check(self) -> None:
         """What it may be, and that the script is there."""
@@ -217,8 +223,12 @@ class Launch:
             raise BadInput("--ticket: other programs start the ranks: leave --hosts, --max-restarts and --join out")
         if self.listen and not away:
             raise BadInput("--listen: is for ranks on other machines: give --hosts or --ticket")
-        if away and self.experiment.time == "real":
-            raise BadInput(f"{away}: not in real time; choose --time virtual or flow")
+        if self.ticket is not None and self.experiment.time == "real":
+            raise BadInput("--ticket: not in real time; choose --time virtual or flow, or --hosts")
+        if self.machines and self.experiment.time == "real":
+            self._check_machines()
+        elif self.place:
+            raise BadInput("--place: is for --time real with --hosts")
         if self.command and self.command[0].endswith(".py") and not Path(self.command[0]).is_file():
             raise BadInput(f"{self.command[0]}: there is no such file")
         if self.join and self.experiment.deadline is not None:
@@ -230,6 +240,28 @@ class Launch:
         refused = {"--time real": self.experiment.time == "real", "--server": self.server, "--join": bool(self.join)}
         for flag in [flag for flag, given in refused.items() if given and self.record is not None]:
             raise BadInput(f"--record: is for ranks in virtual time that stay to the end; leave {flag} out")
+
+    def _check_machines(self) -> None:
+        """What several machines in real time may have."""
+        one = self.experiment
+        refused = {
+            f"--on-failure {one.on_failure}": one.on_failure != "abort",
+            "--join": bool(self.join),
+            "--live": self.live,
+            "--listen": bool(self.listen),
+        }
+        check_machines(one, refused)
+
+
+def check_machines(experiment: "Experiment", refused: Mapping[str, bool]) -> None:
+    """``BadInput`` for what several machines in real time cannot have; ``refused``: flags that were given."""
+    every = {
+        f"--target {experiment.target}": experiment.target != "embedded",
+        f"--links {experiment.links}": experiment.links != "udp",
+        **refused,
+    }
+    for flag in [flag for flag, given in every.items() if given]:
+        raise BadInput(f"{flag}: not in real time on several machines; leave it out")
 
 
 @command(
@@ -393,6 +425,7 @@ class Compare:
     "p4reduce confirm --targets bmv2,embedded --plans steiner,mst,spt,ring,ps --loss 0.01",
     "p4reduce confirm --collective push_pull            # with a parameter server",
     "p4reduce confirm --model digits                    # two epochs of a training: the same weights everywhere",
+    "p4reduce confirm --hosts pc1,pc2 -t leaf-spine-8   # switches and workers on both machines",
     within=RUN,
 )
 class Confirm:
@@ -405,6 +438,10 @@ class Confirm:
 
     plans: Plans = ("steiner", "ring", "ps")
     targets: Annotated[Sequence[str], Flag("Real targets: embedded, bmv2, or both.", parse=texts)] = ("embedded",)
+    hosts: Hosts = ()
+    hostfile: Hostfile = None
+    place: Place = ()
+    ssh: Ssh = "ssh"
     out: Annotated[Path | None, Flag("Folder for confirm.csv.", "-o", default="none")] = None
     as_json: Json = False
     settings: Annotated[Settings, Described(omit=("plan", "target", "time"), real_time=True)]
@@ -413,16 +450,25 @@ class Confirm:
     def experiments(self) -> "list[Experiment]":
         """Of each plan that in virtual time, and those that confirm it."""
         targets = ["embedded", "bmv2"] if list(self.targets) == ["both"] else self.targets
-        found = []
+        found, base = [], CONFIRM | ({"links": "udp"} if self.machines and "bmv2" not in targets else {})
         for plan in self.plans:
-            ideal = self.settings.experiment(CONFIRM, plan=plan, time="virtual")
+            ideal = self.settings.experiment(base, plan=plan, time="virtual")
             found.append(ideal.model_copy(update={"faults": type(ideal.faults)()}))
-            found += [self.settings.experiment(CONFIRM, plan=plan, target=target, time="real") for target in targets]
+            found += [self.settings.experiment(base, plan=plan, target=target, time="real") for target in targets]
         return found
+
+    @cached_property
+    def machines(self) -> list[tuple[str, int | None]]:
+        """Where workers and switches are to be; none: here."""
+        return all_machines(self.hosts, self.hostfile)
 
     def check(self) -> None:
         """What each of them may be."""
-        _ = self.experiments
+        for one in sorted(self.experiments, key=lambda one: one.target):  # whose links depend on a BMv2 among them
+            if self.machines and one.time == "real":
+                check_machines(one, {"--model digits": one.model == "digits"})
+        if self.place and not self.machines:
+            raise BadInput("--place: is for --hosts")
 
 
 @command(

@@ -27,6 +27,7 @@ from p4reduce.group.backend import (
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
 from p4reduce.network.jobs.specs import timing_of
+from p4reduce.network.real.io.path import drop_waiting
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import Partial, Residuals
 from p4reduce.workers.operation import Post
@@ -286,6 +287,8 @@ class RealBackend:
             spec.address, spec.lanes, local=where.local, remote=where.remote, rest_us=REST_US, rate_bps=where.rate_bps
         )
         try:
+            if where.remote is not None:
+                drop_waiting(self.port.socket)
             self._driver = Driver(self._endpoints, self.port)
         except BaseException:
             self.port.close()

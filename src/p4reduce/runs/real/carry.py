@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,15 +26,43 @@ from p4reduce.network.jobs.network import Job, parts_of
 from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
+from p4reduce.runs.agent import Agent, Agents, Machine, MachineClock
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import check_memory, provenance
 from p4reduce.runs.jobs import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB, tree_requests, trees_of
+from p4reduce.runs.launch import Emit
 from p4reduce.runs.real.backend import Carried, Closing, Counts, ProcessSpec, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup, is_stopped
-from p4reduce.runs.real.targets import NO_TRAFFIC, Bmv2Target, EmbeddedTarget, RealTarget, check_growth
-from p4reduce.runs.real.wires import LinkRelays, VethWires, open_wires
-from p4reduce.runs.result import ClosedRecord, CollectiveRecord, LeftOut, RealRun, RunResult, Steps, TrainingPoint
+from p4reduce.runs.real.targets import (
+    NO_TRAFFIC,
+    Bmv2Target,
+    EmbeddedTarget,
+    MachineTarget,
+    RealTarget,
+    check_growth,
+    merged,
+)
+from p4reduce.runs.real.wires import (
+    LinkRelays,
+    Machines,
+    MachineWires,
+    RelaySights,
+    VethWires,
+    Wires,
+    open_wires,
+    relay_faults,
+)
+from p4reduce.runs.result import (
+    ClosedRecord,
+    CollectiveRecord,
+    LeftOut,
+    MachineRun,
+    RealRun,
+    RunResult,
+    Steps,
+    TrainingPoint,
+)
 from p4reduce.runs.runner import training_iterations, training_result, without_values
 from p4reduce.runs.summary import Observed, describe_topology, result_of
 from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
@@ -221,8 +249,13 @@ class RealCluster(Closable):
         progress: Progress,
         capture: Path | None,
         aside: Path | None = None,
+        *,
+        machines: Machines | None = None,
+        emit: Emit | None = None,
     ) -> None:
         """Build and start everything; ``folder`` gets the logs, ``aside`` what is written often (None: ``folder``).
+
+        machines: where nodes are that are not here. emit: takes what programs there print; None: they are workers.
 
         Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built, ``RealError`` for what
         this machine cannot do, ``ClusterError`` when a worker does not start.
@@ -252,10 +285,19 @@ class RealCluster(Closable):
         self._aside = aside or folder
         self.progress = progress
         self._parts = ExitStack()
+        self.machines = machines
+        self.agents = Agents([])
+        """of other machines"""
+        self.clocks: dict[str, MachineClock] = {}
+        """Of other machines, as of the start."""
         try:
+            if machines is not None:
+                self._reach(machines, emit or self._take)
             progress(f"{experiment.plan}: links", 0, 1)
-            self.wires = self._parts.enter_context(open_wires(experiment, self.topology, name))
-            self.relays = self._parts.enter_context(LinkRelays(experiment, self.topology, self.wires))
+            self.wires = self._parts.enter_context(self._open_wires(name))
+            self.relays: RelaySights = self._parts.enter_context(
+                LinkRelays(self.topology, self.wires.relayed(), relay_faults(experiment), experiment.seed)
+            )
             progress(f"{experiment.plan}: switches", 0, 1)
             self.target: RealTarget = self._parts.enter_context(self._start_target(capture))
             self.target.controller.check_lane_bits(self.experiment.lane_bits)
@@ -334,7 +376,10 @@ class RealCluster(Closable):
             answers = self.answers(operation)
         except WorkerError as error:
             raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
-        carried = {host: from_plain(Carried, answer.get("carried"), host) for host, answer in answers.items()}
+        carried = {
+            host: self.by_our_clock(host, from_plain(Carried, answer.get("carried"), host))
+            for host, answer in answers.items()
+        }
         hashes = {host: one.sha256 for host, one in carried.items()}
         if operation == "all_to_all":
             self._right_blocks(hashes, turn, given)
@@ -355,7 +400,7 @@ class RealCluster(Closable):
         largest, bound = None, None
         # From then on sums lack something, or have what was left out of others, or what rounding lost of them.
         feeds = bits != WORD_BITS and turn > 0 and self.experiment.model == "tensor"
-        if not self.moved.closed and not feeds:
+        if not self.moved.closed and not feeds and self.machines is None:  # the sum of another machine is there
             largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
         start = min(one.start_ns for one in members)
         done = self.moved.done_ns = max(one.end_ns for one in members)
@@ -389,13 +434,13 @@ class RealCluster(Closable):
         deadline = time.monotonic() + SETTLE_S
         before: dict[str, Counts] = {}
         while True:
-            now = self._counts()
+            now = self.counts()
             if _traffic(now) == _traffic(before) or time.monotonic() > deadline:
                 return now
             before = now
             time.sleep(0.05)
 
-    def _counts(self) -> dict[str, Counts]:
+    def counts(self) -> dict[str, Counts]:
         """The counts of all hosts."""
         answers = self.ask({"do": "status"}, "status")
         return {host: from_plain(Counts, answer, f"{host}: status") for host, answer in answers.items()}
@@ -415,7 +460,51 @@ class RealCluster(Closable):
 
     # --- starting
 
+    def _reach(self, machines: Machines, emit: Emit) -> None:
+        """Start an agent on each machine, and look at its clock."""
+        every = [Machine(name) for name in machines.names]
+        self.agents = self._parts.enter_context(Agents(every, ssh=machines.ssh, emit=emit))
+        self.agents.begin(machines.script)
+        self.agents.check_addresses()
+        for agent in self.agents.every:
+            agent.look_at_clock()
+            self.clocks[agent.machine.name] = agent.clock()
+
+    def _take(self, number: int, stream: str, line: str) -> None:
+        assert isinstance(self.wires, MachineWires)  # noqa: S101
+        self.wires.take(number, stream, line)
+
+    def agent_of(self, node: str) -> Agent:
+        """The agent of the machine that a node is on."""
+        assert self.machines is not None  # noqa: S101
+        return self.agents.every[self.machines.names.index(self.machines.place[node])]
+
+    def by_our_clock(self, host: str, one: Carried) -> Carried:
+        """A collective as a host's participant saw it, with times of this machine's clock."""
+        ahead = self.ahead_ns(host)
+        return replace(one, start_ns=one.start_ns - ahead, end_ns=one.end_ns - ahead)
+
+    def ahead_ns(self, host: str) -> int:
+        """By which the clock of a host's machine is ahead of ours."""
+        return 0 if self.machines is None else self.clocks[self.machines.place[host]].offset_ns
+
+    def look_at_clocks(self) -> None:
+        """Look at the clocks of other machines once more, and take in how they went."""
+        for agent in self.agents.every:
+            name = agent.machine.name
+            self.clocks[name] = self.clocks[name].and_then(agent.clock())
+
+    def _open_wires(self, name: str) -> Wires:
+        if self.machines is None:
+            return open_wires(self.experiment, self.topology, name)
+        place = {node.name: self.agent_of(node.name) for node in self.topology.nodes}
+        return MachineWires(self.experiment, self.topology, place)
+
     def _start_target(self, capture: Path | None) -> RealTarget:
+        if isinstance(self.wires, MachineWires):
+            target = MachineTarget(self.topology, self.program, self.wires, self.agents)
+            self.relays = target.relays
+            return target
         if self.experiment.target == "embedded":
             return EmbeddedTarget(self.experiment, self.topology, self.program, self.wires, capture)
         assert isinstance(self.wires, VethWires)  # noqa: S101  (an experiment with BMv2 has no other)
@@ -442,7 +531,7 @@ class RealCluster(Closable):
         endpoints = [self.endpoints(tree.plan) for tree in self.trees]
         operation = self.experiment.collective
         jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
-        commands = {}
+        commands, specs = {}, {}
         for host in self.hosts:
             spec = ProcessSpec(
                 host=host,
@@ -455,12 +544,18 @@ class RealCluster(Closable):
                 trees=self.weighted,
                 quorum=self.experiment.quorum or 1,
                 lane_bits=self.experiment.lane_bits,
-                records=str(self.records_of(host)),
+                records=str(self.records_of(host)) if self.machines is None else None,
             )
+            if self.machines is not None:
+                specs[host] = to_plain(spec)
+                commands[host] = [*WORKER]
+                continue
             path = self.folder / f"{host}.json"
             path.write_text(to_json(spec))
             commands[host] = [*WORKER, str(path)]
-        return WorkerGroup(self.wires.start, commands, self.folder, self._watch)
+        group = WorkerGroup(self.wires.start, commands, self.folder, self._watch)
+        group.tell(specs)
+        return group
 
     def _watch(self) -> None:
         self.target.check()
@@ -470,7 +565,7 @@ class RealCluster(Closable):
 
     def _totals(self) -> tuple[int, int]:
         """Resends of all endpoints, and the most saturated chunks of a host."""
-        found = [counts.endpoints.values() for counts in self._counts().values()]
+        found = [counts.endpoints.values() for counts in self.counts().values()]
         held = max(sum(one.saturated for one in every) for every in found)
         return sum(one.resends for every in found for one in every), held
 
@@ -528,16 +623,6 @@ class RealCluster(Closable):
                 lines.append(self.target.controller.who_is_missing(tree.plan, one.failed_seq))
                 lines += [f"switches told: {line}" for line in explain_waits(tree.plan, waits)]
         return "\n" + "\n".join(lines) if lines else ""
-
-
-def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
-    """The sums of what two observers saw of different things."""
-    found = dict(one)
-    for where, seen in other.items():
-        before = found.get(where, Incidents())
-        values = {each.name: getattr(before, each.name) + getattr(seen, each.name) for each in fields(Incidents)}
-        found[where] = Incidents(**values)
-    return found
 
 
 def _traffic(answers: dict[str, Counts]) -> list[tuple[dict[str, EndpointStatus], int]]:
@@ -684,7 +769,19 @@ def _real_run(
         workers={host: _shown(answer) for host, answer in answers.items()},
         changes=[to_plain(one) for one in cluster.resumed],
         lost_switches=sorted(cluster.lost_switches),
+        machines=_machines(cluster),
     )
+
+
+def _machines(cluster: RealCluster) -> dict[str, MachineRun]:
+    if cluster.machines is None:
+        return {}
+    nodes: dict[str, list[str]] = {name: [] for name in cluster.machines.names}
+    for node, name in cluster.machines.place.items():
+        nodes[name].append(node)
+    return {
+        name: MachineRun(sorted(nodes[name]), clock.offset_ns, clock.error_ns) for name, clock in cluster.clocks.items()
+    }
 
 
 def _shown(answer: Counts) -> dict[str, int]:

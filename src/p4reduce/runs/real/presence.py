@@ -6,6 +6,7 @@ Messages are those of runs/real/member.py. Nothing is decided here; news become 
 import json
 import math
 import os
+import queue
 import selectors
 import socket
 import struct
@@ -28,6 +29,7 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import REAL_LEASE, Answer, Leases
 from p4reduce.group.remote import FramingError
 from p4reduce.network.real.net.namespaces import last_lines, stop
+from p4reduce.runs.agent import RemoteRank
 from p4reduce.runs.launch import how_ended
 from p4reduce.workers.status import WaitStatus
 from p4switch.base.closing import Closable
@@ -111,7 +113,7 @@ def is_stopped(pid: int) -> bool:
 
 
 Message = dict[str, Any]
-Start = Callable[[str, Sequence[str], Mapping[str, Any]], subprocess.Popen[bytes]]
+Start = Callable[[str, Sequence[str], Mapping[str, Any]], Any]
 """Starts a command at a host: (host, argv, keyword arguments of Popen)."""
 Watch = Callable[[], None]
 """Called now and then while the group waits; raises when the run cannot go on."""
@@ -131,7 +133,7 @@ class WorkerError(ClusterError):
 class Worker:
     """A worker's process. Its standard error goes to its log."""
 
-    def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, host: str, process: Any, log: Path) -> None:
         self.host = host
         self.process = process
         self.log = log
@@ -149,7 +151,7 @@ class Worker:
     def read(self) -> list[Message] | None:
         """The messages that have come whole; None at the end of its output."""
         assert self.process.stdout is not None  # noqa: S101
-        data = self.process.stdout.read1(1 << 16)  # type: ignore[attr-defined]
+        data = self.process.stdout.read1(1 << 16)
         if not data:
             return None
         *lines, self._partial = (self._partial + data).split(b"\n")
@@ -162,7 +164,8 @@ class Worker:
         """The error for a process that has ended, with its last lines."""
         code = self.process.wait(GRACE_S)
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return ClusterError(f"worker {self.host} (process {self.process.pid}) ended with {how}{self.last_lines()}")
+        own = f" (process {self.process.pid})" if self.process.pid > 0 else ""
+        return ClusterError(f"worker {self.host}{own} ended with {how}{self.last_lines()}")
 
     def last_lines(self) -> str:
         """The end of its log, on lines of their own."""
@@ -185,7 +188,7 @@ class WorkerGroup(Closable):
                     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
                     process = start(host, command, pipes)
                 worker = self.workers[host] = Worker(host, process, log)
-                self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
+                self._selector.register(process.stdout, selectors.EVENT_READ, worker)
         except BaseException:
             self.close()
             raise
@@ -268,11 +271,13 @@ class Control:
     """A connection whose messages are ``comm.framing``'s.
 
     ``wrong``: what was no message, empty before. ``asked``: arrays that the other end was asked for and has not sent;
-    it may send no others. ``since_s``: when it was taken, of ``time.monotonic()``.
+    it may send no others. ``since_s``: when it was taken, of ``time.monotonic()``. ``rank``: whose it is, where the
+    agent of another machine says so.
     """
 
-    def __init__(self, connection: socket.socket, since_s: float) -> None:
+    def __init__(self, connection: socket.socket, since_s: float, rank: int | None = None) -> None:
         self.connection = connection
+        self.rank = rank
         self.since_s = since_s
         self.wrong = ""
         self.asked = 0
@@ -435,6 +440,8 @@ LOOK_S: Final = 0.05
 """between two looks at leases"""
 END_NS: Final = NS_PER_S // 10
 """between the end of a connection, which is known at once, and that of its process, which tells how"""
+REMOTE_END_NS: Final = 3 * NS_PER_S
+"""the same on another machine, whose agent reads what the process wrote before it tells"""
 LATE: Final = REAL_LEASE.term // 2
 """for which a member has waited for the same when others have a reason to look who is missing"""
 MOST_STRANGERS: Final = 64
@@ -447,12 +454,15 @@ QUIET: Final = 3
 """beats without which a member's processor time is looked at: it may compute and have no turn to speak"""
 
 
+Process = subprocess.Popen[bytes] | RemoteRank
+
+
 @dataclass
 class Seen:
     """The coordinator's state of one rank."""
 
-    process: "subprocess.Popen[bytes]"
-    signs: Signs
+    process: Process
+    signs: Signs | RemoteRank
     control: Control | None = None
     beat: Message = field(default_factory=dict)
     finished: int = 0
@@ -485,6 +495,8 @@ class Presence(Closable):
         self._holder: int | None = None
         self._events: list[Event] = []
         self._closed = False
+        self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """what other threads have this one do"""
         self._strangers: list[Control] = []
         """Connections that have not said whose they are, the oldest first."""
         self._looked_ns: int | None = None
@@ -529,17 +541,41 @@ class Presence(Closable):
             "waits" in self.seen[member].beat and self.seen[member].since_ns < until for member in self.leases.alive
         )
 
-    def add(self, process: "subprocess.Popen[bytes]", *, member: bool = True) -> None:
-        """The process of the next rank, a ``member`` of the start or one that joins."""
+    def add(self, process: Process, *, member: bool = True) -> None:
+        """The process of the next rank, a ``member`` of the start or one that joins.
+
+        That one on another machine has ended is told to ``note_end``.
+        """
         rank = len(self.seen)
+        if isinstance(process, RemoteRank):
+            self.seen.append(Seen(process, process, member=member))
+            return
         self.seen.append(Seen(process, Signs(process.pid), member=member))
         pidfd = os.pidfd_open(process.pid)
-        self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._process_ended(rank, pidfd))
+
+        def ended() -> None:
+            self._selector.unregister(pidfd)
+            os.close(pidfd)
+            self._process_ended(rank)
+
+        self._selector.register(pidfd, selectors.EVENT_READ, ended)
+
+    def note_end(self, rank: int) -> None:
+        """A rank's process on another machine has ended; from any thread."""
+        self._posted.put(lambda: self._process_ended(rank))
+        self.wake()
+
+    def admit(self, connection: socket.socket, rank: int) -> None:
+        """Take the control connection of a rank on another machine, whose agent knows it; from any thread."""
+        self._posted.put(lambda: self._welcome(Control(connection, time.monotonic(), rank)))
+        self.wake()
 
     def pump(self) -> list[Event]:
         """Wait a little; what has happened since the last time."""
         for key, _ in self._selector.select(LOOK_S):
             key.data()
+        while not self._posted.empty():
+            self._posted.get()()
         now = time.monotonic_ns()
         if self._looked_ns is not None and (gap := now - self._looked_ns) > LATE:
             self._events.append(Unheard(gap))  # this process stood still, as the others may have
@@ -595,9 +631,11 @@ class Presence(Closable):
                 if self._strangers:
                     self._forget(self._strangers[0])
                 return
-            control = Control(connection, time.monotonic())
-            self._strangers.append(control)
-            self._selector.register(connection, selectors.EVENT_READ, lambda control=control: self._first(control))
+            self._welcome(Control(connection, time.monotonic()))
+
+    def _welcome(self, control: Control) -> None:
+        self._strangers.append(control)
+        self._selector.register(control.connection, selectors.EVENT_READ, lambda: self._first(control))
 
     def _has_room(self) -> bool:
         """Whether there is room for one more stranger; if not, close the oldest, unless it has just come."""
@@ -618,7 +656,10 @@ class Presence(Closable):
         if rank is None or self.seen[rank].control is not None:
             self._forget(control)
             return
-        if not is_of(control.connection, self.seen[rank].process.pid):
+        its = control.rank == rank
+        if control.rank is None:
+            its = is_of(control.connection, self.seen[rank].process.pid)
+        if not its:
             control.send({"refused": f"the connection is not of a process of rank {rank}"})
             self._forget(control)
             return
@@ -691,7 +732,8 @@ class Presence(Closable):
             return ()
         self._forget(control)
         if rank is not None and self.seen[rank].code is None:
-            self._events.append(Ended(rank, PARTED, time.monotonic_ns() + END_NS))
+            until = REMOTE_END_NS if control.rank is not None else END_NS
+            self._events.append(Ended(rank, PARTED, time.monotonic_ns() + until))
         return ()
 
     def _forget(self, control: Control) -> None:
@@ -701,9 +743,7 @@ class Presence(Closable):
         if control in self._strangers:
             self._strangers.remove(control)
 
-    def _process_ended(self, rank: int, pidfd: int) -> None:
-        self._selector.unregister(pidfd)
-        os.close(pidfd)
+    def _process_ended(self, rank: int) -> None:
         seen = self.seen[rank]
         seen.code = seen.process.wait()
         how = f"ended with {how_ended(seen.code)}" if seen.code else "ended without leaving the group"

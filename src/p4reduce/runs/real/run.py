@@ -15,35 +15,41 @@ from typing import IO, Any, Final
 
 from p4reduce.base.errors import RealError
 from p4reduce.base.output import Progress
-from p4reduce.base.records import from_plain
+from p4reduce.base.records import from_plain, to_plain
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.net import enter_command, here_command, why_not
 from p4reduce.network.real.net.namespaces import last_lines, start, stop
-from p4reduce.network.real.net.state import RunFolder, remove_stale
+from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.launch import Emit
 from p4reduce.runs.perf import Plan, Row, figures
 from p4reduce.runs.perf import Progress as PerfProgress
 from p4reduce.runs.real.gloo import has_gloo, has_mpi
 from p4reduce.runs.real.sights import SOCKET
+from p4reduce.runs.real.targets import MACHINE_CODE
+from p4reduce.runs.real.wires import Machines
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.runner import accuracy_alone, training_options
 from p4switch.base.values import PS_PER_US
 from p4switch.native.objects import prepare
 
 SESSION: Final = (sys.executable, "-m", "p4reduce.runs.real.session")
-MACHINE_CODE: Final = ("p4reduce.workers.udp", "p4reduce.network.real.io.frames")
-"""of workers and of switches; what they import has more"""
 START_S: Final = 600.0
 """beyond the run's own budget: for links, switches and workers, which have deadlines of their own"""
 CLOSE_S: Final = 20.0
 """for a session to end its processes"""
 
 
-def run_real(experiment: Experiment, *, progress: Progress | None = None, capture: Path | None = None) -> RunResult:
+def run_real(
+    experiment: Experiment,
+    *,
+    progress: Progress | None = None,
+    capture: Path | None = None,
+    machines: Machines | None = None,
+) -> RunResult:
     """Run ``experiment`` on sockets; ``capture``: a pcap of the first worker's link. See :func:`run_session`."""
-    found, _ = run_session(experiment, progress=progress, capture=capture)
+    found, _ = run_session(experiment, progress=progress, capture=capture, machines=machines)
     if found.training is None:
         return found
     baseline = accuracy_alone(found.network.workers, training_options(experiment))
@@ -57,23 +63,27 @@ def run_session(
     capture: Path | None = None,
     beside: Mapping[str, Mapping[str, Any]] | None = None,
     sizes: Sequence[int] = (),
+    machines: Machines | None = None,
 ) -> tuple[RunResult, dict[str, list[float]]]:
     """Run ``experiment`` on sockets, in a session process of its own; then other libraries' all-reduces on
     the same links.
 
     beside: for "gloo" and "mpi", ``python`` that has it, and ``sizes``; the seconds of its all-reduces come back beside
-    the result. sizes: elements of each tensor, in the place of the experiment's ``elements`` and ``repeat``.
+    the result. sizes: elements of each tensor, in the place of the experiment's ``elements`` and ``repeat``. machines:
+    where its nodes are, if not here.
     The session, and all that it started, is gone when this returns or raises; when this process is killed, the
     kernel ends them. Raises ``ExperimentError`` for what cannot be run in real time, ``ClusterError`` when the run
     fails, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
     _check_links(experiment)
-    prepare(*MACHINE_CODE)  # here, where it can be told
+    if machines is None:
+        prepare(*MACHINE_CODE)  # here, where it can be told
     request = {
         "experiment": experiment.model_dump(mode="json"),
         "capture": None if capture is None else str(capture.absolute()),
         "beside": {name: dict(given) for name, given in (beside or {}).items()},
         "sizes": list(sizes),
+        "machines": None if machines is None else to_plain(machines),
     }
     found = _session(experiment, request, progress, None)
     return from_plain(RunResult, found["result"], "the session's result"), found["beside_s"]
@@ -99,6 +109,7 @@ def run_script(
     emit: Emit,
     timeout_s: float,
     joins: Sequence[tuple[float, str]] = (),
+    machines: Machines | None = None,
     **extra: str,
 ) -> Scripted:
     """Run a script at every host of ``experiment`` (runs/real/session.py).
@@ -106,12 +117,17 @@ def run_script(
     ``emit(rank, stream, line)`` gets what it prints.
 
     joins: when more ranks are started, seconds after the others, and at which host, in order of time. They have ranks
-    behind the others'. ``extra``: variables of its environment. Raises as ``run_session``.
+    behind the others'. ``extra``: variables of its environment. machines: where its nodes are, if not here; a run
+    without them has no process here but the session. Raises as ``run_session``.
     """
     _check_links(experiment)
-    prepare(*MACHINE_CODE)
-    script = {"command": list(command), "environment": extra, "timeout_s": timeout_s, "joins": list(joins)}
-    request = {"experiment": experiment.model_dump(mode="json"), "script": script}
+    script: dict[str, Any] = {"command": list(command), "environment": extra, "timeout_s": timeout_s}
+    if machines is None:
+        prepare(*MACHINE_CODE)
+        script["joins"] = list(joins)
+    else:
+        script["machines"] = to_plain(machines)
+    request = {"experiment": experiment.model_dump(mode="json"), "script": script, "machines": script.get("machines")}
     found = _session(experiment, request, None, emit)
     if "ended" in found:
         return Scripted(None, found["ended"]["rank"], found["ended"]["code"])
@@ -124,9 +140,14 @@ def _session(
     command = enter_command(SESSION) if experiment.links == "veth" else here_command(SESSION)
     try:
         remove_stale()  # what was left behind by a run that was killed
-        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder() as folder:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(handling(raise_exit, signal.SIGTERM, signal.SIGHUP))
+            folder = stack.enter_context(RunFolder())
+            if request["machines"] is not None:
+                stack.enter_context(guarded())
             aside = folder.aside()
-            folder.note(view=str(aside / SOCKET), what=_about(experiment))
+            view = {"view": str(aside / SOCKET)} if request["machines"] is None else {}
+            folder.note(**view, what=_about(experiment))
             whole = {**request, "name": folder.name, "folder": str(folder.logs), "aside": str(aside)}
             if "script" in request:
                 whole["script"] = {**request["script"], "aside": str(aside)}

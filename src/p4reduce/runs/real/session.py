@@ -1,9 +1,9 @@
 """The process of one run in real time: ``python -m p4reduce.runs.real.session``.
 
 Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``aside`` for sockets, ``name`` of the run;
-``capture`` (a pcap file), or null; ``beside``: other libraries whose all-reduces are timed on the same links
-afterwards, with the arguments of their functions; ``sizes`` of tensors in the place of the experiment's, or an empty
-list.
+``capture`` (a pcap file) and ``machines`` (where nodes are), or null; ``beside``: other libraries whose all-reduces are
+timed on the same links afterwards, with the arguments of their functions; ``sizes`` of tensors in the place of the
+experiment's, or an empty list.
 Writes lines of JSON: ``progress`` [label, done, total]; at the end, when everything that it started is gone, ``result``
 and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
 """
@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,17 +37,18 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.network.real.net import HOST_INTERFACE
 from p4reduce.network.real.net.namespaces import stop
 from p4reduce.network.virtual.records import FabricError
+from p4reduce.runs.agent import Agent, RemoteRank
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import tensor
-from p4reduce.runs.launch import rank_environment, torch_environment
+from p4reduce.runs.launch import end_all, rank_environment, torch_environment
 from p4reduce.runs.real.backend import Carried, Move, ProcessSpec, ScriptReport, ScriptSpec, Train, TrainingReport
 from p4reduce.runs.real.carry import RealCluster, result
 from p4reduce.runs.real.coordinator import Coordinator, Ended, Stand, Trees
 from p4reduce.runs.real.gloo import gloo_beside, mpi_beside
 from p4reduce.runs.real.presence import Arrivals, Message, Presence, cpu_seconds
 from p4reduce.runs.real.sights import shown
-from p4reduce.runs.real.targets import Damage
-from p4reduce.runs.real.wires import VethWires
+from p4reduce.runs.real.targets import Damage, MachineTarget
+from p4reduce.runs.real.wires import Machines, VethWires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint, steps_of
 from p4reduce.runs.runner import one_model
 from p4reduce.topologies.model import TopologyError
@@ -95,7 +96,8 @@ def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
 
     move = Move(elements, turn, learning_rate=LEARNING_RATE)
     cluster.ask({"do": "prepare", **to_plain(move)}, "preparing")
-    moves = {host: replace(move, save=str(cluster.got)) if host == keeper else move for host in hosts}
+    here = cluster.machines is None  # or the file of the sum is elsewhere
+    moves = {host: replace(move, save=str(cluster.got)) if host == keeper and here else move for host in hosts}
     commands = {host: {"do": given.collective, **to_plain(move)} for host, move in moves.items()}
     cluster.collective(turn, commands, keeper, array)
 
@@ -156,7 +158,7 @@ class ScriptCluster(RealCluster):
         """As of ``RealCluster``; ``say`` gets the script's lines.
 
         ``script``: ``command``, ``environment`` and ``timeout_s``; ``aside``: a folder for a socket, by a short path;
-        ``joins``: when ranks join, in seconds, and at which host, in order.
+        ``joins``: when ranks join, in seconds, and at which host, in order; ``machines``: where nodes are.
         """
         if experiment.plan == "ps":
             raise ExperimentError("plan: ps; in real time scripts are for plans in the network, or ring")
@@ -166,7 +168,17 @@ class ScriptCluster(RealCluster):
         self._joins: Sequence[tuple[float, str]] = script.get("joins", ())
         self.outside: Mapping[int, str] = {}
         """Ranks that were to join and did not, and why."""
-        super().__init__(experiment, folder, name, lambda label, done, total: None, None, Path(script["aside"]))
+        given = script.get("machines")
+        super().__init__(
+            experiment,
+            folder,
+            name,
+            lambda label, done, total: None,
+            None,
+            Path(script["aside"]),
+            machines=None if given is None else from_plain(Machines, given, "machines"),
+            emit=lambda rank, stream, line: say({"line": [rank, stream, line]}),
+        )
 
     @property
     def hosts(self) -> list[str]:
@@ -186,6 +198,16 @@ class ScriptCluster(RealCluster):
         port = STORE_PORT if inside else free_ports(1)[0]
         presence = self._parts.enter_context(Presence(self._aside))
         scripts = Scripts(self.everybody, self._say, presence)
+        if self.machines is not None:
+            places = [self.agent_of(host) for host in hosts]
+            for agent in places:
+                agent.admit = presence.admit
+            for rank, (agent, torch) in enumerate(zip(places, self.agents.torch_environments(places), strict=True)):
+                told = self._told(rank, presence, [of_tree[hosts[rank]] for of_tree in endpoints])
+                far = self._start_far(agent, told, torch, scripts)
+                scripts.far.append(far)
+                presence.add(far)
+            return scripts
         for rank, host in enumerate(hosts):
             torch = torch_environment(rank, len(hosts), port, master, HOST_INTERFACE if inside else "lo")
             process = self._start_rank(rank, presence, [of_tree[host] for of_tree in endpoints], torch)
@@ -193,10 +215,44 @@ class ScriptCluster(RealCluster):
             scripts.add(rank, process)
         return scripts
 
+    def _start_far(
+        self, agent: Agent, told: ScriptSpec, environment: Mapping[str, str], scripts: "Scripts"
+    ) -> RemoteRank:
+        """The process of a rank on another machine."""
+        assert self.machines is not None  # noqa: S101
+        rank = told.worker.rank
+        ours = rank_environment(self.machines.environment, "", rank, len(self.everybody))
+        del ours[ADDRESS]
+        report = ScriptSpec.report(rank)
+
+        def ended(_rank: int, _code: int, _why: str) -> None:
+            if far.report:
+                (self.folder / report).write_text(far.report, "utf-8")
+            scripts.presence.note_end(rank)
+
+        given = {**ours, **environment, **self._script["environment"]}
+        far = RemoteRank(rank, agent, ended)
+        agent.start(far, self._script["command"], given, spec=to_plain(told), report=report)
+        return far
+
     def _start_rank(
         self, rank: int, presence: Presence, endpoints: list[EndpointSpec], environment: Mapping[str, str]
     ) -> "subprocess.Popen[bytes]":
         """The process of a rank: with its ``endpoints``, or, without any, that of one that joins."""
+        told = self._told(rank, presence, endpoints)
+        path = self.folder / f"rank-{rank}.json"
+        path.write_text(to_json(told))
+        base = {name: text for name, text in os.environ.items() if name != ADDRESS}
+        ours = rank_environment({**base, **self._script["environment"]}, "", rank, len(self.everybody))
+        del ours[ADDRESS]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        given = {**pipes, "env": {**ours, **environment, SPEC: str(path)}}
+        process = self.wires.start(self.everybody[rank], self._script["command"], given)
+        assert isinstance(process, subprocess.Popen)  # noqa: S101
+        return process
+
+    def _told(self, rank: int, presence: Presence, endpoints: list[EndpointSpec]) -> ScriptSpec:
+        """What a rank is told."""
         everybody = self.everybody
         spec = ProcessSpec(
             host=everybody[rank],
@@ -209,9 +265,9 @@ class ScriptCluster(RealCluster):
             jobs=dict.fromkeys(("all_reduce", "barrier"), self.job.plan.job),
             quorum=self.experiment.quorum or 1,
             lane_bits=self.experiment.lane_bits,
-            records=str(self.records_of(everybody[rank])) if endpoints else None,
+            records=str(self.records_of(everybody[rank])) if endpoints and self.machines is None else None,
         )
-        told = ScriptSpec(
+        return ScriptSpec(
             worker=spec,
             folder=str(self.folder),
             coordinator=presence.address,
@@ -219,14 +275,6 @@ class ScriptCluster(RealCluster):
             members=tuple(range(len(self.assignment.workers))) if endpoints else (),
             grows=bool(self._joins),
         )
-        path = self.folder / f"rank-{rank}.json"
-        path.write_text(to_json(told))
-        base = {name: text for name, text in os.environ.items() if name != ADDRESS}
-        ours = rank_environment({**base, **self._script["environment"]}, "", rank, len(everybody))
-        del ours[ADDRESS]
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        given = {**pipes, "env": {**ours, **environment, SPEC: str(path)}}
-        return self.wires.start(everybody[rank], self._script["command"], given)
 
     def _start_joining(self, rank: int) -> "subprocess.Popen[bytes]":
         assert isinstance(self.group, Scripts)  # noqa: S101
@@ -265,8 +313,21 @@ class ScriptCluster(RealCluster):
             if trees.used is not began:
                 self.assignment = replace(self.assignment, weights=trees.used.weights)
                 self.trees = [Job(plan, self.job.numbers) for plan in trees.used.plans]
-            self._note_collectives(self.group.reports(self.folder, self._survivors))
+            self.look_at_clocks()
+            self._note_collectives(self._here(self.group.reports(self.folder, self._survivors)))
         return failed
+
+    def _here(self, reports: Mapping[str, ScriptReport]) -> Mapping[str, ScriptReport]:
+        """Reports by the clock of this machine."""
+        return {
+            host: replace(
+                one,
+                began_ns=one.began_ns - self.ahead_ns(host),
+                carried=tuple(self.by_our_clock(host, each) for each in one.carried),
+                figures=tuple(replace(each, time_ns=each.time_ns - self.ahead_ns(host)) for each in one.figures),
+            )
+            for host, one in reports.items()
+        }
 
     def _note_collectives(self, reports: Mapping[str, ScriptReport]) -> None:
         """Take in the collectives of the participants' reports, and compare them with each other."""
@@ -345,6 +406,8 @@ class Scripts(Closable):
         self._hosts = list(hosts)
         self._say = say
         self._processes: list[subprocess.Popen[bytes]] = []
+        self.far: list[RemoteRank] = []
+        """Processes on other machines."""
         self._threads: list[threading.Thread] = []
         self._reports: dict[str, ScriptReport] = {}
 
@@ -385,6 +448,7 @@ class Scripts(Closable):
         """End every process."""
         self.presence.close()
         stop(self._processes, GRACE_S)
+        end_all(self.far, GRACE_S)
         for thread in self._threads:
             thread.join(GRACE_S)
 
@@ -420,14 +484,17 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
     experiment = Experiment.model_validate(request["experiment"])
     with (
         ScriptCluster(experiment, Path(request["folder"]), request["name"], _say, request["script"]) as cluster,
-        shown(cluster, Path(request["aside"])),
+        # Counts of other machines are not looked at while the run goes on.
+        shown(cluster, Path(request["aside"])) if cluster.machines is None else nullcontext(),
     ):
         failed = cluster.wait()
         if failed is not None:
             return {"ended": {"rank": failed.rank, "code": failed.code}}
         used = {
             "workers": 0.0,
-            "switches": cpu_seconds(cluster.target.processes),
+            "switches": cluster.target.cpu_s()
+            if isinstance(cluster.target, MachineTarget)
+            else cpu_seconds(cluster.target.processes),
             "session": cpu_seconds([os.getpid()]),
         }
         found = result(cluster, used)
@@ -437,23 +504,30 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
 def _tensors(request: dict[str, Any]) -> dict[str, Any]:
     experiment = Experiment.model_validate(request["experiment"])
     capture = None if request["capture"] is None else Path(request["capture"])
-    aside = Path(request["aside"])
-    with (
-        RealCluster(experiment, Path(request["folder"]), request["name"], _progress, capture, aside) as cluster,
-        shown(cluster, aside),
-    ):
-        groups = {
-            "workers": list(cluster.group.pids().values()),
-            "switches": cluster.target.processes,
-            "session": [os.getpid()],
-        }
-        before = {name: cpu_seconds(pids) for name, pids in groups.items()}
+    aside, given = Path(request["aside"]), request["machines"]
+    machines = None if given is None else from_plain(Machines, given, "machines")
+    cluster = RealCluster(
+        experiment, Path(request["folder"]), request["name"], _progress, capture, aside, machines=machines
+    )
+    with cluster, shown(cluster, aside) if machines is None else nullcontext():
+        before = _used(cluster)
         carry_out(cluster, request["sizes"])
-        used = {name: cpu_seconds(pids) - before[name] for name, pids in groups.items()}
+        used = {name: seconds - before[name] for name, seconds in _used(cluster).items()}
+        cluster.look_at_clocks()
         found = result(cluster, used)
         folder = Path(request["folder"])
         beside_s = {name: BESIDE[name](cluster, folder, **given) for name, given in request["beside"].items()}
     return {"result": to_plain(found), "beside_s": beside_s}
+
+
+def _used(cluster: RealCluster) -> dict[str, float]:
+    """CPU seconds so far."""
+    session = cpu_seconds([os.getpid()])
+    if isinstance(cluster.target, MachineTarget):
+        workers = sum(one.cpu_s for one in cluster.counts().values())
+        return {"workers": workers, "switches": cluster.target.cpu_s(), "session": session}
+    workers = cpu_seconds(cluster.group.pids().values())
+    return {"workers": workers, "switches": cpu_seconds(cluster.target.processes), "session": session}
 
 
 def _progress(label: str, done: int, total: int) -> None:

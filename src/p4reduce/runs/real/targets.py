@@ -4,34 +4,57 @@ import queue
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Annotated, Final, Protocol, Self
 
-from p4reduce.control_plane.connection import Target
+from p4reduce.base.records import ITEMS, from_plain, to_plain
+from p4reduce.control_plane.connection import ControllerTls, Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.fleet import Sighting
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.routes import LANE_BYTES
+from p4reduce.group import transport
+from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import OnFailure
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, Bmv2Switches
-from p4reduce.network.real.switches import SwitchHost
+from p4reduce.network.real.io.path import PortSpec
+from p4reduce.network.real.switches import PortCounters, SwitchHost
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
+from p4reduce.runs.agent import START_S, Agents
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.real.backend import REST_US
 from p4reduce.runs.real.coordinator import Trees
 from p4reduce.runs.real.presence import Presence, Signs
-from p4reduce.runs.real.wires import LinkRelays, VethWires, Wires, shaped_rates
+from p4reduce.runs.real.wires import (
+    LinkRelays,
+    MachineWires,
+    RelaySights,
+    Share,
+    VethWires,
+    Wires,
+    shaped_rates,
+)
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
+from p4switch.base.closing import Closable
+from p4switch.native.objects import prepare
+from p4switch.p4runtime import Tls
 
 CONTROL_DEADLINE_S: Final = 30.0
 """for an answer of a switch, which may wait for a busy processor"""
 NO_TRAFFIC: Final = LinkCounters(**dict.fromkeys((field.name for field in fields(LinkCounters)), 0))
 BMV2_LOG: Final = "warn"
+MACHINE_CODE: Final = ("p4reduce.workers.udp", "p4reduce.network.real.io.frames")
+"""of workers and of switches; what they import has more"""
+CERTIFICATE_NAME: Final = "p4reduce"
+"""in the group's certificate (``transport.make_key``)"""
+LATE_CLOCK_S: Final = 20.0
+"""by which a machine's clock may be behind: the group's certificate is of no use there before it was made"""
 
 
 class RealTarget(Protocol):
@@ -211,6 +234,182 @@ class Bmv2Target:
         self._parts.close()
 
 
+def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
+    """The sums of what two observers saw of different things."""
+    found = dict(one)
+    for where, seen in other.items():
+        before = found.get(where, Incidents())
+        values = {each.name: getattr(before, each.name) + getattr(seen, each.name) for each in fields(Incidents)}
+        found[where] = Incidents(**values)
+    return found
+
+
+# Switches on several machines: what each executes, and what the session asks for.
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a machine's switches and relays counted."""
+
+    ports: Annotated[dict[Hop, PortCounters], ITEMS]
+    relayed: Annotated[dict[Hop, LinkCounters], ITEMS]
+    incidents: Annotated[dict[Where, Incidents], ITEMS]
+    cpu_s: float
+    """of all the process"""
+
+
+class Part(Closable):
+    """What one machine executes of a run's network: switches behind P4Runtime, and relays."""
+
+    def __init__(self, share: Share, pem: str) -> None:
+        """Open and start all. ``pem``: the group's key, which a controller has to show.
+
+        Raises ``FabricError``, ``OSError``, ``ClusterError``.
+        """
+        prepare(*MACHINE_CODE)
+        self._parts, self._topology = ExitStack(), share.topology
+        self.p4runtime = ""
+        """address of the server; empty without switches"""
+        self._host: SwitchHost | None = None
+        try:
+            relays = LinkRelays(share.topology, share.relayed, share.faults, share.seed)
+            self._relays = self._parts.enter_context(relays)
+            if share.devices:
+                key, certificate = transport.halves(pem)
+                ports: dict[str, dict[int, PortSpec]] = {name: {} for name in share.devices}
+                for (switch, port), spec in share.ports.items():
+                    ports[switch][port] = spec
+                host = SwitchHost(
+                    share.devices,
+                    ports,
+                    address=f"{share.address}:0",
+                    tls=Tls(certificate, key, client_ca=certificate),
+                    rates_bps=share.rates_bps,
+                    queue_frames=share.queue_frames,
+                    seed=share.seed,
+                    rest_us=REST_US,
+                )
+                self._host = self._parts.enter_context(host)
+                self.p4runtime = host.server.address
+        except BaseException:
+            self._parts.close()
+            raise
+
+    def check(self) -> None:
+        """Raise ``FabricError`` when a data path has ended."""
+        self._relays.check()
+        if self._host is not None:
+            self._host.check()
+
+    def counted(self) -> Counted:
+        """The counts so far."""
+        switches = None if self._host is None else self._host.switches
+        incidents = merged({} if switches is None else switches.incidents(self._topology), self._relays.incidents())
+        ports = {} if switches is None else switches.port_counters()
+        return Counted(ports, self._relays.links(), incidents, time.process_time())
+
+    def close(self) -> None:
+        """End all."""
+        self._parts.close()
+
+
+class MachineTarget:
+    """Embedded switches on several machines, by their agents; the controller reaches them by mutual TLS."""
+
+    def __init__(self, topology: Topology, program: P4Program, wires: MachineWires, agents: Agents) -> None:
+        """Start what each machine is to execute. ``ClusterError`` where one cannot."""
+        self._agents = agents
+        pem = transport.make_key()
+        key, certificate = transport.halves(pem)
+        for number, agent in enumerate(agents.every):
+            if agent.offset_s < -LATE_CLOCK_S:
+                raise ClusterError(
+                    f"{agent.machine.name}: its clock is {agent.offset_s:.1f} s from ours, too far for TLS: run chrony "
+                    "or ntpd"
+                )
+            agent.ask("part", share=to_plain(wires.share(agent, number)), pem=pem)
+        tls = ControllerTls(certificate, certificate, key, server_name=CERTIFICATE_NAME)
+        targets = []
+        for agent in agents.every:
+            said = agent.answer("part", START_S)
+            if "error" in said:
+                raise ClusterError(f"{agent.machine.name}: {said['error']}")
+            address = str(said["p4runtime"])
+            targets += [Target(name, address, device, tls) for name, device in wires.devices(agent).items()]
+        self.controller = Controller(topology, targets, program, deadline_s=CONTROL_DEADLINE_S)
+        self.relays: RelaySights = _MachineRelays(self)
+
+    @property
+    def processes(self) -> list[int]:
+        """None: they are on other machines."""
+        return []
+
+    def process_of(self, switch: str) -> int | None:
+        """None."""
+        return None
+
+    def check(self) -> None:
+        """`ClusterError` when an agent, and with it its switches, has ended."""
+        self._agents.check()
+
+    def ended(self) -> Collection[str]:
+        """None alone: each is a thread of an agent."""
+        self.check()
+        return ()
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all agents since they began."""
+        return sum(one.cpu_s for one in self.counted())
+
+    def counted(self) -> list[Counted]:
+        """The counts of each machine."""
+        for agent in self._agents.every:
+            agent.ask("count")
+        every = self._agents.every
+        return [from_plain(Counted, agent.answer("counted"), f"{agent.machine.name}: counts") for agent in every]
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
+        """As the ports counted."""
+        return {hop: seen.sent for one in self.counted() for hop, seen in one.ports.items()}
+
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
+        """As the ports counted."""
+        return {hop: seen.received_frames for one in self.counted() for hop, seen in one.ports.items()}
+
+    def kernel_drops(self) -> int:
+        """As the ports counted."""
+        return sum(seen.overrun + seen.send_failures for one in self.counted() for seen in one.ports.values())
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """What switches and relays noted of first transmissions."""
+        return reduce(merged, (one.incidents for one in self.counted()))
+
+    def __enter__(self) -> Self:
+        self.controller.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.controller.__exit__(None, None, None)
+
+
+class _MachineRelays:
+    """The relays of all machines."""
+
+    def __init__(self, target: MachineTarget) -> None:
+        self._target = target
+
+    def check(self) -> None:
+        """Agents do."""
+
+    def links(self) -> dict[Hop, LinkCounters]:
+        """Counts of the frames of each directed link."""
+        return {hop: seen for one in self._target.counted() for hop, seen in one.relayed.items()}
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """None: the target has them."""
+        return {}
+
+
 def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Program) -> Controller:
     """Make a controller that has connected and loaded the program."""
     found = [Target(*target) for target in targets]
@@ -247,7 +446,7 @@ class Damage:
         self,
         target: RealTarget,
         wires: Wires,
-        relays: LinkRelays,
+        relays: RelaySights,
         trees: Trees,
         presence: Presence,
         on_failure: OnFailure,

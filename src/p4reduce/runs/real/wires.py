@@ -1,26 +1,32 @@
-"""Links between hosts and switches in real time: veth pairs between namespaces, or datagrams on loopback."""
+"""Links between hosts and switches in real time: veth pairs between namespaces, or datagrams, also between machines."""
 
-import secrets
+import contextlib
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import IO, Annotated, Any, Final, Protocol, Self
 
+from p4reduce.base.errors import BadInput
+from p4reduce.base.records import ITEMS
+from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.io.path import PortSpec, Udp, Veth
 from p4reduce.network.real.net import RealNetwork, here_command
 from p4reduce.network.real.net.network import Carriers
 from p4reduce.network.real.relay import Relays
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
+from p4reduce.network.virtual.records import Faults
+from p4reduce.runs.agent import Agent, Machine, RemoteRank, datagram_ports, spread
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.real.backend import SocketSpec
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import Ends
-from p4reduce.workers.wire import INC_UDP_PORT
+from p4reduce.workers.wire import INC_UDP_PORT, frame_bytes
 
 UNSHAPED_FROM_BPS: Final = 10**10
 """Rates that software switches do not reach: such links are not held to them."""
@@ -67,7 +73,9 @@ class Wires(Protocol):
     def events(self) -> Events:
         """Readable when :meth:`cut` may have something to say, until it was asked."""
 
-    def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
+    def start(
+        self, host: str, argv: Sequence[str], options: Mapping[str, Any]
+    ) -> "subprocess.Popen[bytes] | RemoteProcess":
         """Start a program at a host; it dies with us."""
 
     def __enter__(self) -> Self: ...
@@ -169,24 +177,17 @@ class UdpWires:
         self._topology = topology
         self._rates = shaped_rates(experiment, topology)
         self.shaping = "hosts' and switches' own queues" if self._rates else "none"
-        self._pairs: dict[tuple[str, int], tuple[Socket, Socket]] = {}
+        self._pairs: dict[Hop, tuple[Socket, Socket]] = {}
         self._relayed: list[Relayed] = []
-        address = f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
-        with ExitStack() as reserved:  # all at once, so that none is given out twice
-
-            def free() -> Socket:
-                one = reserved.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                one.bind((address, 0))
-                found: Socket = one.getsockname()
-                return found
-
-            for link in topology.links:
-                a, b = free(), free()
-                to_a, to_b = (free(), free()) if needs_relays(experiment, topology) else (b, a)
-                self._pairs[link.a, link.port_a] = (a, to_a)
-                self._pairs[link.b, link.port_b] = (b, to_b)
-                if to_a != b:
-                    self._relayed.append(Relayed(link, Udp(to_a, a), Udp(to_b, b)))
+        with_relays = needs_relays(experiment, topology)
+        free = iter(datagram_ports("", [False] * ((4 if with_relays else 2) * len(topology.links))))
+        for link in topology.links:
+            a, b = next(free), next(free)
+            to_a, to_b = (next(free), next(free)) if with_relays else (b, a)
+            self._pairs[link.a, link.port_a] = (a, to_a)
+            self._pairs[link.b, link.port_b] = (b, to_b)
+            if to_a != b:
+                self._relayed.append(Relayed(link, Udp(to_a, a), Udp(to_b, b)))
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
         """A datagram port for each link of a switch."""
@@ -230,25 +231,252 @@ def open_wires(experiment: Experiment, topology: Topology, name: str) -> Wires:
     return UdpWires(experiment, topology) if experiment.links == "udp" else VethWires(experiment, topology, name)
 
 
+# Links between machines: the session asks each for ports, and tells each what of the network it has to execute.
+
+
+UDP_BYTES: Final = 28
+"""of the headers of IPv4 and UDP before a frame"""
+
+
+def placed(
+    topology: Topology, workers: Sequence[str], machines: Sequence[Machine], given: Mapping[str, str]
+) -> dict[str, str]:
+    """The machine of each node, by name: ranks as `spread` says, a switch where most of its neighbours are.
+
+    Only neighbours that have a place count, so switches with ranks come first; of equal machines the first is taken.
+    Other hosts are where their switch is. given: nodes that are elsewhere. ``BadInput`` for a node or a machine that
+    there is not.
+    """
+    names = [machine.name for machine in machines]
+    for node, name in given.items():
+        if node not in topology.by_name:
+            raise BadInput(f"--place: topology {topology.name!r} has no node {node!r}")
+        if name not in names:
+            raise BadInput(f"--place: {node}={name}: the machines are {', '.join(names)}")
+    found = {host: names[at] for host, at in zip(workers, spread(machines, len(workers)), strict=True)} | dict(given)
+    left = [node.name for node in topology.nodes if not node.is_host and node.name not in found]
+    while left:
+        counts = {name: Counter(found[one] for one in topology.neighbours(name) if one in found) for name in left}
+        for name in [name for name in left if counts[name]]:
+            found[name] = max(names, key=counts[name].__getitem__)
+        left = [name for name in left if name not in found]
+    rest = [host.name for host in topology.hosts if host.name not in found]
+    return found | {name: found[topology.neighbours(name)[0]] for name in rest}
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The machines of a run, and the place of each node of its topology."""
+
+    names: tuple[str, ...]
+    place: dict[str, str]
+    ssh: tuple[str, ...]
+    """the command that runs another one on a machine"""
+    environment: dict[str, str]
+    """Variables for ranks, besides those of p4reduce and PyTorch."""
+    script: str | None = None
+    """File that has to be the same everywhere."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of a run's network one machine executes: switches and relays."""
+
+    topology: Topology
+    address: str
+    """IPv4, at which the other machines reach it."""
+    devices: dict[str, int]
+    """P4Runtime's number of each switch."""
+    ports: Annotated[dict[Hop, Udp], ITEMS]
+    rates_bps: Annotated[dict[Hop, int], ITEMS]
+    queue_frames: int
+    relayed: tuple[Relayed, ...]
+    faults: Faults
+    seed: int
+
+
+class RemoteProcess(RemoteRank):
+    """A program on another machine that is spoken to in lines, with what is needed of ``subprocess.Popen``."""
+
+    def __init__(self, number: int, agent: Agent, argv: Sequence[str], log: Path) -> None:
+        """``log``: file for its errors. It is still to be started."""
+        super().__init__(number, agent, lambda *_: self._mine.close())
+        self._argv, self._log, self._input_of = argv, log, agent
+        self._mine, theirs = socket.socketpair()
+        self.stdout: IO[bytes] = theirs.makefile("rb")
+        self.stdin = self
+        theirs.close()
+
+    def write(self, lines: bytes) -> None:
+        """To its input."""
+        for line in lines.decode().splitlines():
+            self._input_of.ask("input", rank=self.rank, line=line)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Its input goes with its agent."""
+
+    def take(self, stream: str, line: str) -> None:
+        """A line that it has written."""
+        if stream == "stderr":
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(f"{line}\n")
+            return
+        with contextlib.suppress(OSError):
+            self._mine.sendall(line.encode() + b"\n")
+
+    def send_signal(self, number: int) -> None:
+        """No other than to end."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended; ``TimeoutExpired`` when ``timeout`` seconds were not enough."""
+        if timeout is not None and not self.join(timeout):
+            raise subprocess.TimeoutExpired(list(self._argv), timeout)
+        return super().wait()
+
+
+class MachineWires:
+    """A pair of UDP sockets for each link, or one on each side of its relay, which is where the link's first end is:
+    between the machines' addresses where the two are on different machines, else on loopback.
+
+    The machine that is to bind a port has chosen it. All sockets are connected, so the kernel takes nothing that is not
+    from the other end's address and port.
+    """
+
+    def __init__(self, experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> None:
+        """``place``: the machine of each node, which has begun. ``ClusterError`` where its MTU is too small."""
+        self._experiment, self._topology, self._place = experiment, topology, place
+        self._rates = shaped_rates(experiment, topology)
+        self.shaping = "hosts' and switches' own queues" if self._rates else "none"
+        self._pairs: dict[Hop, tuple[Socket, Socket]] = {}
+        self._relayed: dict[Agent, list[Relayed]] = {agent: [] for agent in place.values()}
+        self._started: list[RemoteProcess] = []
+        with_relays = needs_relays(experiment, topology)
+        pieces: list[tuple[Agent, Agent]] = []
+        for link in topology.links:
+            a, b = place[link.a], place[link.b]
+            pieces += [(a, a), (a, b)] if with_relays else [(a, b)]
+        wanted: dict[Agent, list[bool]] = {agent: [] for agent in place.values()}
+        for piece in pieces:
+            for one in piece:
+                wanted[one].append(piece[0] is not piece[1])
+        for agent, across in wanted.items():
+            mtu = 0 if agent.here is None or not any(across) else agent.here.mtu
+            if 0 < mtu < frame_bytes(experiment.lanes) + UDP_BYTES:
+                raise ClusterError(
+                    f"{agent.machine.name}: MTU {mtu}, but frames of {experiment.lanes} lanes need "
+                    f"{frame_bytes(experiment.lanes) + UDP_BYTES}: raise it, or choose --lanes 64"
+                )
+            agent.ask("ports", address=agent.address, across=across)
+        free = {agent: iter(agent.answer("ports")) for agent in wanted}
+        sockets = [[(str(host), int(port)) for host, port in (next(free[one]) for one in piece)] for piece in pieces]
+        for place_of, link in enumerate(topology.links):
+            hops = (link.a, link.port_a), (link.b, link.port_b)
+            if with_relays:
+                (a_end, to_a), (to_b, b_end) = sockets[2 * place_of : 2 * place_of + 2]
+                self._relayed[place[link.a]].append(Relayed(link, Udp(to_a, a_end), Udp(to_b, b_end)))
+            else:
+                a_end, b_end = to_b, to_a = sockets[place_of]
+            self._pairs |= {hops[0]: (a_end, to_a), hops[1]: (b_end, to_b)}
+
+    def devices(self, agent: Agent) -> dict[str, int]:
+        """The switches on a machine, each with P4Runtime's number."""
+        return {one.name: one.index + 1 for one in self._topology.switches if self._place[one.name] is agent}
+
+    def share(self, agent: Agent, number: int) -> Share:
+        """What a machine executes. number: of the machine; faults are drawn anew on each."""
+        switches = self.devices(agent)
+        ports = {hop: Udp(*pair) for hop, pair in self._pairs.items() if hop[0] in switches}
+        return Share(
+            self._topology,
+            agent.address,
+            switches,
+            ports,
+            {hop: rate for hop, rate in self._rates.items() if hop in ports},
+            self._experiment.queue_frames,
+            tuple(self._relayed.get(agent, ())),
+            relay_faults(self._experiment),
+            self._experiment.seed ^ number << _MACHINE_BITS,
+        )
+
+    def ports(self) -> dict[str, dict[int, PortSpec]]:
+        """None: no switch is in this process."""
+        return {}
+
+    def relayed(self) -> list[Relayed]:
+        """None: no relay is in this process."""
+        return []
+
+    def socket(self, host: str) -> SocketSpec:
+        """A socket that carries whole frames in datagrams."""
+        local, remote = self._pairs[host, 1]
+        return SocketSpec(local=local, remote=remote, rate_bps=self._rates.get((host, 1), 0))
+
+    def cut(self) -> Collection[Ends]:
+        """Datagrams have no carrier."""
+        return ()
+
+    @property
+    def events(self) -> Events:
+        """None."""
+        return None
+
+    def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "RemoteProcess":
+        """Start it on the host's machine; of ``options`` ``stderr`` counts, a file."""
+        number = len(self._started)
+        process = RemoteProcess(number, self._place[host], argv, Path(options["stderr"].name))
+        self._started.append(process)
+        self._place[host].start(process, argv, {}, asks=True)
+        return process
+
+    def take(self, number: int, stream: str, line: str) -> None:
+        """A line that a program has written."""
+        self._started[number].take(stream, line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+_MACHINE_BITS: Final = 48
+"""of a seed, below those that differ between machines"""
+
+
 # The relays of a run: what links of the topology do to frames, done by processes between the kernel's links.
 
 
-class LinkRelays:
-    """Carries every link that the wires left cut in two. A context manager; does nothing where there is none."""
+def relay_faults(experiment: Experiment) -> Faults:
+    """What relays do to frames."""
+    return link_faults(experiment.faults, reorder_delay_ps=REORDER_DELAY_PS)
 
-    def __init__(self, experiment: Experiment, topology: Topology, wires: Wires) -> None:
+
+class RelaySights(Protocol):
+    """What relays of a run say of themselves."""
+
+    def check(self) -> None:
+        """Raise ``FabricError`` when the relays have ended."""
+
+    def links(self) -> dict[Hop, LinkCounters]:
+        """Counts of the frames of each directed link."""
+
+    def incidents(self) -> dict[Where, Incidents]:
+        """Losses and duplicates of first transmissions."""
+
+
+class LinkRelays:
+    """Carries every link that is ``cut`` in two. A context manager; does nothing where there is none."""
+
+    def __init__(self, topology: Topology, cut: Sequence[Relayed], faults: Faults, seed: int) -> None:
         self._topology = topology
-        cut = wires.relayed()
         self._ends: list[tuple[Hop, Hop]] = [
             ((one.link.a, one.link.port_a), (one.link.b, one.link.port_b)) for one in cut
         ]
         delays = [one.link.delay_ps if one.link.delay_ps >= RELAYED_FROM_PS else 0 for one in cut]
-        self._relays = Relays(
-            [(one.a, one.b) for one in cut],
-            faults=link_faults(experiment.faults, reorder_delay_ps=REORDER_DELAY_PS),
-            delay_ps=delays,
-            seed=experiment.seed,
-        )
+        self._relays = Relays([(one.a, one.b) for one in cut], faults=faults, delay_ps=delays, seed=seed)
 
     def check(self) -> None:
         """Raise ``FabricError`` when the relays have ended."""

@@ -191,6 +191,7 @@ class OpenPort:
             self.socket.setsockopt(SOL_UDP, UDP_GRO, 1)
         self.socket.bind(spec.local)
         self.socket.connect(spec.remote)
+        drop_waiting(self.socket)
 
     def dropped(self) -> int:
         """Frames so far that found the ring or the socket's buffer full."""
@@ -211,6 +212,15 @@ class OpenPort:
             self._mapped.close()
             self._mapped = None
         self.socket.close()
+
+
+def drop_waiting(one: socket.socket) -> None:
+    """Drop datagrams that came before the socket was connected: they may be from others than its peer."""
+    came = select.poll()
+    came.register(one, select.POLLIN)
+    while came.poll(0):
+        with contextlib.suppress(OSError):  # the peer is not there yet
+            one.recv(1)
 
 
 def _mtu(one: socket.socket, interface: str) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from p4reduce.network.real.io.frames import finish_checksum
-from p4reduce.network.real.io.path import OpenPort, Udp, Veth
+from p4reduce.network.real.io.path import OpenPort, Udp, Veth, drop_waiting
 from p4reduce.network.real.switches import RealSwitches
 from p4reduce.network.virtual import FabricError
 from p4reduce.network.virtual.records import Faults
@@ -24,6 +24,32 @@ def test_an_address_that_is_taken_is_named():
         taken = other.getsockname()
         with pytest.raises(FabricError, match=rf"udp:127.0.0.1:{taken[1]}.*in use; choose another"):
             OpenPort("s1:1", Udp(taken, ("127.0.0.1", 9)), 1600)
+
+
+def test_a_port_takes_datagrams_of_its_peer_alone_also_those_that_came_before_it_was_connected():
+    every = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
+    peer, stranger, port = every
+    for one in every:
+        one.bind(("127.0.0.1", 0))
+        one.settimeout(10)
+    try:
+        for text in (b"first", b"second"):
+            stranger.sendto(text, port.getsockname())
+        port.connect(peer.getsockname())
+        drop_waiting(port)
+        stranger.sendto(b"third", port.getsockname())
+        peer.sendto(b"frame", port.getsockname())
+        assert port.recv(100) == b"frame"
+        opened = OpenPort("s1:1", Udp(("127.0.0.1", 0), peer.getsockname()), 1600)
+        try:
+            stranger.sendto(b"fourth", opened.socket.getsockname())
+            peer.sendto(b"frame", opened.socket.getsockname())
+            assert opened.socket.recv(100) == b"frame"
+        finally:
+            opened.close()
+    finally:
+        for one in every:
+            one.close()
 
 
 def test_a_name_instead_of_an_address_is_refused():

@@ -1,0 +1,203 @@
+"""A script in real time on several machines: switches and ranks on both, the same bytes, and nothing left behind."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from p4reduce.base.errors import BadInput
+from p4reduce.cli.lists import places
+from p4reduce.network.real.net.state import VARIABLE, all_runs, carrying
+from p4reduce.runs.agent import Machine
+from p4reduce.runs.real.wires import placed
+from p4reduce.topologies import load
+from tests.support.effort import examples
+from tests.support.machines import SSH, known_to_ssh, machines, why_not
+from tests.support.p4runtime.certificates import needs_openssl
+
+needs_namespaces = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+pytestmark = needs_openssl
+NETWORK = "leaf-spine:leaves=2,spines=2,hosts=2"
+PLANS = ("steiner", "mst", "spt", "striped", "ring")
+SUMS = """
+import glob, hashlib, os
+import numpy as np
+from p4reduce import connect
+comm = connect()
+array = np.random.default_rng([SEED, comm.rank]).standard_normal(20_000).astype(np.float32)
+comm.all_reduce(array)
+comm.record("sum", float(array.sum()))
+comm.barrier()
+print("hash", hashlib.sha256(array.tobytes()).hexdigest(), flush=True)
+files = glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline")
+files += glob.glob(os.environ["XDG_STATE_HOME"] + "/**", recursive=True)
+files += glob.glob(os.path.dirname(os.environ.get("P4REDUCE_SPEC", "/")) + "/**")
+shown = 0
+for file in files:
+    try:
+        shown += b"PRIVATE " + b"KEY" in open(file, "rb").read()
+    except OSError:
+        pass
+print("shown", shown, len(files) > 10, flush=True)
+comm.barrier()
+comm.close()
+"""
+STAYS = """
+import os, time
+from p4reduce import connect
+comm = connect()
+print("here", os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """Two machines that ssh reaches, and what is left on them at the end: nothing."""
+    with machines(2) as made:
+        for name, text in known_to_ssh(tmp_path, made).items():
+            monkeypatch.setenv(name, text)
+        yield SimpleNamespace(made=made, folder=tmp_path)
+    assert gone_in(10)
+
+
+def gone_in(seconds):
+    """Whether there are no runs and no processes of any, at the latest then; later where others have the processors."""
+    deadline = time.monotonic() + seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    while time.monotonic() < deadline:
+        if not all_runs() and not left():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def left():
+    """Processes of any run whose folder is in our state folder."""
+    return [one for run in all_runs() for one in carrying(VARIABLE, run.word)]
+
+
+@contextlib.contextmanager
+def launch(world, text, *words, out=None, command="launch"):
+    """A command, with a script of this text, on the first machine; ended behind what is within."""
+    script = world.folder / "script.py"
+    script.write_text(str(text))
+    scripts = [str(script)] if text is not None else []
+    enter = [] if world.made[0].path is None else ["nsenter", f"--net={world.made[0].path}"]
+    out_words = [] if out is None else ["--out", str(world.folder / out)]
+    argv = [*enter, sys.executable, "-m", "p4reduce.cli.entry", command, *words, *out_words, *scripts]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def launched(world, text, *words, out=None, command="launch"):
+    """Its exit code, output, errors and result."""
+    with launch(world, text, *words, out=out, command=command) as process:
+        said, errors = process.communicate(timeout=400)
+    path = world.folder / str(out) / "result.json"
+    return process.returncode, said, errors, json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
+REAL = ("--time", "real", "--hosts", "pc1,pc2", "--ssh", SSH)
+ON_BOTH = ("-n", "4", "-t", NETWORK, "--rate", "1G")
+
+
+@pytest.mark.parametrize("plan", [PLANS[0], *(pytest.param(plan, marks=pytest.mark.soak) for plan in PLANS[1:])])
+def test_sums_on_two_machines_are_the_bytes_of_virtual_time_and_frames_are_as_predicted(world, plan):
+    text = SUMS.replace("SEED", "11")
+    words = (*ON_BOTH, "--plan", plan)
+    code, said, errors, real = launched(world, text, *REAL, *words, "--loss", "0.01", out="real")
+    assert code == 0, errors
+    _, ideal, _, virtual = launched(world, text, *words, out="virtual")
+    hashes = {line.split()[-1] for line in (said + ideal).splitlines() if "hash" in line}
+    assert len(hashes) == 1
+    assert said.count("pc1] hash") == said.count("pc2] hash") == 2
+    assert said.count("shown 0 True") == 4
+    assert "PRIVATE KEY" not in said + errors + json.dumps(real)
+    assert real["network"]["result_sha256"] == virtual["network"]["result_sha256"]
+    assert real["network"]["prediction_differences"] == []
+    assert real["real"]["lost"] > 0
+    there = real["real"]["machines"]
+    assert {node for one in there.values() for node in one["nodes"] if node.startswith("leaf")} == {"leaf1", "leaf2"}
+    assert all(any(node.startswith("leaf") for node in one["nodes"]) for one in there.values())
+    for one in there.values():  # what are machines here have one clock
+        assert abs(one["offset_ns"]) <= one["error_ns"] < 10**9
+    assert all(one["communication_ps"] > 0 for one in real["network"]["collectives"])
+
+
+CONFIRM = ("--hosts", "pc1,pc2", "--ssh", SSH, "-t", "leaf-spine:leaves=2,spines=2,hosts=2,servers=1", "--rate", "1G")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--plans", "ps", "--loss", "0.01", "--seed", "21"),
+        pytest.param(("--plans", "steiner,mst,spt,ring,ps", "--loss", "0.01"), marks=pytest.mark.soak),
+        pytest.param(("--plans", "steiner,ps", "--collective", "push_pull", "--loss", "0.01"), marks=pytest.mark.soak),
+    ],
+)
+def test_confirm_on_two_machines_has_the_bytes_of_virtual_time_and_frames_as_predicted(world, words):
+    code, said, errors, _ = launched(world, None, *CONFIRM, "--elements", "20k", *words, "--json", command="confirm")
+    assert code == 0, errors
+    rows = json.loads(said)
+    real = [row for row in rows if row["ran"] != "virtual time"]
+    assert [row["plan"] for row in real] == words[1].split(",")
+    assert all(row["same_bytes"] and row["prediction_differences"] == 0 and row["lost"] > 0 for row in real)
+    assert "compared to within: pc1" in errors
+
+
+def test_a_rank_that_ends_is_named_and_so_is_a_machine_whose_agent_is_killed(world):
+    script = "import os\nif os.environ['RANK'] == '1':\n    raise SystemExit(7)\n" + STAYS
+    code, _, errors, _ = launched(world, script, *REAL, "-n", "2", "-t", "star:hosts=2")
+    assert code == 7
+    assert "rank 1 ended with exit code 7; its output is above, marked [1 pc2]" in errors
+    with launch(world, STAYS, *REAL, "-n", "2", "-t", "star:hosts=2") as process:
+        ranks = sorted(process.stdout.readline().split() for _ in range(2))
+        assert [one[:2] for one in ranks] == [["[0", "pc1]"], ["[1", "pc2]"]]
+        os.kill(parent(int(ranks[1][-1])), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "pc2: lost its agent on pc2, which ended" in errors
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_launcher_that_ends_leaves_nothing_on_any_machine(world, number):
+    for _ in range(examples(1, 20)):
+        with launch(world, STAYS, *REAL, "-n", "2", "-t", "star:hosts=2") as process:
+            for _ in range(2):
+                assert "here" in process.stdout.readline()
+            assert len(left()) >= 2
+            process.send_signal(number)
+            process.communicate(timeout=60)
+        assert gone_in(10)
+
+
+def test_the_place_of_each_node_follows_ranks_unless_it_is_given():
+    topology = load(NETWORK)
+    pcs = [Machine("pc1"), Machine("pc2")]
+    hosts = [host.name for host in topology.workers]
+    leaves, spines = ([f"{kind}{number}" for number in (1, 2)] for kind in ("leaf", "spine"))
+    for given, where in (({}, "11221211"), ({"spine2": "pc2"}, "11221212"), ({hosts[0]: "pc2"}, "21221211")):
+        found = placed(topology, hosts, pcs, given)
+        assert [found[one] for one in (*hosts, *leaves, *spines)] == [f"pc{one}" for one in where]
+    assert placed(load("star:hosts=3"), ["h1"], pcs, {}) == dict.fromkeys(["h1", "h2", "h3", "s1"], "pc1")
+    for given, why in (({"x": "pc1"}, "no node 'x'"), ({"leaf1": "pc9"}, "the machines are pc1, pc2")):
+        with pytest.raises(BadInput, match=why):
+            placed(topology, hosts, pcs, given)
+    assert places("s1=pc1,h1=me@pc2", "--place") == [("s1", "pc1"), ("h1", "me@pc2")]
+    for text in ("s1", "=pc1", "s1=", "s1=a,s1=b"):
+        with pytest.raises(BadInput, match="--place"):
+            places(text, "--place")
