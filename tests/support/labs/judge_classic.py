@@ -311,7 +311,7 @@ def judge_16(folder: Path, draw: random.Random) -> None:
             to, port = draw.choice([*ways, 0x0200000000FF]), draw.choice([1, 2, 3, 4, 5, 510])
             what, detour, about = (
                 draw.choice([1, 1, 1, 2, 0, 8, 9]),
-                draw.choice([0, 0, 1, 255]),
+                draw.choice([0, 0, 1]),
                 draw.choice([*(one for pair in ways.values() for one in pair), 15, 16, 5000]),
             )
             strange = draw.random() < 0.03
