@@ -4,7 +4,6 @@ import ast
 import copy
 import random
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import yaml as yaml_files
@@ -374,27 +373,43 @@ def _yaml_kept(text: str, draw: Random) -> str:
     return "# mine\n" + "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
 
 
-REWRITES: dict[str, dict[str, list[dict[str, str]]]] = yaml_files.safe_load(
-    Path(__file__).with_name("rewrites.yaml").read_text("utf-8")
-)
-"""right solutions written otherwise by hand, by lab and name: places of the published one, ``old`` and ``new``
+Changes = dict[str, list[dict[str, str]]]
+"""right solutions by name: changes of the published one
 
-``file``: in which, where a lab has several.
+``file``: in which file, where a lab has several. ``new`` comes in place of ``old``, or of all between the first place
+of ``from`` and that of ``until`` behind it (the whole file where both are left out).
 """
 
+_HERE = Path(__file__).parent
+REWRITES: dict[str, Changes] = yaml_files.safe_load((_HERE / "rewrites.yaml").read_text("utf-8"))
+"""by lab; in a few places, so that several go together"""
+WHOLE: dict[str, Changes] = {
+    path.stem: yaml_files.safe_load(path.read_text("utf-8")) for path in sorted((_HERE / "styles").glob("*.yaml"))
+}
+"""by lab; most of what a student writes, each for itself"""
 
-def rewrite(number: str, folder: Path, names: Iterable[str]) -> list[str]:
-    """A folder with a lab's published solution gets some of its rewrites; those whose places others took are told."""
+
+def _changed(text: str, change: dict[str, str]) -> str | None:
+    """A text after a change; None where its place is not there."""
+    if "old" in change:
+        return text.replace(change["old"], change["new"], 1) if change["old"] in text else None
+    begins = text.find(change.get("from", ""))
+    ends = text.find(change["until"], begins) if "until" in change else len(text)
+    return None if -1 in (begins, ends) else text[:begins] + change["new"] + text[ends:]
+
+
+def rewrite(number: str, folder: Path, changes: Changes) -> list[str]:
+    """A folder with a lab's published solution gets some changes; those whose places others took are told."""
     left_out = []
-    for name in names:
+    for name, parts in changes.items():
         texts: dict[Path, str] = {}
-        for change in REWRITES[number][name]:
+        for change in parts:
             path = folder / change.get("file", find(number).files[0])
-            text = texts.get(path, path.read_text("utf-8"))
-            if change["old"] not in text:
+            text = _changed(texts.get(path, path.read_text("utf-8")), change)
+            if text is None:
                 left_out.append(name)
                 break
-            texts[path] = text.replace(change["old"], change["new"], 1)
+            texts[path] = text
         else:
             for path, text in texts.items():
                 path.write_text(text, "utf-8")

@@ -85,7 +85,7 @@ def _judge_11(folder: Path, draw: random.Random) -> None:
         to = draw.choice(routes)[0] ^ draw.choice([0, 1, 255, 1 << draw.randrange(32), draw.getrandbits(32)])
         protocol, ttl = draw.choice([17, 17, 6, 1]), draw.choice([0, 1, 2, 3, 64, 255])
         tos, ihl, kind = (
-            draw.choice([0, 8, 184]),
+            draw.choice([0, 8, 184, 3, 255]),
             draw.choice([5] * 8 + [6, 15, 4]),
             draw.choice([0x0800] * 9 + [0x0801, 0x86DD]),
         )
@@ -311,7 +311,7 @@ def judge_16(folder: Path, draw: random.Random) -> None:
             to, port = draw.choice([*ways, 0x0200000000FF]), draw.choice([1, 2, 3, 4, 5, 510])
             what, detour, about = (
                 draw.choice([1, 1, 1, 2, 0, 8, 9]),
-                draw.choice([0, 0, 1, 255]),
+                draw.choice([0, 0, 1]),
                 draw.choice([*(one for pair in ways.values() for one in pair), 15, 16, 5000]),
             )
             strange = draw.random() < 0.03

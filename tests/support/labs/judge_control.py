@@ -94,7 +94,13 @@ class Switches:
 
     def read(self, switch, table):
         self._connected(switch)
-        return []
+        if table == "groups":
+            return [{"group": key[1], "replicas": made} for key, made in self.held[switch].items() if key[0] == "group"]
+        return [
+            {"table": table, "match": dict(key[1]), "action": value[0], "params": dict(value[1])}
+            for key, value in self.held[switch].items()
+            if key[0] == table
+        ]
 
     def slot(self, switch, index):
         self._connected(switch)

@@ -123,6 +123,14 @@ MUTANTS = [
         "int8",
     ),
     Mutant(
+        "the largest values added up",
+        F,
+        "every[self.network.rank] = ",
+        "every[0] = ",
+        ("no field holds more than", "not from their sum", "at the index of its rank"),
+        "int8",
+    ),
+    Mutant(
         "zeros divided by zero",
         F,
         ".max() / self.levels or 1.0",

@@ -59,6 +59,14 @@ MUTANTS = [
         "another number unseen", F, "                new = true;\n", "", ("with another number than known has",), "join"
     ),
     Mutant(
+        "the number 0 unseen",
+        F,
+        "hdr.hello.isValid() && hdr.hello.worker != meta.worker",
+        "hdr.hello.isValid() && hdr.hello.worker != 0 && hdr.hello.worker != meta.worker",
+        ("with number 0 told the controller nothing",),
+        "join",
+    ),
+    Mutant(
         "a HELLO goes on",
         F,
         "            if (hdr.hello.isValid()) {\n                mark_to_drop(std);\n            } else if",

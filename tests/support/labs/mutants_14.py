@@ -71,5 +71,21 @@ MUTANTS = [
         also=(("before < LIMIT", "before <= LIMIT"),),
     ),
     Mutant("a sender's mark", F, "            hdr.load.heavy = 0;\n", "", ("a sender may lie",), "heavy"),
+    Mutant(
+        "before in row 0",
+        F,
+        "            least(before);",
+        "            before = count0;",
+        ("the smallest of three, too",),
+        "heavy",
+    ),
+    Mutant(
+        "a sender's mark in an ASK",
+        F,
+        "            hdr.load.heavy = 0;\n",
+        "            if (hdr.load.kind == PUSH) { hdr.load.heavy = 0; }\n",
+        ("an ASK for job 1, marked heavy by its sender",),
+        "heavy",
+    ),
     Mutant("told again", F, "if (before < LIMIT) {", "if (hdr.load.kind == PUSH) {", ("again and again",), "heavy"),
 ]

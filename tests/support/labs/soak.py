@@ -23,7 +23,7 @@ from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.frame.grading import copy_lab, grade
 from p4reduce_course.frame.lab import EXAMPLE
 from tests.support.labs import SOLUTIONS, judge_classic, judge_control, judge_p4, judge_python, judge_yaml
-from tests.support.labs.edits import REWRITES, edited, kept, rewrite
+from tests.support.labs.edits import REWRITES, WHOLE, Changes, edited, kept, rewrite
 from tests.support.labs.judge_p4 import No
 
 KEPT = Path("out/soak-labs")
@@ -161,11 +161,16 @@ def styled(number: str, style: Path) -> str:
         return differs(number, folder, 1, Counter(), right=True)
 
 
-def by_hand(number: str, name: str) -> str:
-    """What is wrong with the verdicts on the published solution with one rewrite; empty: nothing."""
+def by_hand(number: str) -> Changes:
+    """Right solutions written as changes of the published one."""
+    return REWRITES[number] | WHOLE.get(number, {})
+
+
+def changed(number: str, name: str) -> str:
+    """What is wrong with the verdicts on the published solution with one of these changes; empty: nothing."""
     with tempfile.TemporaryDirectory() as held:
         folder = prepared(number, Path(held) / "mine")
-        if rewrite(number, folder / "skeleton", [name]):
+        if rewrite(number, folder / "skeleton", {name: by_hand(number)[name]}):
             return "its places are not in the solution"
         return differs(number, folder, 1, Counter(), right=True)
 
@@ -185,7 +190,8 @@ def rewritten(number: str, count: int, seed: int, seconds: float) -> tuple[int, 
             folder = prepared(number, Path(held) / "mine")
             shutil.copytree(sources[place % len(sources)], folder / "skeleton", dirs_exist_ok=True)
             if place % len(sources) == 0:
-                rewrite(number, folder / "skeleton", [name for name in REWRITES[number] if draw.random() < 0.3])
+                some = {name: parts for name, parts in REWRITES[number].items() if draw.random() < 0.3}
+                rewrite(number, folder / "skeleton", some)
             for name in find(number).files:
                 path = folder / "skeleton" / name
                 if "answers" not in name:
@@ -215,11 +221,11 @@ def main() -> int:
             if said := styled(number, style):
                 problems.append(f"lab {number}, style {style.name}: {said}")
                 print(problems[-1], flush=True)
-        for name in REWRITES[number]:
-            if said := by_hand(number, name):
+        for name in by_hand(number):
+            if said := changed(number, name):
                 problems.append(f"lab {number}, written by hand, {name}: {said}")
                 print(problems[-1], flush=True)
-        print(f"lab {number}: {len(styles(number))} styles, {len(REWRITES[number])} rewrites by hand", flush=True)
+        print(f"lab {number}: {len(styles(number))} styles, {len(by_hand(number))} rewrites by hand", flush=True)
         problems += rewritten(number, options.kept, options.seed, options.seconds)[1]
         count, found = soaked(number, options.edits, options.seed, options.seconds)
         tried += count

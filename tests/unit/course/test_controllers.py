@@ -65,8 +65,10 @@ def test_what_was_written_can_be_read(room):
     call("open", "s1", 10)
     call("insert", "s1", [{"group": 3, "replicas": [(1, 3), (2, 4)]}, job_entry()])
     (found,) = call("read", "s1", "job")
-    assert found["action"] == "root"
-    assert found["params"] == job_entry()["params"]
+    assert found == job_entry()
+    edge = {"table": "edge", "match": {"std.ingress_port": 9}, "action": "host", "params": {"ip": 167772161}}
+    call("insert", "s1", [edge])
+    assert edge in call("read", "s1", "edge")
     assert {"group": 3, "replicas": [(1, 3), (2, 4)]} in call("read", "s1", "groups")
     assert call("slot", "s1", 0)["bitmap"] == 0
     call("delete", "s1", [job_entry()])

@@ -14,7 +14,8 @@ from p4reduce_course.frame.grading import grade
 from p4reduce_course.frame.report import Check, Finding, Report, write_looks
 from tests.support.effort import SOAK
 from tests.support.labs import Mutant, mutants, spoilt
-from tests.support.labs.soak import JUDGES, judged, prepared, soaked, styled, styles
+from tests.support.labs.edits import WHOLE
+from tests.support.labs.soak import JUDGES, by_hand, changed, judged, prepared, soaked, styled, styles
 
 GROUP = Mutant("a group that does not exist", "slot.p4", "std.mcast_grp = 1;", "std.mcast_grp = 2;", ())
 NO_RESULT = Mutant("no RESULT", "loss.p4", "if (is_done == 1) {", "if (false) {", ())
@@ -88,6 +89,8 @@ def test_looks_are_not_written_through_what_a_student_left(tmp_path):
     assert json.dumps(report.data()["checks"][0]["finding"]["files"]) == '{"a.txt": "frames\\n"}'
 
 
+QUICK = ("11", "14", "15")
+"""labs of which a solution is graded in a second"""
 STYLES = [
     pytest.param(number, style, id=f"{number}, {style.name}", marks=() if number == "02" else pytest.mark.soak)
     for number in NAMES
@@ -98,6 +101,23 @@ STYLES = [
 @pytest.mark.parametrize(("number", "style"), STYLES)
 def test_a_right_solution_in_another_style_passes(number, style):
     assert styled(number, style) == ""
+
+
+@pytest.mark.parametrize("number", NAMES)
+def test_each_lab_has_twenty_right_solutions_in_other_styles(number):
+    assert len(styles(number)) + len(by_hand(number)) >= 20
+
+
+CHANGES = [
+    pytest.param(number, name, id=f"{number}, {name}", marks=() if one == 0 and number in QUICK else pytest.mark.soak)
+    for number in NAMES
+    for one, name in enumerate(WHOLE.get(number, {}))
+]
+
+
+@pytest.mark.parametrize(("number", "name"), CHANGES)
+def test_a_right_solution_written_as_changes_of_ours_passes(number, name):
+    assert changed(number, name) == ""
 
 
 @pytest.mark.parametrize("number", JUDGES if SOAK else ["02", "05"])

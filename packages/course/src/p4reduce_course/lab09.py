@@ -675,16 +675,19 @@ class _Grader:
 
     def headroom(self) -> None:
         random = self.draws.generator("headroom")
-        signs = random.choice((-1.0, 1.0), 203).astype(np.float32)
-        every = [[[signs * np.float32(2.5)] for _ in range(self.net.workers)]]
-        found, ran = self._means("int8", every)
+        sizes = np.concatenate([np.full(102, 2.5), random.uniform(0.0, 2.5, 202)])
+        gradient = (random.choice((-1.0, 1.0), sizes.size) * sizes).astype(np.float32)
+        found, ran = self._means("int8", [[[gradient] for _ in range(self.net.workers)]])
         largest = max((call.largest for calls in ran.calls for call in calls), default=0)
-        off = max(float(np.abs(means[0] - every[0][0][0]).max()) for means in found[0])
+        off = max(float(np.abs(means[0] - gradient).max()) for means in found[0])
         if off <= 2.5 / self._levels:
             return
-        said = f"all ranks have +2.5 and -2.5, and the mean is off by {off:.3g}"
-        if self._is_sum(found[0][0][0], signs * 2.5):
+        said = f"all ranks have the same numbers from -2.5 to 2.5, and the mean is off by {off:.3g}"
+        if self._is_sum(found[0][0][0], gradient):
             said += self._divide
+        elif 0 < largest <= self._levels / 2:
+            said += f": no field holds more than {largest}, and {self._levels} fit. The unit follows from the largest"
+            said += " of all ranks' values, not from their sum: each has its own place, at the index of its rank"
         elif largest * self.net.workers > _SUMS:
             said += f": a field holds {largest}, and {self.net.workers} of these add up to"
             said += f" {largest * self.net.workers}, beyond {_SUMS}. It runs over into its neighbour: leave headroom"
@@ -692,12 +695,10 @@ class _Grader:
 
     def scale(self) -> None:
         random = self.draws.generator("scale")
-        every = [
-            [[-np.abs(random.normal(0, 10.0 ** (rank - 2), 90)).astype(np.float32)] for rank in range(self.net.workers)]
-            for _ in range(2)
-        ]
-        found, ran = self._means("int8", every[:1])
-        parts = np.array([gradients[0] for gradients in every[0]], np.float64)
+        sizes = [10.0 ** (rank - 2) for rank in range(self.net.workers)]
+        ranks = [[-np.abs(random.normal(0, size, 90)).astype(np.float32)] for size in sizes]
+        found, ran = self._means("int8", [ranks])
+        parts = np.array([gradients[0] for gradients in ranks], np.float64)
         unit = np.abs(parts).max() / self._levels
         for rank, means in enumerate(found[0]):
             off = float(np.abs(means[0] - parts.mean(axis=0)).max())

@@ -91,11 +91,11 @@ def data(worker: int, to: int, port: int, kind: str, *, source: int = 0) -> Fram
     return Frame(port, frame, f"a frame of worker {worker} at port {port} to {whom}", kind)
 
 
-def hello(own: Numbers, worker: int, port: int, kind: str, number: int = 0) -> Frame:
+def hello(own: Numbers, worker: int, port: int, kind: str, number: int | None = None) -> Frame:
     """Returns the HELLO with which a worker joins."""
     frame = ETHERNET.pack(dst=0xFFFFFFFFFFFF, src=address(worker), type=own["hello_type"])
-    what = f"a HELLO of worker {worker} at port {port}" + (f" with number {number}" if number else "")
-    return Frame(port, frame + HELLO.pack(job=1, worker=number or worker), what, kind)
+    what = f"a HELLO of worker {worker} at port {port}" + (f" with number {number}" if number is not None else "")
+    return Frame(port, frame + HELLO.pack(job=1, worker=worker if number is None else number), what, kind)
 
 
 def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
@@ -107,7 +107,7 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         data(2, address(1), 4, "moved"), data(1, address(2), 1, "direct"), hello(own, 4, 1, "hello"),
         data(4, address(1), 1, "same side"), data(0, address(1), 3, "group", source=_GROUP_BIT | address(5)),
         data(1, _GROUP_BIT | address(9), 1, "flood"), hello(own, 2, 4, "again", 9),
-        Frame(1, first_bytes(own), "a HELLO that is cut short", "cut"),
+        hello(own, 2, 4, "renumbered", 0), Frame(1, first_bytes(own), "a HELLO that is cut short", "cut"),
     )  # fmt: skip
     found = [Scenario(everywhere, first)]
     random = draws.generator("meetings")

@@ -35,12 +35,13 @@ class Sketch:
 
     def __init__(self, numbers: Numbers, setup: Setup, *, pick: str = "min",
             saturates: bool = True, once: bool = True, equal: bool = True, asks: bool = False, stale: bool = False,
-            packets: bool = False, early: bool = False, back: bool = True) -> None:  # fmt: skip
+            packets: bool = False, early: bool = False, back: bool = True, rows: bool = True) -> None:  # fmt: skip
         """Makes a switch with empty rows; named arguments are mistakes."""
         del setup
         self.own = numbers
         self.pick, self.saturates, self.once, self.equal = pick, saturates, once, equal
         self.asks, self.stale, self.packets, self.early, self.back = asks, stale, packets, early, back
+        self.rows = rows
         self.sizes = [numbers[f"cells{row}"] for row in range(ROWS)]
         self.counts = [[0] * size for size in self.sizes]
 
@@ -53,7 +54,7 @@ class Sketch:
         if load["kind"] not in (PUSH, ASK):
             return Out()
         cells = [zlib.crc32(load["job"].to_bytes(4, "big")) % size for size in self.sizes]
-        before = self._estimate(cells)
+        before, first = self._estimate(cells), self.counts[0][cells[0]]
         if load["kind"] == PUSH or self.asks:
             for row, cell in zip(self.counts, cells, strict=True):
                 total = row[cell] + (1 if self.packets else load["amount"])
@@ -64,6 +65,7 @@ class Sketch:
         load["estimate"] = after
         load["heavy"] = 1 if heavy or (self.stale and load["heavy"]) else 0
         told = (load["kind"] == PUSH or self.asks) and heavy and (before < limit or not self.once)
+        told = told and (self.rows or first < limit)
         port = frame.port if load["kind"] == ASK and self.back else UP
         out = data[: ETHERNET.bytes] + LOAD.pack(**load) + data[ETHERNET.bytes + LOAD.bytes :]
         return Out(((port, out),), ((load["job"], after),) if told else ())
@@ -103,6 +105,7 @@ def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         packet(own, PUSH, 1, 500, "light"), packet(own, PUSH, 2, limit - 1, "light"), packet(own, ASK, 1, 0, "ask"),
         packet(own, ASK, 2, limit, "ask"), packet(own, PUSH, 2, 1, "crosses"), packet(own, PUSH, 2, 10, "heavy"),
         packet(own, PUSH, 1, 20, "light", heavy=1), packet(own, ASK, 2, 0, "ask"), packet(own, PUSH, 3, limit, "crosses"),
+        packet(own, ASK, 1, 0, "ask", heavy=1),
     )  # fmt: skip
     found.append(Scenario(Setup(), few))
     for count in (30, 60):
@@ -117,7 +120,17 @@ def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
             tag = "ask" if number % 5 == 4 else "crosses" if out.digests else "heavy" if heavy else "light"
             frames.append(packet(own, ASK if tag == "ask" else PUSH, job, amount, tag))
         found.append(Scenario(Setup(), tuple(frames)))
+    for row in range(ROWS):
+        frames = [packet(own, PUSH, _beside(own, row), limit, "crosses"), packet(own, PUSH, 1, limit - 1, "light")]
+        found.append(Scenario(Setup(), (*frames, packet(own, PUSH, 1, 1, "crosses"), packet(own, PUSH, 1, 1, "heavy"))))
     return found
+
+
+def _beside(own: Numbers, row: int) -> int:
+    """Returns a job that shares its cell with job 1 in one row alone."""
+    cells = [[zlib.crc32(job.to_bytes(4, "big")) % own[f"cells{one}"] for one in range(ROWS)] for job in range(5000)]
+    alike = [[a == b for a, b in zip(cells[1], other, strict=True)] for other in cells]
+    return alike.index([one == row for one in range(ROWS)])
 
 
 def full(own: Numbers, _: Draws) -> Sequence[Scenario]:
@@ -170,6 +183,7 @@ BENCH: Final = Bench(
         Mistake("one row alone counts too much where jobs share its cell: take the smallest of three, each row with a size and a modulus of its own", {"pick": "first"}),
         Mistake("a count wrapped around: add with |+|, which ends at the largest number", {"saturates": False}),
         Mistake("the controller hears of a heavy job again and again: tell it when the estimate crosses LIMIT", {"once": False}),
+        Mistake("one row says that a job was heavy before: the estimate before is the smallest of three, too", {"rows": False}),
         Mistake("a job that has sent LIMIT exactly is heavy", {"equal": False}),
         Mistake("an ASK was counted: it only reads", {"asks": True}),
         Mistake("heavy was set when the frame came and stayed: a sender may lie, so write 0 or 1 into every frame", {"stale": True}),

@@ -153,7 +153,7 @@ class Sessions:
             raise Untold(self._plain(target, error)) from None
         except ValueError as error:
             raise Untold(f"{switch}: {error}") from None
-        return [_data(entity) for entity in found if isinstance(entity, Entity)]
+        return [self._data(entity) for entity in found if isinstance(entity, Entity)]
 
     def _slot(self, switch: str, index: int) -> dict[str, int]:
         target, connection = self._connected(switch)
@@ -206,6 +206,21 @@ class Sessions:
         assert isinstance(found, Entity)  # noqa: S101  (what was encoded)
         return found
 
+    def _data(self, entity: Entity) -> dict[str, Any]:
+        """Returns an entity in the form that students write, with the full names of its keys."""
+        if isinstance(entity, fy.P4MulticastGroupEntry):
+            replicas = [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
+            return {"group": entity.multicast_group_id, "replicas": replicas}
+        assert isinstance(entity, fy.P4TableEntry)  # noqa: S101  (nothing else was asked for)
+        names = {field.alias: field.name for field in self._schema.tables[entity.table_id].match_fields}
+        action = entity.action if isinstance(entity.action, fy.P4TableAction) else None
+        return {
+            "table": entity.table_id,
+            "match": {names[short]: value for short, value in dict(entity.match or {}).items()},
+            "action": action.name if action else None,
+            "params": dict(action.args) if action else {},
+        }
+
     @staticmethod
     def _plain(target: Target, error: ControllerError) -> str:
         """Returns an error's text without the port, which differs from run to run."""
@@ -223,21 +238,6 @@ def _made(entry: Mapping[str, Any], whole: bool) -> Entity:
         params = {_text(name): _number(value, name) for name, value in dict(entry.get("params") or {}).items()}
         made.action = fy.P4TableAction(_text(entry["action"]), **params)
     return made
-
-
-def _data(entity: Entity) -> dict[str, Any]:
-    """Returns an entity in the form that students write."""
-    if isinstance(entity, fy.P4MulticastGroupEntry):
-        replicas = [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
-        return {"group": entity.multicast_group_id, "replicas": replicas}
-    assert isinstance(entity, fy.P4TableEntry)  # noqa: S101  (nothing else was asked for)
-    action = entity.action if isinstance(entity.action, fy.P4TableAction) else None
-    return {
-        "table": entity.table_id,
-        "match": dict(entity.match or {}),
-        "action": action.name if action else None,
-        "params": dict(action.args) if action else {},
-    }
 
 
 def _number(value: Any, name: str = "") -> int:
