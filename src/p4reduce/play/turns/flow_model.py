@@ -1,9 +1,10 @@
 """A schedule played at flow level: max-min shares of NICs and circuits, GPUs that are shared, dark times.
 
-The same turns as on packets (`acts`). Each tree of a phase of a job, and all its blocks together, is one flow that uses,
-at the same rate, every NIC and every circuit that it crosses, each way by itself. Rates are max-min fair (progressive
-filling), classes one after the other. Blocks have the pace that hosts have on packets, before other flows of a class. Bytes and the time after the last of them are multiplied by, and added to, what packets of jobs
-that are alone show (`factors_of`).
+The same turns as on packets (`acts`). Each tree of a phase of a job is one flow, and so are all its blocks together. A
+flow uses, at the same rate, every NIC and every circuit that it crosses, each way by itself. Rates are max-min fair
+(progressive filling), classes one after the other. Blocks have the pace that hosts have on packets, before other flows
+of their class. Bytes and the time after the last of them are multiplied by, and added to, what packets of jobs that are
+alone show (`factors_of`).
 """
 
 from collections import Counter, defaultdict
@@ -218,7 +219,7 @@ def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf
         for flow in flows:
             if flow.job in names and max(0, flow.configuration) == configuration:
                 for resource, size in flow.uses.items():
-                    total[resource] += size / (capacity_of(schedule, resource) or inf)
+                    total[resource] = total[resource] + size / (capacity_of(schedule, resource) or inf)
         return total
 
     spread_s: dict[tuple[str, int], float] = {}
