@@ -28,7 +28,7 @@ MUTANTS = [
         P,
         "if (is_done == 1) {",
         "if (bitmap == meta.full) {",
-        ("done of cell 0 is 1, the bitmap 0b101", "even if others went on"),
+        ("done of cell 0 is 1, the bitmap 0b110", "even if others went on"),
         "switch",
     ),
     Mutant(
