@@ -82,7 +82,14 @@ MUTANTS = [
         ("register done has 8 cells", "each register at 2 * SLOTS cells"),
         "switch",
     ),
-    Mutant("strangers", P, " || hdr.sum.kind != PUSH", "", ("a RESULT of a worker was sent on",), "switch"),
+    Mutant(
+        "strangers",
+        P,
+        " || hdr.sum.kind != PUSH",
+        "",
+        ("a RESULT of a worker is not for the slots, because its kind is not PUSH",),
+        "switch",
+    ),
     Mutant(
         "cleared when complete",
         P,
