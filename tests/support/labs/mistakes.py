@@ -637,15 +637,16 @@ def replays(number: str, folder: Path, finding: Finding) -> bool:
         (folder / "mistake").rename(folder / "skeleton")
 
 
-def first_text(number: str, file: str, old: str, new: str) -> tuple[str, bool]:
-    """What the grader says first, and whether the commands of all failing rows show it."""
+def first_text(number: str, file: str, old: str, new: str) -> tuple[str, list[str]]:
+    """What the grader says first, and the failing rows whose commands do not show it (``a pass``: there is none)."""
     with tempfile.TemporaryDirectory() as held:
         folder = spoilt(number, Mutant(new, file, old, new, ()), Path(held) / "mine")
         report = grade(folder)
         write_looks(folder, report)
         found = [check.finding for check in report.checks if check.finding is not None]
         looks = {finding.look: finding for finding in found}.values()
-        return (found[0].said if found else ""), bool(found) and all(replays(number, folder, one) for one in looks)
+        unseen = [f"{one.said[:80]} / {one.look[:300]}" for one in looks if not replays(number, folder, one)]
+        return (found[0].said, unseen) if found else ("", ["a pass"])
 
 
 def in_its_line(number: str, file: str, old: str, new: str, said: str) -> bool:
@@ -676,17 +677,17 @@ def main() -> int:
     seconds = []
     for number, file, old, new, words in chosen:
         begin = sum(os.times()[:4])
-        said, looks = first_text(number, file, old, new)
+        said, unseen = first_text(number, file, old, new)
         seconds.append(sum(os.times()[:4]) - begin)  # of looks, too
         by_words = re.search(words, said) is not None
         by_place = not by_words and in_its_line(number, file, old, new, said)
         named += by_words
         placed += by_place
-        looked += looks
-        if not (by_words or by_place) or not looks or options.all:
+        looked += not unseen
+        if not (by_words or by_place) or unseen or options.all:
             state = "named" if by_words else "in its line" if by_place else "NOT NAMED"
-            state += "" if looks else ", NOT SHOWN"
             print(f"{state}: lab {number}, {' '.join(new.split())[:70]!r}: {said[:300] or 'a pass'}", flush=True)
+            print(*(f"    NOT SHOWN: {one}\n" for one in unseen), sep="", end="")
     low, high = interval(named + placed, len(chosen))
     print(f"{named + placed} of {len(chosen)} first texts name the cause, {placed} of them by its line alone; ", end="")
     print(f"95 %: {low:.1%} to {high:.1%}. The commands to look show {looked} of them")

@@ -338,13 +338,15 @@ class _Grader:
             found: dict[str, Wrong] = {}
             over: Wrong | None = None
             play = Play(scene, room, ask, self.first_epoch, self.path)
+            self.code.begin()
             for name, act in play.acts():
                 try:
                     if over is not None:
                         raise over
                     act()
                 except Wrong as wrong:
-                    found[name] = play.shown(wrong, self.home, f"network-{number + 1}-{name}")
+                    label = f"network-{number + 1}-{name}"
+                    found[name] = self.code.shown(play.shown(wrong, self.home, label), self.home, label)
                     if name != "entries":  # wrong entries are shown by what follows
                         over = found[name]
             return found

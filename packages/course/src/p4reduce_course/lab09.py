@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -214,11 +214,17 @@ class Ranks:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
+    def shown(self, wrong: Wrong, home: Path, name: str) -> Wrong:
+        """Returns a finding with a command that repeats the last run's calls of rank 0."""
+        return self._codes[0].shown(wrong, home, name) if self._codes else wrong
+
     def run(self, net: Net, kind: str, sizes: Sequence[int], steps: int, body: Callable[[Rank], None]) -> Ran:
         """Runs ``body`` for all ranks at the same time. Raises Wrong."""
         while len(self._codes) < net.workers:
             self._codes.append(self._held.enter_context(StudentCode(self._file, _LIMITS, self._seen)))
             self._codes[-1].start()  # in this thread, because a process ends with the thread that started it
+        for code in self._codes:
+            code.begin()
         ranks: dict[int, Rank] = {}
         elements = _ELEMENTS * (sum(sizes) + LANES) * steps
         guard = threading.Lock()
@@ -478,10 +484,23 @@ class _Grader:
         self.ranks = ranks
         self.net = net_of(task.personal)
         self.draws = task.hidden
+        self.home = task.folder
         self.path = str(task.answers / FILE)
         self.measured: dict[str, tuple[Backward, Ran, float]] = {}
 
     def steps(self) -> list[Step]:
+        def shown(number: int, step: Step) -> None:
+            try:
+                step.run()
+            except Wrong as wrong:
+                raise self.ranks.shown(wrong, self.home, f"rank-0-{step.part}-{number}") from None
+
+        return [
+            replace(one, run=lambda number=number, one=one: shown(number, one))  # type: ignore[misc]
+            for number, one in enumerate(self._checks())
+        ]
+
+    def _checks(self) -> list[Step]:
         return [
             Step("mean", "the mean of two tensors", self.mean),
             Step("mean", "the next step begins anew", self.anew),
