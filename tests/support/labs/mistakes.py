@@ -9,6 +9,7 @@ their cause were then mended for `FIRST`, not for `SECOND`.
 import argparse
 import math
 import os
+import random
 import re
 import shlex
 import shutil
@@ -604,7 +605,77 @@ THIRD = [
 ]  # fmt: skip
 
 
-BATCHES = {"developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD}
+FOURTH = [
+    # Planted when the search had been mended, before these were graded.
+    # 01
+    ("01", L1, "      parent_ip: 10.128.0.3", "      parent_ip: 10.128.0.1", "parent_ip"),
+    ("01", L2, "{ingress_port: 3, hdr.ipv4.src: 10.128.0.3,", "{ingress_port: 3, hdr.ipv4.src: 10.128.0.1,", "parent|10.128.0.3|root"),
+    ("01", R1, "    action: root\n", "    action: inner\n", "root|inner|parent_"),
+    # 02
+    ("02", P2, "    bit<8> hops;\n", "    bit<16> hops;\n", "hops"),
+    ("02", P2, "                hdr.hop.flags = hdr.hop.flags | 1;\n", "                hdr.hop.flags = hdr.hop.flags | 1;\n                hdr.hop.hops = hdr.hop.hops + 1;\n", "hops"),
+    ("02", P2, "hdr.value.total = hdr.hop.seq;", "hdr.value.total = hdr.hop.seq + hdr.value.total;", "seq|not valid"),
+    ("02", P2, "        packet.extract(hdr.hop);\n        transition select(hdr.hop.flags[0:0])", "        packet.extract(hdr.hop);\n        transition select(hdr.hop.flags[1:1])", "bit 0|flags"),
+    # 03
+    ("03", P3, "hdr.sum.lane3 = hdr.sum.lane3 + sum;", "hdr.sum.lane3 = hdr.sum.lane2 + sum;", "lane2|lane3"),
+    ("03", P3, "                bitmap = bitmap | meta.bit_;\n", "                bitmap = bitmap & meta.bit_;\n", "bitmap \\| meta.bit_|sender's bit"),
+    ("03", P3, "                    bitmaps.write(slot, 0);\n                    hdr.sum.kind = RESULT;\n", "                    hdr.sum.kind = RESULT;\n", "write 0|free|clear"),
+    ("03", P3, "sums1.write(slot, hdr.sum.lane1);", "sums1.write(slot, hdr.sum.lane1 + sum);", "sums1|lane1"),
+    # 04
+    ("04", Q4, "-exponent)", "-exponent - 1)", "2\\^|dequantize"),
+    ("04", Q4, "    guess = math.frexp(LIMIT / workers)[1]", "    guess = math.frexp(LIMIT * workers)[1]", "fits|beyond|given away"),
+    ("04", Q4, "while workers * np.rint(np.ldexp(most, guess)) > LIMIT:", "while workers * np.rint(np.ldexp(most, guess)) > LIMIT // 2:", "fits too|given away"),
+    ("04", Q4, "np.rint(np.ldexp(values, exponent))", "np.rint(values) * 2.0**exponent", "nearest|rint|round"),
+    # 05
+    ("05", P5, "sums2.write(slot, hdr.sum.lane2);", "sums2.write(other, hdr.sum.lane2);", "sums2"),
+    ("05", P5, "if ((bitmap & meta.bit_) == 0) {", "if (bitmap == 0) {", "meta.bit_|sender's bit|repetition|bit"),
+    ("05", P5, "done.write(slot, 1);", "done.write(other, 1);", "done"),
+    ("05", W5, "            self.sent[chunk] = now\n", "            self.sent[chunk] = 0\n", "tick|[Ww]ait|storm"),
+    ("05", W5, "if chunk not in self.there)", "if chunk in self.there)", "first tick|oldest|window"),
+    # 06
+    ("06", C, "\"parent_port\": port}", "\"parent_port\": port - 1}", "parent_port"),
+    ("06", C, "        if far.get(other) == far[switch] - 1:", "        if far.get(other) == far[switch] + 1:", "nearest|parent|above"),
+    ("06", C, "\"hdr.ipv4.src\": to[\"ip\"], **key}\n        made.append(entry(\"replica\"", "\"hdr.ipv4.src\": to[\"ip\"], \"hdr.inc.job\": network[\"job\"], \"hdr.inc.epoch\": 0}\n        made.append(entry(\"replica\"", "epoch"),
+    # 07
+    ("07", C, "given[kind] = max(given.get(kind, first), first) + count\n    return given[kind] - count", "given[kind] = max(given.get(kind, first), first)\n    return given[kind]", "overlap|ALREADY|fresh|stats|group|rid|exists"),
+    ("07", C, "    given[\"written\", job[\"job\"]] = written\n", "", "KeyError|written"),
+    ("07", C, "lowest=int(bit == 0)", "lowest=1", "lowest"),
+    # 08
+    ("08", F8, "math.ceil(round_trip(lanes, rate, delay) / frame_seconds(lanes, rate))", "math.ceil(frame_seconds(lanes, rate) / round_trip(lanes, rate, delay))", "round trip|window|least"),
+    # 09
+    ("09", H9, "self.network.wait(started) / self.network.workers", "self.network.wait(started) / self.network.workers**2", "twice|[Dd]ivide"),
+    ("09", H9, "self.gradients[index] = gradient", "self.gradients[index] = gradient / 2", "half|mean"),
+    ("09", H9, ".clip(-self.levels, self.levels)", ".clip(-1, 1)", "levels|headroom|clip|largest"),
+    # 10
+    ("10", C, "        if switch not in dead:\n            try:\n                p4rt.slot", "        if switch not in written:\n            try:\n                p4rt.slot", "dead|ask"),
+    ("10", C, "        entries = written.pop(switch)\n", "        entries = written[switch]\n", "written|old epoch|NOT_FOUND|delete"),
+    # 11
+    ("11", P11, "hdr.ipv4.ihl != 5", "hdr.ipv4.ihl != 4", "ihl"),
+    ("11", P11, "                hdr.ipv4.tos = EXPEDITED;\n            }\n        }\n", "                hdr.ipv4.ttl = EXPEDITED;\n            }\n        }\n", "tos|ttl"),
+    # 12
+    ("12", P12, "            if (new) {\n", "            if (!new) {\n", "digest|new|controller"),
+    ("12", P12, "        if (std.egress_port == std.ingress_port) {\n", "        if (std.egress_port == 1) {\n", "ingress|came|copy"),
+    ("12", P12, "                new = true;\n                meta.worker", "                new = false;\n                meta.worker", "HELLO|number|digest"),
+    # 13
+    ("13", P13, "number = number + 1;", "number = number + 2;", "flowlets|adds one|number"),
+    ("13", P13, "            spread.apply();\n            if (hdr.job.kind != DATA) {\n", "            if (hdr.job.kind != DATA) {\n                spread.apply();\n", "spread|count|uplinks"),
+    ("13", P13, "seen.write(flow, std.ingress_global_timestamp);", "seen.write(0, std.ingress_global_timestamp);", "seen|cell|flow\\b"),
+    # 14
+    ("14", P14, "                count0 = count0 |+| hdr.load.amount;\n", "                count0 = count0 |+| hdr.load.amount;\n                count0 = count0 |+| hdr.load.amount;\n", "twice|count0|amount"),
+    ("14", P14, "        if (count1 < found) { found = count1; }\n", "        if (count1 < count0) { found = count2; }\n", "smallest"),
+    ("14", P14, "            hdr.load.heavy = 0;\n            if (hdr.load.estimate >= LIMIT) {\n                hdr.load.heavy = 1;\n", "            if (hdr.load.estimate >= LIMIT) {\n                hdr.load.heavy = 1;\n                hdr.load.heavy = 0;\n", "heavy"),
+    # 15
+    ("15", P15, "        hdr.tel.count = 0;\n", "        hdr.tel.count = ROOM;\n", "count|no record"),
+    ("15", P15, "if (gap > hdr.tel.worst_us) {", "if (now > hdr.tel.worst_us) {", "longer|gap|worst"),
+    ("15", P15, "        meta.left = hdr.tel.count;\n", "        meta.left = ROOM;\n", "count|records"),
+    # 16
+    ("16", P16, "            if (is_down == 0 && meta.first != std.ingress_port) {", "            if (is_down == 1 && meta.first != std.ingress_port) {", "first|open|down"),
+    ("16", P16, "                if (hdr.sum.kind == DOWN) {\n                    news = 1;\n                }\n", "                if (hdr.sum.kind == DOWN || hdr.sum.kind == UP) {\n                    news = 1;\n                }\n", "UP"),
+    ("16", P16, "std.ingress_port == WATCH && hdr.sum.port", "std.egress_port == WATCH && hdr.sum.port", "WATCH|watcher"),
+]  # fmt: skip
+
+
+BATCHES = {"developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
 
 
 def outcome(command: str) -> tuple[int, str]:
@@ -673,6 +744,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="print all first texts")
     options = parser.parse_args()
     chosen = [one for one in BATCHES[options.batch] if not options.labs or one[0] in options.labs.split(",")]
+    random.Random(1).shuffle(chosen)  # what is printed before an end that comes early is a sample
     named = placed = looked = 0
     seconds = []
     for number, file, old, new, words in chosen:

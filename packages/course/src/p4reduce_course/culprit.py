@@ -345,7 +345,7 @@ def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[tu
 # Changes of P4: the text with one token, condition or statement changed.
 
 _TOKEN: Final = re.compile(
-    r"\|\+\||\|-\||<<|>>|[=!<>]=|&&|\|\||\d+[ws]\w+|0[xb][0-9a-fA-F]+|\d+|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\w+\])*|\S"
+    r"bit<\d+>|\|\+\||\|-\||<<|>>|[=!<>]=|&&|\|\||\d+[ws]\w+|0[xb][0-9a-fA-F]+|\d+|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\w+\])*|\S"
 )
 _ALIKE: Final = (
     ("==", "!=", "<", "<=", ">", ">="),
@@ -436,7 +436,7 @@ def p4_edits(
     for line, found in by_line.items():
         plain = " ".join(bare[line - 1].split()) if text.count("/*") == 0 else ""
         known[plain] -= 1
-        if found[0][1] in _DECLARED:
+        if found[0][1].partition("<")[0] in _DECLARED:
             continue
         weight, own = suspicious.get(line, 0.0 if line in able else 0.5), known[plain] < 0
         kinds: list[tuple[float, Iterator[Edit]]] = [(0.6, _statements(text, line))]
@@ -535,6 +535,8 @@ def _put(text: str, place: int, old: str, new: str, line: int, was: str = "") ->
 
 
 def _operators(text: str, found: Sequence[tuple[int, str, int]], numbers: Sequence[int]) -> Iterator[Edit]:
+    for at in _CAST.finditer(text, found[0][0], found[-1][0]):
+        yield _put(text, at.start(), at[0], "", found[0][2])
     for index, (place, token, line) in enumerate(found):
         for alike in _ALIKE:
             word = token.rpartition(".")[2]
@@ -550,8 +552,6 @@ def _operators(text: str, found: Sequence[tuple[int, str, int]], numbers: Sequen
             for one in dict.fromkeys((value + 1, value - 1, 0, 1, 2 * value, *large)):
                 if one >= 0 and one != value:
                     yield _put(text, place, token, f"{kind}{one}", line)
-    for at in _CAST.finditer(text, found[0][0], found[-1][0]):
-        yield _put(text, at.start(), at[0], "", found[0][2])
     slice_ = re.compile(r"\[(\d+):(\d+)\]")
     begin, end = found[0][0], text.find("\n", found[0][0])
     for at in slice_.finditer(text, begin, end if end >= 0 else len(text)):

@@ -28,6 +28,8 @@ _SHOWN: Final = 4
 """most values of a call that is shown"""
 _FAR: Final = 1 << 12
 """exponents beyond this are wrong: float64 ends at 2^1024"""
+_BESIDE: Final = 1.6
+"""farthest that a value is from an integer beside its nearest one, and a little more"""
 _LIMITS: Final = Limits(cpu_s=30)
 """a correct solution may try exponents one by one, in fractions: 6 s of a quiet processor"""
 
@@ -155,6 +157,8 @@ class _Grader:
                 said += ": it was rounded up. Round to the nearest: numpy.rint"
             elif off[place] > np.abs(exact).max():
                 said += ": does that type of integers hold it?"
+            elif off[place] < _BESIDE:
+                said += ": an integer beside the nearest one. Round to the nearest: numpy.rint"
             raise self._wrong(said)
 
     def back(self) -> None:
