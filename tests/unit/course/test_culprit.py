@@ -50,6 +50,8 @@ def among_the_changes(path, old, new):
         ("13/spread.p4", "{ hdr.job.src, hdr.job.dst }, FLOWS", "{ hdr.job.dst, hdr.job.src }, FLOWS"),
         ("14/heavy.p4", "if (before < LIMIT) {", "if (hdr.load.estimate == LIMIT) {"),  # two tokens
         ("14/heavy.p4", "found = count0;", "found = 0;"),
+        ("13/spread.p4", "seen.write(flow, std", "seen.write(0, std"),
+        ("05/loss.p4", "if ((bitmap & meta.bit_) == 0) {", "if (bitmap == 0) {"),
         ("03/slot.p4", "hdr.sum.lane0 + sum;", "hdr.sum.lane0 + (bit<32>)sum;"),
     ],
 )
@@ -76,6 +78,14 @@ def test_lines_that_have_to_do_with_what_is_wrong_come_first():
     lines = text.splitlines()
     assert "heavy" in lines[edits[0].line - 1]
     assert "heavy" not in lines[edits[-1].line - 1]
+
+
+def test_a_line_of_the_skeleton_that_was_moved_is_the_students_own():
+    right = (SOLUTIONS / "13" / "spread.p4").read_text()
+    wrong = right.replace("            spread.apply();\n            if (hdr.job.kind != DATA) {\n",
+                          "            if (hdr.job.kind != DATA) {\n                spread.apply();\n")  # fmt: skip
+    edits = list(p4_edits(wrong, right, dict.fromkeys(LINES, 1.0), LINES))
+    assert wrong.splitlines()[edits[0].line - 1] == "                spread.apply();"
 
 
 @pytest.mark.parametrize(

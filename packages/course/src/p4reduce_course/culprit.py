@@ -17,6 +17,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, TypeGuard
@@ -426,7 +427,7 @@ def p4_edits(
     Nothing is known of other lines: those of the parser, keys of tables, and continued lines.
     """
     names, bare = _Names.of(without_comments(text)), without_comments(text).splitlines()
-    known, able = Counter(" ".join(line.split()) for line in without_comments(given).splitlines()), set(runs)
+    left, able = _left(bare, without_comments(given).splitlines()), set(runs)
     by_line: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for place, token, line in _tokens(text):
         by_line[line].append((place, token, line))
@@ -434,11 +435,9 @@ def p4_edits(
     near = _near(by_line, hints.fields)
     ranked: list[tuple[bool, float, Edit]] = []
     for line, found in by_line.items():
-        plain = " ".join(bare[line - 1].split()) if text.count("/*") == 0 else ""
-        known[plain] -= 1
         if found[0][1].partition("<")[0] in _DECLARED:
             continue
-        weight, own = suspicious.get(line, 0.0 if line in able else 0.5), known[plain] < 0
+        weight, own = suspicious.get(line, 0.0 if line in able else 0.5), line not in left or "/*" in text
         kinds: list[tuple[float, Iterator[Edit]]] = [(0.6, _statements(text, line))]
         if weight:
             kinds = [
@@ -462,6 +461,12 @@ def p4_edits(
         yield edit
         if edit.line in groups and (same := _in_alike_lines(text, edit, groups[edit.line])) is not None:
             yield same
+
+
+def _left(mine: Sequence[str], given: Sequence[str]) -> set[int]:
+    """Returns the lines that are the skeleton's, in its order and as deep."""
+    blocks = SequenceMatcher(None, [one.rstrip() for one in mine], [one.rstrip() for one in given], autojunk=False)
+    return {line + 1 for at, _, size in blocks.get_matching_blocks() for line in range(at, at + size)}
 
 
 _MOVED: Final = 0.3
@@ -593,8 +598,11 @@ _COMPARED_P4: Final = re.compile(r"([\w.]+) (==|!=|<=|>=|<|>) ([\w.]+)")
 
 
 def _compared(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> Iterator[Edit]:
-    """Yields comparisons of another name by another operator."""
+    """Yields comparisons of some bits of a name, and of another name by another operator."""
     for at in _COMPARED_P4.finditer(text, found[0][0], found[-1][0]):
+        if at[1] in names.bits and at[2] in ("==", "!="):
+            for other in names.others(at[1], cast=False):
+                yield _put(text, at.start(), at[0], f"({at[1]} & {other}) {at[2]} {at[3]}", found[0][2])
         for side in (1, 3):
             for other in names.others(at[side], cast=False) if at[side] in names.bits else ():
                 for operator in _ALIKE[0]:
@@ -646,6 +654,11 @@ def _statements(text: str, line: int) -> Iterator[Edit]:
             yield Edit(line, code, "".join(moved))
 
 
+_INDEX: Final = 32
+"""bits of a register's index"""
+_CELL: Final = re.compile(r"\.(?:read|write)$")
+
+
 def _targets(found: Sequence[tuple[int, str, int]], names: _Names) -> set[int]:
     """Returns the bits of the names in a line."""
     return {names.bits[token] for _, token, _ in found if token in names.bits}
@@ -663,7 +676,7 @@ def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, a
             name, rest = token, ""
         cast = index > 0 and found[index - 1][1] == ")"
         if not akin and token[0].isdigit():
-            near = _targets(found, names)
+            near = _targets(found, names) | ({_INDEX} if any(_CELL.search(one) for _, one, _ in found) else set())
             for other in dict.fromkeys((*names.constants, *(one for bits in near for one in names.values[bits]))):
                 yield _put(text, place, token, other, line)
         for other in names.others(name, cast=cast):

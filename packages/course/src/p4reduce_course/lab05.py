@@ -43,6 +43,8 @@ TIMEOUT: Final = 12
 T = TypeVar("T")
 _DELAY: Final = 2
 """ticks that a frame takes on a link"""
+_ALONE: Final = 10
+"""workers below this are checked alone"""
 _MOST_TICKS: Final = 3000
 _SENDS: Final = {0.0: 1.0, 0.01: 1.4, 0.1: 3.0}
 """by loss, the frames that workers may send for each frame that is needed"""
@@ -425,12 +427,17 @@ class _Grader:
     # --- the worker
 
     def _create(self, rank: int, chunks: int) -> None:
+        if rank < _ALONE:
+            self.code.begin()
         self.code.call("create", rank, chunks, self.slots, TIMEOUT)
         self._chunks, self._ticks = chunks, {}
 
     def _step(self, rank: int, now: int, results: Sequence[int]) -> list[int]:
         self._ticks[now] = list(results)
-        found: Any = self.code.call("step", rank, now, list(results))
+        try:
+            found: Any = self.code.call("step", rank, now, list(results))
+        except Wrong as wrong:
+            raise self.code.shown(wrong, self.task.folder, f"worker-{rank}") from None
         if not isinstance(found, list) or not all(isinstance(c, int) and not isinstance(c, bool) for c in found):
             raise self._misstep(f"step returned {str(found)[:60]!r}; return a list of chunks")
         return found
@@ -504,8 +511,12 @@ class _Grader:
     # --- both
 
     def network(self, loss: float) -> None:
-        with self._bench(WORKERS) as bench:
-            self._network(loss, bench)
+        self.code.begin()
+        try:
+            with self._bench(WORKERS) as bench:
+                self._network(loss, bench)
+        except Wrong as wrong:
+            raise self.code.shown(wrong, self.task.folder, f"workers-{100 * loss:g}") from None
 
     def _network(self, loss: float, bench: Bench) -> None:
         random = self.draws.generator(f"loss {loss}")
@@ -519,7 +530,7 @@ class _Grader:
         beyond: list[str] = []  # frames of workers that were not needed
         storm: list[str] = []
         for rank in there:
-            self._create(10 + rank, chunks)
+            self._create(_ALONE + rank, chunks)
 
         def put(line: deque[tuple[int, int, T]], now: int, rank: int, what: T) -> None:
             for _ in range(0 if random.random() < loss else 1 + int(random.random() < loss)):
@@ -546,7 +557,7 @@ class _Grader:
                 for port, sent in answer.sent:
                     put(down, now, port, sent)
             for rank, mine in there.items():
-                for chunk in self._step(10 + rank, now, came[rank]):
+                for chunk in self._step(_ALONE + rank, now, came[rank]):
                     if not 0 <= chunk < chunks:
                         raise Wrong(f"worker {rank} sent chunk {chunk} of {chunks}", self.file)
                     oldest = min(set(range(chunks)) - mine, default=chunks)

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +28,7 @@ from p4switch.base.closing import Closable
 Service = Callable[..., Any]
 """``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
 _REPEATED: Final = 512
-"""most calls that are kept to be repeated"""
+"""most calls that are kept to be repeated, the first ones"""
 _PIECE: Final = 1 << 20
 """most bytes that are read or written at once"""
 _LARGEST: Final = 8 * MIB
@@ -93,14 +92,17 @@ class Apart(Closable, ABC):
         self._until = 0.0
         self._idle_s = 0.0
         self._spent_s = 0.0
-        self._calls = deque[_Call](maxlen=_REPEATED)
+        self._calls: list[_Call] = []
+        self._given: list[Any] = []  # answers to the questions of this call
 
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """Calls a function of the student's code; returns its result. Raises Wrong."""
         self.start()
         began = time.monotonic()
         self._asked, self._until = 0, began + self.limits.calls_s - self._spent_s
-        self._calls.append(_Call(name, arguments, []))
+        self._given = list[Any]()
+        if len(self._calls) < _REPEATED:
+            self._calls.append(_Call(name, arguments, self._given))
         try:
             self._write({"call": name, "arguments": list(arguments)})
             return self._answer(name, services or {})
@@ -203,10 +205,10 @@ class Apart(Closable, ABC):
                     raise Untold(f"there is no {message['ask']} here")
                 value = service(method, *arguments, **named)
                 self._write({"value": value})
-                self._calls[-1].answers.append(value)
+                self._given.append(value)
             except (Untold, TypeError, KeyError, ValueError, MessageError) as error:
                 self._write({"problem": str(error)})
-                self._calls[-1].answers.append(RuntimeError(str(error)))
+                self._given.append(RuntimeError(str(error)))
             except Wrong:  # no answer is sent: the code still waits for one
                 self._kill()
                 raise
@@ -351,7 +353,8 @@ class StudentCode(Apart):
         text = _REPLAY.format(module=self.file.stem)
         for call in self._calls:
             given = ", ".join(_written(one) for one in call.arguments)
-            lines = f"ANSWERS[:] = [{', '.join(map(_written, call.answers))}]\nshow({call.name!r}, {given})\n"
+            lines = f"ANSWERS[:] = [{', '.join(map(_written, call.answers))}]\n" if call.answers else ""
+            lines += f"show({call.name!r}, {given})\n"
             if len(text) + len(lines) > _LONG:
                 break
             text += lines
