@@ -315,6 +315,8 @@ def _named(ports: Sequence[int]) -> str:
 
 _MOST_FRAMES: Final = 1200
 """most frames that are sent in search of fewer"""
+_HALF: Final = 0.5
+"""least share of failures that a mistake explains, to be named"""
 _BEFORE: Final = 0.3
 """suspicion of a line that only frames before the failing one have run"""
 
@@ -448,7 +450,7 @@ class _Grader:
         causes = [unused(self.path.read_text("utf-8")), self._same(played) or missing]
         where = "" if self._told or missing else self._culprit(one, played, small, FEW if causes[1] else MOST)
         if not causes[1]:
-            like = "" if where else self._same(small) or self._like(one, played)
+            like = "" if where else self._like(one, played)
             causes.append(like or asked(self.number, one))
         causes.append(where)
         said += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
@@ -463,11 +465,26 @@ class _Grader:
         return next((says for says, out in outs if out == played.got), "")
 
     def _like(self, one: Property, played: _Played) -> str:
-        """Returns the mistake with which the reference agrees in all that the check compares, or an empty text."""
+        """Returns the mistake that explains most of what the check finds wrong, if it explains half; or an empty text.
+
+        The measure is Jaccard's: frames that fail as with the mistake, of those that fail in either way.
+        """
+        frames = list(zip(played.scenario.frames, played.wanted, played.got, strict=True))
+        failed = {place for place, told in enumerate(frames) if self._differs(one, *told)}
+        best, found = _HALF, ""
         for mistake in self.bench.mistakes:
-            if self._alike(one, played, self._outs(played.scenario, mistake.wrong)):
-                return mistake.says
-        return ""
+            outs = self._outs(played.scenario, mistake.wrong)
+            pairs = list(zip(frames, outs, strict=True))
+            other = {place for place, ((frame, due, _), out) in enumerate(pairs) if self._differs(one, frame, due, out)}
+            alike = {
+                place
+                for place in failed & other
+                if not self._differs(one, frames[place][0], outs[place], frames[place][2])
+            }
+            share = len(alike) / len(failed | other)
+            if share > best:
+                best, found = share, mistake.says
+        return found
 
     def _culprit(self, one: Property, played: _Played, small: _Played, most: int) -> str:
         """Returns the place in the program where one of the first changes makes all checks pass; empty if none does."""
@@ -495,10 +512,6 @@ class _Grader:
                 return culprit(self.path, islice(p4_edits(text, given, suspicious, self.lines, hints), most), mends)
             except Wrong:  # the process has reached a limit
                 return ""
-
-    def _alike(self, one: Property, played: _Played, outs: tuple[Out, ...]) -> bool:
-        judged = zip(played.scenario.frames, outs, played.got, strict=True)
-        return not any(self._differs(one, frame, out, got) for frame, out, got in judged)
 
     def _look(self, name: str, played: _Played) -> tuple[str, Files]:
         """Returns the command that shows the last frame, and its files; entries that were learned are included."""

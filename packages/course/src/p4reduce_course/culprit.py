@@ -112,6 +112,18 @@ def placed(steps: Sequence[Step], search: Callable[[Step], str]) -> list[Step]:
     return [replace(step, run=lambda step=step: run(step)) for step in steps]  # type: ignore[misc]
 
 
+def repeated(steps: Sequence[Step], codes: Sequence[StudentCode], home: Path) -> list[Step]:
+    """Returns checks whose findings repeat the calls of the first process, if they have no command of their own."""
+
+    def run(step: Step, number: int) -> None:
+        try:
+            step.run()
+        except Wrong as wrong:
+            raise (codes[0].shown(wrong, home, f"{step.part}-{number}") if codes else wrong) from None
+
+    return [replace(step, run=lambda step=step, number=number: run(step, number)) for number, step in enumerate(steps)]  # type: ignore[misc]
+
+
 def in_p4(
     task: Task,
     file: str,
@@ -183,7 +195,7 @@ def in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode], 
         code.close()
 
 
-_LEAVES: Final = frozenset(("egress_spec", "mcast_grp", "mark_to_drop"))
+_LEAVES: Final = frozenset(("egress_spec", "egress_port", "mcast_grp", "mark_to_drop"))
 
 
 def hints_of(task: Task, wrong: str) -> Hints:
@@ -675,7 +687,7 @@ def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, a
         else:
             name, rest = token, ""
         cast = index > 0 and found[index - 1][1] == ")"
-        if not akin and token[0].isdigit():
+        if akin and token[0].isdigit():
             near = _targets(found, names) | ({_INDEX} if any(_CELL.search(one) for _, one, _ in found) else set())
             for other in dict.fromkeys((*names.constants, *(one for bits in near for one in names.values[bits]))):
                 yield _put(text, place, token, other, line)
