@@ -28,7 +28,7 @@ MUTANTS = [
         P,
         "if (is_done == 1) {",
         "if (bitmap == meta.full) {",
-        ("done of cell 0 is 1, the bitmap 0b101", "even if others went on"),
+        ("done of cell 0 is 1, the bitmap 0b110", "even if others went on"),
         "switch",
     ),
     Mutant(
@@ -82,7 +82,14 @@ MUTANTS = [
         ("register done has 8 cells", "each register at 2 * SLOTS cells"),
         "switch",
     ),
-    Mutant("strangers", P, " || hdr.sum.kind != PUSH", "", ("a RESULT of a worker was sent on",), "switch"),
+    Mutant(
+        "strangers",
+        P,
+        " || hdr.sum.kind != PUSH",
+        "",
+        ("a RESULT of a worker is not for the slots, because its kind is not PUSH",),
+        "switch",
+    ),
     Mutant(
         "cleared when complete",
         P,

@@ -1,10 +1,11 @@
 """The place on which a failure hangs: changes of one place, and the first of them that mends it all."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
-from p4reduce_course.culprit import culprit, p4_edits, python_edits, suspects
+from p4reduce_course.culprit import Hints, culprit, p4_edits, python_edits, suspects
 from p4reduce_course.frame.grading import grade
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.labs import SOLUTIONS, Mutant, spoilt
@@ -14,7 +15,7 @@ LINES = range(200)
 
 def changed(text, right, *, given=""):
     """Lines of the changes of a P4 text that give the right one."""
-    edits = p4_edits(text, given, dict.fromkeys(LINES, 1.0), LINES)
+    edits = p4_edits(text, given, dict.fromkeys(LINES, 1.0), LINES, Hints((0x0800,)))
     return [edit.line for edit in edits if "".join(edit.text.split()) == "".join(right.split())]
 
 
@@ -31,11 +32,89 @@ def changed(text, right, *, given=""):
     ],
 )
 def test_a_change_of_one_place_is_among_the_changes(old, new):
-    right = (SOLUTIONS / "14" / "heavy.p4").read_text()
+    among_the_changes(SOLUTIONS / "14" / "heavy.p4", old, new)
+
+
+def among_the_changes(path, old, new):
+    """The line of a mistake is among those whose changes give the right text again."""
+    right = path.read_text()
     wrong = right.replace(old, new, 1)
     assert wrong != right
     differing = [n for n, (a, b) in enumerate(zip(wrong.splitlines(), right.splitlines(), strict=False), 1) if a != b]
     assert differing[0] in changed(wrong, right)
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("13/spread.p4", "{ hdr.job.src, hdr.job.dst }, FLOWS", "{ hdr.job.dst, hdr.job.src }, FLOWS"),
+        ("14/heavy.p4", "if (before < LIMIT) {", "if (hdr.load.estimate == LIMIT) {"),  # two tokens
+        ("14/heavy.p4", "found = count0;", "found = 0;"),
+        ("13/spread.p4", "seen.write(flow, std", "seen.write(0, std"),
+        ("05/loss.p4", "if ((bitmap & meta.bit_) == 0) {", "if (bitmap == 0) {"),
+        ("03/slot.p4", "hdr.sum.lane0 + sum;", "hdr.sum.lane0 + (bit<32>)sum;"),
+    ],
+)
+def test_changes_of_lists_casts_and_comparisons_are_among_them(path, old, new):
+    among_the_changes(SOLUTIONS / path, old, new)
+
+
+def test_the_same_change_in_all_alike_lines_is_among_them():
+    right = (SOLUTIONS / "14" / "heavy.p4").read_text()
+    assert changed(right.replace("|+|", "+"), right)
+    right = (SOLUTIONS / "03" / "slot.p4").read_text()
+    wrong = right.replace("+ sum;", "- sum;")
+    assert changed(wrong, right) == [next(n for n, line in enumerate(right.splitlines(), 1) if "+ sum;" in line)]
+
+
+def test_a_number_that_the_readme_names_is_tried():
+    right = (SOLUTIONS / "11" / "router.p4").read_text().replace("0x0800", "2048")
+    assert changed(right.replace("2048: parse_ipv4", "0x86dd: parse_ipv4"), right)
+
+
+def test_lines_that_have_to_do_with_what_is_wrong_come_first():
+    text = (SOLUTIONS / "14" / "heavy.p4").read_text()
+    edits = list(p4_edits(text, "", dict.fromkeys(LINES, 1.0), LINES, Hints((), frozenset({"heavy"}))))
+    lines = text.splitlines()
+    assert "heavy" in lines[edits[0].line - 1]
+    assert "heavy" not in lines[edits[-1].line - 1]
+
+
+def test_a_line_of_the_skeleton_that_was_moved_is_the_students_own():
+    right = (SOLUTIONS / "13" / "spread.p4").read_text()
+    wrong = right.replace("            spread.apply();\n            if (hdr.job.kind != DATA) {\n",
+                          "            if (hdr.job.kind != DATA) {\n                spread.apply();\n")  # fmt: skip
+    edits = list(p4_edits(wrong, right, dict.fromkeys(LINES, 1.0), LINES))
+    assert wrong.splitlines()[edits[0].line - 1] == "                spread.apply();"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return self.there", "return self.sent"),
+        ("a = 1\n        b = 2", "b = 2\n        a = 1"),
+        ("if one", "if not one"),
+        ("while b", "if b"),
+        ("given['x']", "given['y']"),
+        ("[1:]", ""),
+        ("        self.sent = []\n", ""),
+    ],
+)
+def test_python_is_changed_in_statements_keys_and_attributes(old, new):
+    text = """class A:
+    def f(self, given):
+        a = 1
+        b = 2
+        self.sent = []
+        self.there = [one for one in given['x'] if one]
+        while b:
+            b -= given['y']
+        return self.there[1:] + self.sent + [a]
+"""
+    right = text.replace(old, new, 1)
+    assert right != text
+    edits = list(python_edits(text))
+    assert any(ast.dump(ast.parse(edit.text)) == ast.dump(ast.parse(right)) for edit in edits)
 
 
 def test_lines_that_the_student_wrote_come_first_and_comments_are_left_alone():
@@ -85,6 +164,7 @@ def test_a_text_is_loaded_in_the_place_of_a_file(tmp_path: Path):
     ("number", "file", "old", "new", "line"),
     [
         ("16", "survive.p4", "hdr.sum.detour = 1;", "hdr.sum.detour = 2;", "hdr.sum.detour = 2;"),
+        ("02", "header.p4", "!hdr.hop.isValid()", "!hdr.value.isValid()", "} else if (!hdr.value.isValid()) {"),
         (
             "05",
             "worker.py",

@@ -4,14 +4,20 @@ import json
 import os
 import random
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
 from p4reduce_course.catalogue import NAMES
 from p4reduce_course.frame.grading import grade
-from p4reduce_course.frame.report import Check, Finding, Report, write_looks
+from p4reduce_course.frame.report import Check, Finding, Report, Wrong, write_looks
+from p4reduce_course.sandbox.messages import Remote
+from p4reduce_course.sandbox.process import StudentCode
 from tests.support.effort import SOAK
 from tests.support.labs import Mutant, mutants, spoilt
 from tests.support.labs.edits import WHOLE
@@ -67,6 +73,22 @@ def test_a_worker_that_fails_can_be_run_for_the_ticks_that_show_it(tmp_path):
     exec(source, {"print": lambda *words: printed.append(words)})  # noqa: S102  (our own mutant)
     assert printed[0] == (0, list(range(8)))
     assert printed[-1] == (12, [])
+
+
+def test_calls_of_the_grader_can_be_repeated_with_its_answers(tmp_path):
+    path = tmp_path / "skeleton" / "hook.py"
+    path.parent.mkdir()
+    path.write_text("def step(network, given):\n    raise ValueError(len(network.wait(network.start(given))))\n")
+    answers = iter([7, np.full(300, 1.5, np.float32)])
+    network = Remote("network", rank=1)
+    with StudentCode(path) as code, pytest.raises(Wrong) as raised:
+        code.call("step", network, np.arange(3.0), services={"network": lambda *_: next(answers)})
+    wrong = code.shown(raised.value, tmp_path, "calls")
+    assert write_looks(tmp_path, Report("lab", "folder", (Check("one", "first", False, wrong.finding),)))
+    env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ran = subprocess.run(["/bin/sh", "-c", wrong.finding.look], capture_output=True, text=True, env=env, check=True)
+    shown = ["   network.start [0. 1. 2.]", "   network.wait 7", "step raised ValueError(300)"]
+    assert ran.stdout.splitlines() == shown
 
 
 def test_looks_are_not_written_through_what_a_student_left(tmp_path):

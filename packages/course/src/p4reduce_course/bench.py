@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from p4reduce_course.culprit import MOST, culprit, p4_edits, passes, suspects, unused
+from p4reduce_course.culprit import FEW, MOST, culprit, hints_of, p4_edits, passes, suspects, unused
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
@@ -315,6 +315,8 @@ def _named(ports: Sequence[int]) -> str:
 
 _MOST_FRAMES: Final = 1200
 """most frames that are sent in search of fewer"""
+_HALF: Final = 0.5
+"""least share of failures that a mistake explains, to be named"""
 _BEFORE: Final = 0.3
 """suspicion of a line that only frames before the failing one have run"""
 
@@ -446,10 +448,11 @@ class _Grader:
         lacks = sorted({row["table"] for row in begin.setup.rows} - self.tables)
         missing = f"the program does not apply table {', '.join(lacks)}" if lacks else ""
         causes = [unused(self.path.read_text("utf-8")), self._same(played) or missing]
+        where = "" if self._told or missing else self._culprit(one, played, small, FEW if causes[1] else MOST)
         if not causes[1]:
-            where = "" if self._told else self._culprit(one, played, small)
-            like = "" if where else self._same(small) or self._like(one, played)
-            causes += [like or asked(self.number, one), where]
+            like = "" if where else self._like(one, played)
+            causes.append(like or asked(self.number, one))
+        causes.append(where)
         said += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
         if said not in self._told:
             name = f"{one.part}-{len(self._told) + 1}"
@@ -462,19 +465,36 @@ class _Grader:
         return next((says for says, out in outs if out == played.got), "")
 
     def _like(self, one: Property, played: _Played) -> str:
-        """Returns the mistake with which the reference agrees in all that the check compares, or an empty text."""
-        for mistake in self.bench.mistakes:
-            if self._alike(one, played, self._outs(played.scenario, mistake.wrong)):
-                return mistake.says
-        return ""
+        """Returns the mistake that explains most of what the check finds wrong, if it explains half; or an empty text.
 
-    def _culprit(self, one: Property, played: _Played, small: _Played) -> str:
-        """Returns the place in the program where one change makes all checks pass; empty if there is none."""
+        The measure is Jaccard's: frames that fail as with the mistake, of those that fail in either way.
+        """
+        frames = list(zip(played.scenario.frames, played.wanted, played.got, strict=True))
+        failed = {place for place, told in enumerate(frames) if self._differs(one, *told)}
+        best, found = _HALF, ""
+        for mistake in self.bench.mistakes:
+            outs = self._outs(played.scenario, mistake.wrong)
+            pairs = list(zip(frames, outs, strict=True))
+            other = {place for place, ((frame, due, _), out) in enumerate(pairs) if self._differs(one, frame, due, out)}
+            alike = {
+                place
+                for place in failed & other
+                if not self._differs(one, frames[place][0], outs[place], frames[place][2])
+            }
+            share = len(alike) / len(failed | other)
+            if share > best:
+                best, found = share, mistake.says
+        return found
+
+    def _culprit(self, one: Property, played: _Played, small: _Played, most: int) -> str:
+        """Returns the place in the program where one of the first changes makes all checks pass; empty if none does."""
         judged = zip(played.scenario.frames, played.wanted, played.got, played.lines, strict=True)
         suspicious = suspects([(ran, bool(self._differs(one, frame, due, got))) for frame, due, got, ran in judged])
         for line in {line for lines in small.lines for line in lines}:  # an earlier frame may have left a wrong state
             suspicious[line] = max(_BEFORE, suspicious.get(line, 0.0))
         text, given = self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)
+        wrong = self._differs(one, small.scenario.frames[-1], small.wanted[-1], small.got[-1])
+        hints = hints_of(self.task, wrong)
         with StudentProgram(self.path) as program:
 
             def mends(text: str) -> bool:
@@ -489,13 +509,9 @@ class _Grader:
                 return not any(self._differs(one, *told) for told in frames) and passes(grader.steps()[1:])
 
             try:
-                return culprit(self.path, islice(p4_edits(text, given, suspicious, self.lines), MOST), mends)
+                return culprit(self.path, islice(p4_edits(text, given, suspicious, self.lines, hints), most), mends)
             except Wrong:  # the process has reached a limit
                 return ""
-
-    def _alike(self, one: Property, played: _Played, outs: tuple[Out, ...]) -> bool:
-        judged = zip(played.scenario.frames, outs, played.got, strict=True)
-        return not any(self._differs(one, frame, out, got) for frame, out, got in judged)
 
     def _look(self, name: str, played: _Played) -> tuple[str, Files]:
         """Returns the command that shows the last frame, and its files; entries that were learned are included."""

@@ -12,27 +12,30 @@ Zoeteweij and A. J. C. van Gemund, "An Evaluation of Similarity Coefficients for
 from __future__ import annotations
 
 import ast
-import copy
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile, zip_longest
+from difflib import SequenceMatcher
+from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from p4reduce_course.frame.lab import Step
+from p4reduce_course import catalogue
+from p4reduce_course.frame.grading import filled, skeleton_of
+from p4reduce_course.frame.lab import Step, Task
 from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.sandbox.confine import Limits
 from p4reduce_course.sandbox.process import StudentCode
+from p4reduce_course.sandbox.program import Compiled, StudentProgram
 
 MOST: Final = 240
 """most changes of P4 that are tried; each takes some 15 ms"""
+FEW: Final = 60
+"""the same, if a cause is known"""
 _MOST_PYTHON: Final = 120
-_FIRST: Final = 8
-"""lines whose changes are all tried before those of the next lines"""
 _SHOWN: Final = 70
 """most characters of a line in the message"""
 _LIMITS: Final = Limits(cpu_s=2)
@@ -41,6 +44,14 @@ _KINDS: Final = 4
 """kinds of changes of Python"""
 _ENDED: Final = 2
 """processes that may end before the search does"""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What is known of a failure: numbers that the README names, and names that have to do with what is wrong."""
+
+    numbers: Sequence[int] = ()
+    fields: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -81,15 +92,8 @@ def suspects(ran: Sequence[tuple[Iterable[int], bool]]) -> dict[int, float]:
     return {line: bad[line] / math.sqrt(failures * (bad[line] + good[line])) for line in bad}
 
 
-def placed(file: Path, given: str, steps: Sequence[Step], anew: Callable[[StudentCode], Sequence[Step]]) -> list[Step]:
-    """Returns checks of Python, of which the first that fails also tells the place of the mistake.
-
-    Args:
-        file: the student's file.
-        given: text of the skeleton, whose lines are not changed.
-        steps: the checks.
-        anew: returns all checks for another process.
-    """
+def placed(steps: Sequence[Step], search: Callable[[Step], str]) -> list[Step]:
+    """Returns checks, of which the first that fails also tells the place of the mistake, which ``search`` returns."""
     told: list[Step] = []
 
     def run(step: Step) -> None:
@@ -100,7 +104,7 @@ def placed(file: Path, given: str, steps: Sequence[Step], anew: Callable[[Studen
                 raise
             told.append(step)
             found = wrong.finding
-            place = _in_python(file, given, step, anew)
+            place = search(step)
             raise Wrong(
                 f"{found.said}. {place}" if place else found.said, found.where, found.look, found.files
             ) from None
@@ -108,7 +112,61 @@ def placed(file: Path, given: str, steps: Sequence[Step], anew: Callable[[Studen
     return [replace(step, run=lambda step=step: run(step)) for step in steps]  # type: ignore[misc]
 
 
-def _in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode], Sequence[Step]]) -> str:
+def repeated(steps: Sequence[Step], codes: Sequence[StudentCode], home: Path) -> list[Step]:
+    """Returns checks whose findings repeat the calls of the first process, if they have no command of their own."""
+
+    def run(step: Step, number: int) -> None:
+        try:
+            step.run()
+        except Wrong as wrong:
+            raise (codes[0].shown(wrong, home, f"{step.part}-{number}") if codes else wrong) from None
+
+    return [replace(step, run=lambda step=step, number=number: run(step, number)) for number, step in enumerate(steps)]  # type: ignore[misc]
+
+
+def in_p4(
+    task: Task,
+    file: str,
+    step: Step,
+    ran: Sequence[tuple[Iterable[int], bool]],
+    anew: Callable[[StudentProgram, Compiled], Sequence[Step]],
+) -> str:
+    """Returns a sentence about the place in a P4 program that fails a check; empty if no change helps.
+
+    Args:
+        task: the submission.
+        file: name of the program's file.
+        step: the check that fails.
+        ran: lines of frames, and whether these failed.
+        anew: returns all checks for another text of the program, which has been compiled.
+    """
+    path = task.answers / file
+    text, given = path.read_text("utf-8"), skeleton_of(task, file)
+    with StudentProgram(path) as program:
+
+        def mends(text: str) -> bool:
+            found = program.compile(text)
+            every = [] if found.parts is None else anew(program, found)
+            return bool(every) and passes(one for one in every if one.title == step.title) and passes(every)
+
+        try:
+            parts = program.compile(text).parts
+            runs = [] if parts is None else parts.lines
+            edits = p4_edits(text, given, suspects(ran) or dict.fromkeys(runs, 0.5), runs, hints_of(task, step.title))
+            return culprit(path, islice(edits, MOST), mends)
+        except Wrong:  # the process has reached a limit
+            return ""
+
+
+def in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode], Sequence[Step]]) -> str:
+    """Returns a sentence about the place in Python that fails a check; empty if no change helps.
+
+    Args:
+        file: the student's file.
+        given: text of the skeleton, whose lines are not changed.
+        step: the check that fails.
+        anew: returns all checks for another process.
+    """
     ended = 0
     code = StudentCode(file, _LIMITS)
 
@@ -135,6 +193,24 @@ def _in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode],
         return ""
     finally:
         code.close()
+
+
+_LEAVES: Final = frozenset(("egress_spec", "egress_port", "mcast_grp", "mark_to_drop"))
+
+
+def hints_of(task: Task, wrong: str) -> Hints:
+    """Returns what a text about a wrong frame and the README say."""
+    readme = (catalogue.home(task.lab) / "README.md").read_text("utf-8")
+    numbers = [
+        int(one, 0) for one in re.findall(r"\b0x[0-9a-fA-F]+\b|\b[1-9]\d{1,8}\b", filled(readme, task.parameters))
+    ]
+    fields = {one for name in re.findall(r"\b[a-z]\w*(?:\.\w+)*", wrong) for one in (name, name.rpartition(".")[2])}
+    fields |= _LEAVES if re.search(r"\b(port|ports|dropped)\b", wrong) else set()
+    fields |= {"digest"} if "controller" in wrong else set()
+    return Hints(list(numbers)[:_MOST_NUMBERS], frozenset(fields))
+
+
+_MOST_NUMBERS: Final = 12
 
 
 def unused(text: str) -> str:
@@ -164,20 +240,30 @@ def python_edits(text: str, given: str = "") -> Iterator[Edit]:
     left = {line.strip() for line in given.splitlines()}
     tree, lines = ast.parse(text), text.splitlines()
     looped = {id(inner) for loop in ast.walk(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
-    places = {id(node): place for place, node in enumerate(ast.walk(tree))}
     changes = sorted(_python_changes(tree), key=lambda one: one[0] + _KINDS * (id(one[1]) in looped))
-    for _, node, name, value in changes:
-        if lines[getattr(node, "lineno", 1) - 1].strip() in left:
+    for _, node, name, change in changes:
+        at, value = (change.node, change.value) if isinstance(change, _At) else (node, change)
+        line = getattr(at, "lineno", 1)
+        if lines[line - 1].strip() in left:
             continue
-        other = copy.deepcopy(tree)
-        mine: Any = next(islice(ast.walk(other), places[id(node)], None))
+        was = ast.get_source_segment(text, at) or lines[line - 1].strip()
+        mine: Any = node
+        kind, fields = node.__class__, dict(vars(node))
         if name:
             setattr(mine, name, value)
         else:  # the node is replaced by another one
             mine.__class__, mine.__dict__ = type(value), dict(vars(value))
-        line = getattr(node, "lineno", 1)
-        was = ast.get_source_segment(text, node) or lines[line - 1].strip()
-        yield Edit(line, " ".join(was.split())[:_SHOWN], ast.unparse(ast.fix_missing_locations(other)) + "\n")
+        changed = ast.unparse(ast.fix_missing_locations(tree))
+        mine.__class__, mine.__dict__ = kind, fields
+        yield Edit(line, " ".join(was.split())[:_SHOWN], f"{changed}\n")
+
+
+@dataclass(frozen=True)
+class _At:
+    """A value, and the node to which it changes the text."""
+
+    node: ast.AST
+    value: Any
 
 
 def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
@@ -187,6 +273,7 @@ def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
             case ast.BinOp() | ast.AugAssign():
                 yield from ((1, node, "op", one()) for one in _ADDED if not isinstance(node.op, one))
                 if isinstance(node, ast.BinOp):
+                    yield 1, node, "", ast.BinOp(node.right, node.op, node.left)
                     yield from ((2, node, "", one) for one in (node.left, node.right))
             case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() | ast.Eq() | ast.NotEq() as is_]):
                 yield from ((0, node, "ops", [one()]) for one in _COMPARED if not isinstance(is_, one))
@@ -197,6 +284,8 @@ def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
                         yield 0, node, "value", new
             case ast.UnaryOp():
                 yield 0, node, "", node.operand
+            case ast.Constant(value=bool() as value):
+                yield 0, node, "value", not value
             case ast.Attribute(attr=name) | ast.Name(id=name) if any(name in alike for alike in _FUNCTIONS):
                 key = "attr" if isinstance(node, ast.Attribute) else "id"
                 yield from (
@@ -206,10 +295,32 @@ def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
                 for place, one in enumerate(given):
                     yield 1, node, "args", [*given[:place], ast.UnaryOp(ast.USub(), one), *given[place + 1 :]]
                 yield 2, node, "", first
+                if len(given) == 2:
+                    yield 1, node, "args", given[::-1]
             case ast.If() | ast.While() | ast.IfExp():
                 yield 1, node, "test", ast.UnaryOp(ast.Not(), node.test)
+                if isinstance(node, ast.If) and not node.orelse:
+                    yield 2 * _KINDS, node, "", ast.While(node.test, node.body, [])
+                if isinstance(node, ast.While):
+                    yield 1, node, "", ast.If(node.test, node.body, [])
+            case ast.comprehension(ifs=[_, *_] as ifs):
+                yield 1, node, "ifs", _At(node.iter, [])
+                yield 1, node, "ifs", _At(node.iter, [ast.UnaryOp(ast.Not(), ifs[0])])
+            case ast.Subscript(slice=ast.Slice()):
+                yield 1, node, "", node.value
             case ast.BoolOp():
                 yield 1, node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And()
+    keys = Counter(one.slice.value for one in ast.walk(tree) if _key(one))
+    own_ = Counter(one.attr for one in ast.walk(tree) if _own(one))
+    for node in ast.walk(tree):
+        if _key(node):
+            mine = node.slice.value
+            yield from ((3, node.slice, "value", one) for one, _ in keys.most_common(_MOST_KEYS) if one != mine)
+        elif _own(node) and isinstance(node.ctx, ast.Load):
+            yield from ((2, node, "attr", one) for one, _ in own_.most_common(_MOST_KEYS) if one != node.attr)
+        for name in ("body", "orelse"):
+            block = getattr(node, name, None)
+            yield from _blocks(node, name, block) if isinstance(block, list) else ()
     for function in (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)):
         names = [one for one in ast.walk(function) if isinstance(one, ast.Name)]
         own = [one.arg for one in function.args.args] + [one.id for one in names if isinstance(one.ctx, ast.Store)]
@@ -218,10 +329,36 @@ def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
                 yield from ((3, one, "id", new) for new in dict.fromkeys(own) if new != one.id)
 
 
+_MOST_KEYS: Final = 6
+"""names of attributes and keys that are tried in the place of one"""
+
+
+def _key(node: ast.AST) -> TypeGuard[Any]:
+    """Whether it is a subscript by a text."""
+    return (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+    )
+
+
+def _own(node: ast.AST) -> TypeGuard[Any]:
+    """Whether it is an attribute of self."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[tuple[int, ast.AST, str, Any]]:
+    """Yields a block of statements without one of them, or with two exchanged."""
+    plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.If)
+    for place, one in enumerate(block):
+        if isinstance(one, plain) and len(block) > 1:
+            yield 2, owner, name, _At(one, [*block[:place], *block[place + 1 :]])
+        if place and isinstance(one, plain) and isinstance(block[place - 1], plain):
+            yield 2, owner, name, _At(one, [*block[: place - 1], one, block[place - 1], *block[place + 1 :]])
+
+
 # Changes of P4: the text with one token, condition or statement changed.
 
 _TOKEN: Final = re.compile(
-    r"\|\+\||\|-\||<<|>>|[=!<>]=|&&|\|\||\d+[ws]\w+|0[xb][0-9a-fA-F]+|\d+|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\w+\])*|\S"
+    r"bit<\d+>|\|\+\||\|-\||<<|>>|[=!<>]=|&&|\|\||\d+[ws]\w+|0[xb][0-9a-fA-F]+|\d+|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\w+\])*|\S"
 )
 _ALIKE: Final = (
     ("==", "!=", "<", "<=", ">", ">="),
@@ -293,40 +430,110 @@ def _akin(one: str, other: str) -> bool:
     )
 
 
-def p4_edits(text: str, given: str, suspicious: Mapping[int, float], runs: Iterable[int]) -> Iterator[Edit]:
-    """Yields changes of one place: the student's own lines first, then by suspicion, then by kind.
+def p4_edits(
+    text: str, given: str, suspicious: Mapping[int, float], runs: Iterable[int], hints: Hints | None = None
+) -> Iterator[Edit]:
+    """Yields changes of one place, or the same in all alike lines: those of the student's own lines, then likely ones.
 
     ``runs`` are the lines that can run. A statement on one that is not suspicious did not run and is only moved.
     Nothing is known of other lines: those of the parser, keys of tables, and continued lines.
     """
     names, bare = _Names.of(without_comments(text)), without_comments(text).splitlines()
-    known, able = Counter(" ".join(line.split()) for line in without_comments(given).splitlines()), set(runs)
+    left, able = _left(bare, without_comments(given).splitlines()), set(runs)
     by_line: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for place, token, line in _tokens(text):
         by_line[line].append((place, token, line))
-    ranked = []
+    hints = hints or Hints()
+    near = _near(by_line, hints.fields)
+    ranked: list[tuple[bool, float, Edit]] = []
     for line, found in by_line.items():
-        plain = " ".join(bare[line - 1].split()) if text.count("/*") == 0 else ""
-        known[plain] -= 1
-        if found[0][1] not in _DECLARED:
-            own = known[plain] < 0
-            ranked.append((own, suspicious.get(line, 0.0 if line in able else 0.5), -line))
-    ranked.sort(reverse=True)
-    last: list[Iterator[Edit]] = []
-    for begin in range(0, len(ranked), _FIRST):
-        mine = [-minus for _, weight, minus in ranked[begin : begin + _FIRST] if weight]
-        last += [_statements(text, -minus) for _, weight, minus in ranked[begin : begin + _FIRST] if not weight]
-        last += [_named(text, by_line[line], names, akin=False) for line in mine]
-        for kind in (
-            lambda line: (
-                *_conditions(text, by_line[line]),
-                *_operators(text, by_line[line]),
-                *_terms(text, by_line[line], names),
-            ),
-            lambda line: (*_named(text, by_line[line], names, akin=True), *_statements(text, line)),
-        ):
-            yield from (edit for row in zip_longest(*map(kind, mine)) for edit in row if edit is not None)
-    yield from (edit for row in zip_longest(*last) for edit in row if edit is not None)
+        if found[0][1].partition("<")[0] in _DECLARED:
+            continue
+        weight, own = suspicious.get(line, 0.0 if line in able else 0.5), line not in left or "/*" in text
+        kinds: list[tuple[float, Iterator[Edit]]] = [(0.6, _statements(text, line))]
+        if weight:
+            kinds = [
+                (1.0, _operators(text, found, hints.numbers)),
+                (0.9, _named(text, found, names, akin=True)),
+                (0.8, _conditions(text, found)),
+                (0.7, _terms(text, found, names)),
+                *kinds,
+                (0.4, _named(text, found, names, akin=False)),
+                (0.3, _compared(text, found, names)),
+            ]
+        for likely, edits in kinds:
+            score = (weight or _MOVED) * near.get(line, _FAR) * likely
+            ranked += [(own, score * _LATER**place, edit) for place, edit in enumerate(edits)]
+    ranked.sort(key=lambda one: one[:2], reverse=True)
+    alike = defaultdict[str, list[int]](list)
+    for line in by_line:
+        alike[re.sub(r"\d", "", " ".join(bare[line - 1].split()))].append(line)
+    groups = {lines[0]: lines for lines in alike.values() if len(lines) > 1}
+    for _, _, edit in ranked:
+        yield edit
+        if edit.line in groups and (same := _in_alike_lines(text, edit, groups[edit.line])) is not None:
+            yield same
+
+
+def _left(mine: Sequence[str], given: Sequence[str]) -> set[int]:
+    """Returns the lines that are the skeleton's, in its order and as deep."""
+    blocks = SequenceMatcher(None, [one.rstrip() for one in mine], [one.rstrip() for one in given], autojunk=False)
+    return {line + 1 for at, _, size in blocks.get_matching_blocks() for line in range(at, at + size)}
+
+
+_MOVED: Final = 0.3
+"""weight of a line that did not run"""
+_FAR: Final = 0.4
+"""weight of a line that has nothing to do with the fields that are wrong"""
+_STEP: Final = 0.85
+"""weight of a line whose variables are used for such a field, for each line between"""
+_LATER: Final = 0.97
+"""weight of a change, for each likelier one of its kind in its line"""
+_CALLED: Final = re.compile(r"[A-Za-z_]\w*$")
+
+
+def _near(by_line: Mapping[int, Sequence[tuple[int, str, int]]], fields: Iterable[str]) -> dict[int, float]:
+    """Returns the lines that may have to do with some fields: by names that they share, from line to line."""
+    found, weight = dict[int, float](), 1.0
+    names, seen = set(fields), set[str]()
+    while names:
+        seen |= names
+        more = set[str]()
+        for line, tokens in by_line.items():
+            mine = {
+                part for _, token, _ in tokens for part in (token, token.rpartition(".")[2], token.partition(".")[0])
+            }
+            if line not in found and mine & names:
+                found[line] = weight
+                more |= {one for one in mine if _CALLED.match(one)} - _COMMON
+        names, weight = more - seen, weight * _STEP
+    return found
+
+
+_COMMON: Final = frozenset(
+    ("hdr", "meta", "std", "if", "else", "read", "write", "apply", "isValid", "setValid", "action")
+)
+
+
+def _in_alike_lines(text: str, edit: Edit, alike: Sequence[int]) -> Edit | None:
+    """Returns the same change of a token in all of some lines, which differ in digits only; None if there is none."""
+    lines, changed = text.splitlines(), edit.text.splitlines()
+    if len(lines) != len(changed) or sum(a != b for a, b in zip(lines, changed, strict=True)) != 1:
+        return None
+    tokens = [_tokens(lines[line - 1]) for line in alike]
+    before, after = [token for _, token, _ in tokens[0]], [token for _, token, _ in _tokens(changed[alike[0] - 1])]
+    begin = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+    fewer = len(before) - len(after)
+    if fewer not in (0, 1) or before[begin + 1 :] != after[begin + 1 - fewer :]:
+        return None
+    for line, found in zip(alike, tokens, strict=True):
+        if len(found) != len(before):
+            return None
+        at, token, _ = found[begin]
+        mine = {a: c for a, (_, c, _) in zip(before, found, strict=True)}
+        new = "" if fewer else mine.get(after[begin], after[begin])
+        lines[line - 1] = lines[line - 1][:at] + new + lines[line - 1][at + len(token) :]
+    return Edit(edit.line, edit.was, "\n".join(lines) + "\n")
 
 
 def _tokens(text: str) -> list[tuple[int, str, int]]:
@@ -344,7 +551,9 @@ def _put(text: str, place: int, old: str, new: str, line: int, was: str = "") ->
     return Edit(line, was or old, text[:place] + new + text[place + len(old) :])
 
 
-def _operators(text: str, found: Sequence[tuple[int, str, int]]) -> Iterator[Edit]:
+def _operators(text: str, found: Sequence[tuple[int, str, int]], numbers: Sequence[int]) -> Iterator[Edit]:
+    for at in _CAST.finditer(text, found[0][0], found[-1][0]):
+        yield _put(text, at.start(), at[0], "", found[0][2])
     for index, (place, token, line) in enumerate(found):
         for alike in _ALIKE:
             word = token.rpartition(".")[2]
@@ -356,7 +565,8 @@ def _operators(text: str, found: Sequence[tuple[int, str, int]]) -> Iterator[Edi
             yield _put(text, place, token, "", line)
         if (number := _NUMBER.fullmatch(token)) is not None:
             value, kind = int(number[3], 0), f"{number[1]}{number[2]}" if number[1] else ""
-            for one in dict.fromkeys((value + 1, value - 1, 0, 1, 2 * value)):
+            large = [one for one in numbers if one > _SMALL] if value > _SMALL else []
+            for one in dict.fromkeys((value + 1, value - 1, 0, 1, 2 * value, *large)):
                 if one >= 0 and one != value:
                     yield _put(text, place, token, f"{kind}{one}", line)
     slice_ = re.compile(r"\[(\d+):(\d+)\]")
@@ -366,6 +576,9 @@ def _operators(text: str, found: Sequence[tuple[int, str, int]]) -> Iterator[Edi
             yield _put(text, at.start(), at[0], f"[{bit}:{bit}]", found[0][2])
 
 
+_CAST: Final = re.compile(r"\(bit<\d+>\)")
+_SMALL: Final = 16
+"""numbers above this are also replaced by those that the README names"""
 _ASSIGNED: Final = re.compile(r"=\s*([^;{}]+);")
 _LIST: Final = re.compile(r"\{([^{};]*,[^{};]*)\}")
 
@@ -391,6 +604,24 @@ def _terms(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> I
                     if name not in there:
                         more = ", ".join([*there[: number + 1], name, *there[number + 1 :]])
                         yield Edit(at_line, inside[0], f"{text[:place]}{{ {more} }}{text[inside.end() :]}")
+
+
+_COMPARED_P4: Final = re.compile(r"([\w.]+) (==|!=|<=|>=|<|>) ([\w.]+)")
+
+
+def _compared(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> Iterator[Edit]:
+    """Yields comparisons of some bits of a name, and of another name by another operator."""
+    for at in _COMPARED_P4.finditer(text, found[0][0], found[-1][0]):
+        if at[1] in names.bits and at[2] in ("==", "!="):
+            for other in names.others(at[1], cast=False):
+                yield _put(text, at.start(), at[0], f"({at[1]} & {other}) {at[2]} {at[3]}", found[0][2])
+        for side in (1, 3):
+            for other in names.others(at[side], cast=False) if at[side] in names.bits else ():
+                for operator in _ALIKE[0]:
+                    if operator != at[2]:
+                        parts = [at[1], operator, at[3]]
+                        parts[side - 1] = other
+                        yield _put(text, at.start(), at[0], " ".join(parts), found[0][2])
 
 
 def _conditions(text: str, found: Sequence[tuple[int, str, int]]) -> Iterator[Edit]:
@@ -435,6 +666,16 @@ def _statements(text: str, line: int) -> Iterator[Edit]:
             yield Edit(line, code, "".join(moved))
 
 
+_INDEX: Final = 32
+"""bits of a register's index"""
+_CELL: Final = re.compile(r"\.(?:read|write)$")
+
+
+def _targets(found: Sequence[tuple[int, str, int]], names: _Names) -> set[int]:
+    """Returns the bits of the names in a line."""
+    return {names.bits[token] for _, token, _ in found if token in names.bits}
+
+
 def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, akin: bool) -> Iterator[Edit]:
     """Yields another name in place of one: a similar name (``akin``) or any other that fits; lists, arguments."""
     for index, (place, token, line) in enumerate(found):
@@ -446,8 +687,9 @@ def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, a
         else:
             name, rest = token, ""
         cast = index > 0 and found[index - 1][1] == ")"
-        if not akin and token[0].isdigit():
-            for other in names.constants:
+        if akin and token[0].isdigit():
+            near = _targets(found, names) | ({_INDEX} if any(_CELL.search(one) for _, one, _ in found) else set())
+            for other in dict.fromkeys((*names.constants, *(one for bits in near for one in names.values[bits]))):
                 yield _put(text, place, token, other, line)
         for other in names.others(name, cast=cast):
             if _akin(other, name) == akin:
@@ -457,4 +699,8 @@ def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, a
         if method in ("read", "write") and (at := _SWAPPED.match(text, place + len(token))) is not None:
             yield Edit(line, token, f"{text[: at.start()]}({at[2]}, {at[1]}){text[at.end() :]}")
         if index + 1 < len(found) and found[index + 1][1] == "," and index and found[index - 1][1] in ("{", ","):
-            yield Edit(line, token, text[:place] + text[found[index + 1][0] + 1 :])  # removed from a list
+            comma = found[index + 1][0]
+            yield Edit(line, token, text[:place] + text[comma + 1 :])  # removed from a list
+            if index + 2 < len(found):  # exchanged with the next one
+                after, other, _ = found[index + 2]
+                yield Edit(line, token, text[:place] + other + text[comma:after] + token + text[after + len(other) :])

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from p4reduce_course.culprit import in_p4, placed
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.p4 import Bench, compiled, look
-from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
+from p4reduce_course.sandbox.program import Answer, Compiled, Parts, StudentProgram
 
 # The frames of lab 02, made by a reference that knows nothing of P4: numbers packed into bytes.
 
@@ -153,9 +154,20 @@ class _Grader:
         self.parts: Parts | None = None
 
     def steps(self) -> list[Step]:
+        def anew(program: StudentProgram, found: Compiled) -> list[Step]:
+            other = _Grader(self.task, program)
+            other.parts = found.parts
+            return other.checks()
+
         return [
             Step("header", "the program compiles", self.compile, gate=True),
             Step("header", "hop has its five fields, in their order and width", self.fields, gate=True),
+            *placed(self.checks(), lambda step: in_p4(self.task, FILE, step, self._ran(), anew)),
+        ]
+
+    def checks(self) -> list[Step]:
+        """Returns the checks of a program whose fields are right."""
+        return [
             Step("parser", "hop is found by its EtherType", self.finds_hop),
             Step("parser", "value is found where bit 0 of flags is 1, and only there", self.finds_value),
             Step("parser", "what the select does not name is accepted", self.accepts),
@@ -207,29 +219,43 @@ class _Grader:
     def _compare(self, found: list[tuple[str, int]]) -> None:
         """Raises Wrong if the fields are not those of the student's hop."""
         wanted = list(self.layout.fields)
+        show = look(self.path, 1, next(one for one in self.cases if one.kind == "value").frame)
         for number, ((name, bits), have) in enumerate(zip(wanted, found + [("", 0)] * 5, strict=False), start=1):
             if have == (name, bits):
                 continue
             if not have[0]:
-                raise Wrong(f"hop: field {number}, {name} of {bits} bits, is missing", str(self.path), self._check)
+                raise Wrong(f"hop: field {number}, {name} of {bits} bits, is missing", str(self.path), show)
             if have[0] == name:
                 raise Wrong(
                     f"hop: field {number}, {name}, has {have[1]} bits; it has {bits} on the wire",
                     str(self.path),
-                    self._check,
+                    show,
                 )
             if sorted(found) == sorted(wanted):
                 said = f"hop: field {number} is {have[0]}; {name} comes there. The order is that of the README's table"
-                raise Wrong(said, str(self.path), self._check)
+                raise Wrong(said, str(self.path), show)
             raise Wrong(
                 f"hop: field {number} is {have[0]} of {have[1]} bits, expected {name} of {bits}",
                 str(self.path),
-                self._check,
+                show,
             )
         if len(found) != len(wanted):
-            raise Wrong(f"hop has {len(found)} fields; it has {len(wanted)} on the wire", str(self.path), self._check)
+            raise Wrong(f"hop has {len(found)} fields; it has {len(wanted)} on the wire", str(self.path), show)
 
     # --- frames
+
+    def _ran(self) -> list[tuple[list[int], bool]]:
+        """Returns the lines that each frame ran, and whether it left wrong."""
+        assert self.parts is not None  # noqa: S101
+        kinds = [case.kind for case in self.cases]
+        wanted = [
+            ((case.expected,) if case.expected else ())
+            for kind in dict.fromkeys(kinds)
+            for case in self.cases
+            if case.kind == kind
+        ]
+        played = [answer for kind in dict.fromkeys(kinds) for _, answer, _ in self._each(kind)]
+        return [(answer.lines, answer.sent != due) for answer, due in zip(played, wanted, strict=True)]
 
     def _each(self, *kinds: str) -> Iterator[tuple[Case, Answer, str]]:
         assert self.parts is not None  # noqa: S101
@@ -273,7 +299,7 @@ class _Grader:
                 "default: reject gives up frames that are right: of other EtherTypes, or without a value. This switch "
                 "lets them through, others drop them. Write default: accept"
             )
-            raise Wrong(said, str(self.path), look(self.path, 1, other.frame))
+            raise Wrong(said, str(self.path), f"grep -n reject {self.path}")
         for case, answer, show in self._each("other"):
             if answer.sent != (case.expected,):
                 said = "a frame of another EtherType did not go on unchanged by port "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from p4reduce_course.culprit import in_p4, placed
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.p4 import (
@@ -30,7 +31,7 @@ from p4reduce_course.p4 import (
     shown,
     shrunk,
 )
-from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
+from p4reduce_course.sandbox.program import Answer, Compiled, Parts, StudentProgram
 
 # Grading of lab 03: frames, sums and registers are compared with a model that knows no P4.
 
@@ -176,10 +177,20 @@ class _Grader:
         self.parts: Parts | None = None
         self._played: dict[tuple[int, bool], list[_Played]] = {}
         self._told: dict[tuple[int, str], Wrong] = {}
+        self._brief, self._ran = False, list[tuple[Sequence[int], bool]]()  # for the search for a place
 
     def steps(self) -> list[Step]:
+        def anew(program: StudentProgram, found: Compiled) -> list[Step]:
+            other = _Grader(self.task, program)
+            other.parts, other._brief = found.parts, True
+            return other.checks()
+
+        checks = placed(self.checks(), lambda step: in_p4(self.task, FILE, step, self._ran, anew))
+        return [Step("packets", "the program compiles", self.compile, gate=True), *checks]
+
+    def checks(self) -> list[Step]:
+        """Returns all checks of a program that was compiled."""
         return [
-            Step("packets", "the program compiles", self.compile, gate=True),
             Step("packets", "what is not for the slots is dropped", self.strangers),
             Step("packets", "nothing leaves before all workers are in", self.waits),
             Step("packets", "then every worker gets one RESULT", self.answers),
@@ -259,6 +270,10 @@ class _Grader:
         for workers in counts:
             for place, one in enumerate(self.played(workers, repeated)):
                 if wrong(one, workers):
+                    if self._brief:
+                        raise Wrong("it fails")
+                    ran = self.played(workers, repeated)[: place + 1]
+                    self._ran = [(other.answer.lines, wrong(other, workers)) for other in ran]
                     pushes = [played.push for played in self.played(workers, repeated)[: place + 1]]
                     raise self._shortest(name, workers, pushes, wrong)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce_course.culprit import placed
+from p4reduce_course.culprit import in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
@@ -28,6 +28,8 @@ _SHOWN: Final = 4
 """most values of a call that is shown"""
 _FAR: Final = 1 << 12
 """exponents beyond this are wrong: float64 ends at 2^1024"""
+_BESIDE: Final = 1.6
+"""farthest that a value is from an integer beside its nearest one, and a little more"""
 _LIMITS: Final = Limits(cpu_s=30)
 """a correct solution may try exponents one by one, in fractions: 6 s of a quiet processor"""
 
@@ -48,7 +50,10 @@ def grade(task: Task) -> Iterator[Check]:
     """Yields all checks of lab 04."""
     with StudentCode(task.answers / FILE, _LIMITS, task.seen) as code:
         given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
-        steps = placed(task.answers / FILE, given, own, lambda other: _Grader(task, other).steps())
+        steps = placed(
+            own,
+            lambda step: in_python(task.answers / FILE, given, step, lambda other: _Grader(task, other).steps()),
+        )
         yield from run_steps(task, steps)
 
 
@@ -152,6 +157,8 @@ class _Grader:
                 said += ": it was rounded up. Round to the nearest: numpy.rint"
             elif off[place] > np.abs(exact).max():
                 said += ": does that type of integers hold it?"
+            elif off[place] < _BESIDE:
+                said += ": an integer beside the nearest one. Round to the nearest: numpy.rint"
             raise self._wrong(said)
 
     def back(self) -> None:
@@ -261,12 +268,15 @@ class _Grader:
             if np.abs(total).max() > self.limit:
                 most = int(np.abs(total).max())
                 said = f"chunk {number} of {workers} workers: a lane's sum is {most}, beyond {self.limit}"
+                self._call = f"common_exponent([{float(np.abs(values).max())}], {workers})"
                 raise self._wrong(f"{said}: the switch would wrap it around")
             found = self._dequantize(total, e)
             unit = math.ldexp(1.0, -e)
             exact = np.array([math.fsum(column) for column in values.T])
             off = np.abs(found - exact)
             if (off > workers * unit / 2 * (1 + 1e-9) + 1e-6 * np.abs(exact)).any():
+                lane = values[:, int(np.argmax(off))].tolist()
+                self._call = f"dequantize(quantize.quantize(np.array({lane}), {e}).sum(), {e}), {math.fsum(lane)}"
                 said = f"chunk {number} of {workers} workers errs by {off.max() / unit:.2f} units of 2^({-e})"
                 raise self._wrong(f"{said}; rounded to the nearest it is {workers / 2:g} at most")
 

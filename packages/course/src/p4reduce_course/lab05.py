@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from p4reduce_course.culprit import placed
+from p4reduce_course.culprit import in_p4, in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
@@ -31,7 +31,7 @@ from p4reduce_course.p4 import (
     shrunk,
 )
 from p4reduce_course.sandbox.process import StudentCode
-from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
+from p4reduce_course.sandbox.program import Answer, Compiled, Parts, StudentProgram
 
 # Grading of lab 05: the switch by scripts, the worker by ticks, then both together under loss.
 
@@ -43,6 +43,8 @@ TIMEOUT: Final = 12
 T = TypeVar("T")
 _DELAY: Final = 2
 """ticks that a frame takes on a link"""
+_ALONE: Final = 10
+"""workers below this are checked alone"""
 _MOST_TICKS: Final = 3000
 _SENDS: Final = {0.0: 1.0, 0.01: 1.4, 0.1: 3.0}
 """by loss, the frames that workers may send for each frame that is needed"""
@@ -105,6 +107,7 @@ class _Played:
         expected: lanes of the RESULT, if one must leave.
         before, after, wanted: bitmap, sums and done of the cell, and the other cell's bitmap, if the program has the
             skeleton's registers; ``wanted``: those of the model.
+        lines: lines of the program that it ran.
     """
 
     push: Push
@@ -114,6 +117,7 @@ class _Played:
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     wanted: tuple[int, ...] = ()
+    lines: tuple[int, ...] = ()
 
     def right(self, workers: int) -> bool:
         """Returns whether the right frames left."""
@@ -149,25 +153,40 @@ class _Grader:
         self.parts: Parts | None = None
         self._chunks, self._ticks = 0, dict[int, list[int]]()  # of the last worker: RESULTs that came, by tick
         self._told: dict[tuple[int, str], Wrong] = {}
+        self._brief, self._ran = False, list[tuple[Sequence[int], bool]]()  # for the search for a place
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[Step]:
         # The worker comes before the gate, because it needs no P4.
         given = skeleton_of(self.task, WORKER_FILE)
-        worker = placed(
-            Path(self.file), given, self.worker(), lambda code: _Grader(self.task, code, self.program).worker()
-        )
+
+        def again(code: StudentCode) -> list[Step]:
+            return _Grader(self.task, code, self.program).worker()
+
+        def anew(program: StudentProgram, found: Compiled) -> list[Step]:
+            other = _Grader(self.task, self.code, program)
+            other.parts, other._brief = found.parts, True
+            return other.switch()
+
+        worker = placed(self.worker(), lambda step: in_python(Path(self.file), given, step, again))
+        switch = placed(self.switch(), lambda step: in_p4(self.task, P4_FILE, step, self._ran, anew))
         return [
             *worker,
             Step("switch", "the program compiles", self.compile, gate=True),
+            *switch,
+            Step("network", "nothing lost", lambda: self.network(0.0)),
+            Step("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
+            Step("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
+        ]
+
+    def switch(self) -> list[Step]:
+        """Returns the checks of the switch alone, after it was compiled."""
+        return [
             Step("switch", "what is not for the slots is dropped", self.strangers),
             Step("switch", "sums, cell by cell, twice around", self.sums),
             Step("switch", "a repetition before the end is dropped", self.early),
             Step("switch", "a repetition after it gets the RESULT, alone", self.late),
             Step("switch", "the RESULT stays until every worker has it", self.stays),
-            Step("network", "nothing lost", lambda: self.network(0.0)),
-            Step("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
-            Step("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
         ]
 
     def worker(self) -> list[Step]:
@@ -236,7 +255,7 @@ class _Grader:
         wanted = (model.bitmaps[cell], *sums, model.done[cell], model.bitmaps.get(other, 0))
         headers = ((port, read(data)) for port, data in answer.sent)
         sent = tuple((port, None if one is None else (one.kind, one.seq, one.lanes)) for port, one in headers)
-        return _Played(push, outcome, sent, sums, before, after, wanted)
+        return _Played(push, outcome, sent, sums, before, after, wanted, tuple(answer.lines))
 
     def _cells(self, bench: Bench, push: Push) -> tuple[int, ...]:
         own = bench.values(_REGISTERS, push.seq % (2 * self.slots))
@@ -244,8 +263,12 @@ class _Grader:
 
     def _judge(self, name: str, pushes: Sequence[Push], outcomes: Collection[Outcome]) -> None:
         """Raises Wrong for a wrong answer to a frame of these outcomes, with the shortest frames that show it."""
-        for place, one in enumerate(self._play(pushes)):
+        played = self._play(pushes)
+        for place, one in enumerate(played):
             if one.outcome in outcomes and not one.right(3):
+                if self._brief:
+                    raise Wrong("it fails")
+                self._ran = [(other.lines, not other.right(3)) for other in played[: place + 1]]
                 wrong = self._shortest(name, pushes[: place + 1], 3)
                 self._wrong = self._wrong or wrong
                 raise wrong
@@ -404,12 +427,17 @@ class _Grader:
     # --- the worker
 
     def _create(self, rank: int, chunks: int) -> None:
+        if rank < _ALONE:
+            self.code.begin()
         self.code.call("create", rank, chunks, self.slots, TIMEOUT)
         self._chunks, self._ticks = chunks, {}
 
     def _step(self, rank: int, now: int, results: Sequence[int]) -> list[int]:
         self._ticks[now] = list(results)
-        found: Any = self.code.call("step", rank, now, list(results))
+        try:
+            found: Any = self.code.call("step", rank, now, list(results))
+        except Wrong as wrong:
+            raise self.code.shown(wrong, self.task.folder, f"worker-{rank}") from None
         if not isinstance(found, list) or not all(isinstance(c, int) and not isinstance(c, bool) for c in found):
             raise self._misstep(f"step returned {str(found)[:60]!r}; return a list of chunks")
         return found
@@ -483,8 +511,12 @@ class _Grader:
     # --- both
 
     def network(self, loss: float) -> None:
-        with self._bench(WORKERS) as bench:
-            self._network(loss, bench)
+        self.code.begin()
+        try:
+            with self._bench(WORKERS) as bench:
+                self._network(loss, bench)
+        except Wrong as wrong:
+            raise self.code.shown(wrong, self.task.folder, f"workers-{100 * loss:g}") from None
 
     def _network(self, loss: float, bench: Bench) -> None:
         random = self.draws.generator(f"loss {loss}")
@@ -498,7 +530,7 @@ class _Grader:
         beyond: list[str] = []  # frames of workers that were not needed
         storm: list[str] = []
         for rank in there:
-            self._create(10 + rank, chunks)
+            self._create(_ALONE + rank, chunks)
 
         def put(line: deque[tuple[int, int, T]], now: int, rank: int, what: T) -> None:
             for _ in range(0 if random.random() < loss else 1 + int(random.random() < loss)):
@@ -525,7 +557,7 @@ class _Grader:
                 for port, sent in answer.sent:
                     put(down, now, port, sent)
             for rank, mine in there.items():
-                for chunk in self._step(10 + rank, now, came[rank]):
+                for chunk in self._step(_ALONE + rank, now, came[rank]):
                     if not 0 <= chunk < chunks:
                         raise Wrong(f"worker {rank} sent chunk {chunk} of {chunks}", self.file)
                     oldest = min(set(range(chunks)) - mine, default=chunks)

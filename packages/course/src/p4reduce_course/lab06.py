@@ -13,6 +13,8 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_entries, check_given
 from p4reduce_course.controllers.room import Held, Room, drawn, layout, plan_of, told, wired
+from p4reduce_course.culprit import in_python, placed
+from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
@@ -107,7 +109,7 @@ def grade(task: Task) -> Iterator[Check]:
 
 class _Grader:
     def __init__(self, task: Task, code: StudentCode) -> None:
-        self.code = code
+        self.task, self.code = task, code
         self.home = task.folder
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
@@ -115,10 +117,18 @@ class _Grader:
         self._known: dict[int, tuple[Wrong | None, Wrong | None]] = {}
 
     def steps(self) -> list[Step]:
+        def searched(step: Step) -> str:
+            given = skeleton_of(self.task, FILE)
+            return in_python(Path(self.path), given, step, lambda code: _Grader(self.task, code).trees())
+
         def each(part: str, what: Callable[[int], None]) -> list[Step]:
             return [Step(part, kind, lambda number=number: what(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
 
-        return [*each("tree", self.tree), *each("entries", self.entries), *each("packets", self.packets)]
+        return [*placed(self.trees(), searched), *each("entries", self.entries), *each("packets", self.packets)]
+
+    def trees(self) -> list[Step]:
+        """Returns the checks that need no network."""
+        return [Step("tree", kind, lambda number=number: self.tree(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
 
     # --- the tree
 
@@ -172,10 +182,11 @@ class _Grader:
         if number not in self._known:
             topology, job = draw(self.draws, number)
             with Room(topology, self.held) as room:
+                self.code.begin()
                 try:
                     self.code.call("install", job, Remote("p4rt"), services={"p4rt": room.sessions.service})
                 except Wrong as wrong:
-                    self._known[number] = wrong, None
+                    self._known[number] = self.code.shown(wrong, self.home, f"network-{number + 1}"), None
                     return self._known[number]
                 plan = plan_of(topology, job)
                 both = self._caught(room, plan, job), self._sent(room, plan)

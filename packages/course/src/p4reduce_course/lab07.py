@@ -47,6 +47,8 @@ from p4switch.base.values import PS_PER_US
 
 KINDS: Final = ("a leaf-spine", "a tree")
 _HOSTS: Final = 4
+_BESIDE: Final = 7
+"""most by which jobs' numbers differ"""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def draw(draws: Draws, number: int) -> Scene:
     orders = {leaf: [names[int(place)] for place in random.permutation(_HOSTS)] for leaf, names in hosts.items()}
     first = [name for names in orders.values() for name in names[:2]]
     second = [name for names in orders.values() for name in names[1:3]]
-    numbers = [int(one) for one in random.choice(1000, 2, replace=False)]
+    number, step = (int(one) for one in random.choice(1000, 2, replace=False))
+    numbers = [number, number + 1 + step % _BESIDE]  # slots by the jobs' numbers would overlap
     jobs = [
         {"job": numbers[0], "root": roots[0], "slots": 16, "workers": first},
         {"job": numbers[1], "root": roots[1], "slots": 8, "workers": second},
@@ -338,13 +341,15 @@ class _Grader:
             found: dict[str, Wrong] = {}
             over: Wrong | None = None
             play = Play(scene, room, ask, self.first_epoch, self.path)
+            self.code.begin()
             for name, act in play.acts():
                 try:
                     if over is not None:
                         raise over
                     act()
                 except Wrong as wrong:
-                    found[name] = play.shown(wrong, self.home, f"network-{number + 1}-{name}")
+                    label = f"network-{number + 1}-{name}"
+                    found[name] = self.code.shown(play.shown(wrong, self.home, label), self.home, label)
                     if name != "entries":  # wrong entries are shown by what follows
                         over = found[name]
             return found

@@ -11,7 +11,7 @@ from typing import Final
 
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from p4reduce_course.culprit import placed
+from p4reduce_course.culprit import in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong
@@ -94,7 +94,10 @@ def grade(task: Task) -> Iterator[Check]:
     """Yields all checks of lab 08."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
-        steps = placed(task.answers / FILE, given, own, lambda other: _Grader(task, other).steps())
+        steps = placed(
+            own,
+            lambda step: in_python(task.answers / FILE, given, step, lambda other: _Grader(task, other).steps()),
+        )
         yield from run_steps(task, steps)
 
 

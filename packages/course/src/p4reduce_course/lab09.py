@@ -17,6 +17,7 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.training.digits import Dataset, Mlp
+from p4reduce_course.culprit import repeated
 from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.sandbox.confine import Limits
@@ -205,7 +206,7 @@ class Ranks:
     def __init__(self, file: Path, seen: dict[str, None]) -> None:
         self._file = file
         self._seen = seen
-        self._codes: list[StudentCode] = []
+        self.codes: list[StudentCode] = []
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
@@ -216,16 +217,17 @@ class Ranks:
 
     def run(self, net: Net, kind: str, sizes: Sequence[int], steps: int, body: Callable[[Rank], None]) -> Ran:
         """Runs ``body`` for all ranks at the same time. Raises Wrong."""
-        while len(self._codes) < net.workers:
-            self._codes.append(self._held.enter_context(StudentCode(self._file, _LIMITS, self._seen)))
-            self._codes[-1].start()  # in this thread, because a process ends with the thread that started it
+        while len(self.codes) < net.workers:
+            self.codes.append(self._held.enter_context(StudentCode(self._file, _LIMITS, self._seen)))
+            self.codes[-1].start()  # in this thread, because a process ends with the thread that started it
         ranks: dict[int, Rank] = {}
         elements = _ELEMENTS * (sum(sizes) + LANES) * steps
         guard = threading.Lock()
         with Cluster(net.experiment()) as cluster:
 
             def rank_of(comm: Communicator) -> None:
-                code = self._codes[comm.rank]
+                code = self.codes[comm.rank]
+                code.begin()
                 rank = Rank(comm.rank, net, comm, code, _CALLS * (len(sizes) + 1) * steps, elements)
                 with guard:
                     ranks[comm.rank] = rank
@@ -470,7 +472,7 @@ def net_of(draws: Draws) -> Net:
 def grade(task: Task) -> Iterator[Check]:
     """Yields all checks of lab 09."""
     with Ranks(task.answers / FILE, task.seen) as ranks:
-        yield from run_steps(task, _Grader(task, ranks).steps())
+        yield from run_steps(task, repeated(_Grader(task, ranks).steps(), ranks.codes, task.folder))
 
 
 class _Grader:
@@ -774,12 +776,8 @@ class _Grader:
 
 def _parameters(draws: Draws) -> Mapping[str, str]:
     net = net_of(draws)
-    return {
-        "workers": str(net.workers),
-        "rate": f"{net.rate_gbps}G",
-        "delay": f"{net.delay_us}us",
-        "levels": str(127 // net.workers),
-    }
+    link = {"rate": f"{net.rate_gbps}G", "delay": f"{net.delay_us}us"}
+    return {"workers": str(net.workers), **link, "levels": str(127 // net.workers)}
 
 
 LAB: Final = Lab(

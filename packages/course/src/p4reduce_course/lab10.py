@@ -251,6 +251,7 @@ class _Grader:
                 return self.code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
             play = Play(ground, room, ask, self.first_epoch, self.path)
+            self.code.begin()
             try:
                 play.begin()
                 play.sum()
@@ -259,7 +260,8 @@ class _Grader:
                 play.check_end(room.sessions.dead)
                 self._before = play.switches
             except Wrong as wrong:
-                raise play.shown(wrong, self.home, re.sub(r"\W+", "-", name)) from None
+                label = re.sub(r"\W+", "-", name)
+                raise self.code.shown(play.shown(wrong, self.home, label), self.home, label) from None
 
     # --- events between a first and a last sum
 

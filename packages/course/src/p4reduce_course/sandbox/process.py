@@ -15,16 +15,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
 
 import p4reduce
-from p4reduce_course.frame.report import Wrong
+from p4reduce_course.frame.report import LOOK, Wrong
 from p4reduce_course.sandbox.confine import MIB, Limits, undumpable
-from p4reduce_course.sandbox.messages import LIMIT, LOAD, MessageError, pack, unpack
+from p4reduce_course.sandbox.messages import LIMIT, LOAD, MessageError, Remote, pack, unpack
 from p4switch.base.closing import Closable
 
 Service = Callable[..., Any]
 """``service(method, *arguments, **named)`` answers a call of the student's on an object of the grader."""
+_REPEATED: Final = 512
+"""most calls that are kept to be repeated, the first ones"""
 _PIECE: Final = 1 << 20
 """most bytes that are read or written at once"""
 _LARGEST: Final = 8 * MIB
@@ -50,6 +54,14 @@ class Process(Protocol):
 
     def kill(self) -> None:
         """Sends SIGKILL."""
+
+
+class _Call(NamedTuple):
+    """A call of a student's function, with the grader's answers to its questions."""
+
+    name: str
+    arguments: Sequence[Any]
+    answers: list[Any]
 
 
 class Apart(Closable, ABC):
@@ -80,12 +92,17 @@ class Apart(Closable, ABC):
         self._until = 0.0
         self._idle_s = 0.0
         self._spent_s = 0.0
+        self._calls: list[_Call] = []
+        self._given: list[Any] = []  # answers to the questions of this call
 
     def call(self, name: str, *arguments: Any, services: Mapping[str, Service] | None = None) -> Any:
         """Calls a function of the student's code; returns its result. Raises Wrong."""
         self.start()
         began = time.monotonic()
         self._asked, self._until = 0, began + self.limits.calls_s - self._spent_s
+        self._given = list[Any]()
+        if len(self._calls) < _REPEATED:
+            self._calls.append(_Call(name, arguments, self._given))
         try:
             self._write({"call": name, "arguments": list(arguments)})
             return self._answer(name, services or {})
@@ -186,9 +203,12 @@ class Apart(Closable, ABC):
                 service = services.get(message["ask"])
                 if service is None:
                     raise Untold(f"there is no {message['ask']} here")
-                self._write({"value": service(method, *arguments, **named)})
+                value = service(method, *arguments, **named)
+                self._write({"value": value})
+                self._given.append(value)
             except (Untold, TypeError, KeyError, ValueError, MessageError) as error:
                 self._write({"problem": str(error)})
+                self._given.append(RuntimeError(str(error)))
             except Wrong:  # no answer is sent: the code still waits for one
                 self._kill()
                 raise
@@ -316,6 +336,31 @@ class StudentCode(Apart):
         """Whether the process has ended."""
         return self._dead is not None
 
+    def begin(self) -> None:
+        """Forgets earlier calls: `shown` repeats those from here on."""
+        self._calls.clear()
+
+    def shown(self, wrong: Wrong, home: Path, name: str) -> Wrong:
+        """Returns a finding with a command that repeats the calls with the same answers, if it has no command.
+
+        Args:
+            wrong: the finding.
+            home: folder of the lab's copy.
+            name: name of the file that makes the calls.
+        """
+        if wrong.finding.look or not self._calls:
+            return wrong
+        text = _REPLAY.format(module=self.file.stem)
+        for call in self._calls:
+            given = ", ".join(_written(one) for one in call.arguments)
+            lines = f"ANSWERS[:] = [{', '.join(map(_written, call.answers))}]\n" if call.answers else ""
+            lines += f"show({call.name!r}, {given})\n"
+            if len(text) + len(lines) > _LONG:
+                break
+            text += lines
+        look = f"cd {self.file.parent} && PYTHONPATH=. python3 {home / LOOK / name}.py"
+        return Wrong(wrong.finding.said, wrong.finding.where, look, ((f"{name}.py", text),))
+
     def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
         _copy(self.file.parent, folder)
         root = Path(p4reduce.__file__).parent.parent
@@ -343,6 +388,56 @@ class StudentCode(Apart):
             pass_fds=(inward, outward),
             start_new_session=True,
         )
+
+
+_LONG: Final = 40_000
+"""most characters of a file that repeats calls"""
+_WIDE: Final = 64
+"""arrays of more numbers are shown as so many times their first number"""
+_REPLAY: Final = """\
+# Repeats the grader's calls, with the answers that it gave. Run it in the folder of {module}.py.
+from numpy import array, full, inf, nan
+
+import {module}
+
+ANSWERS = []
+
+
+class Given:
+    def __init__(self, name, **attributes):
+        self.__dict__.update(attributes)
+        self.name = name
+
+    def __getattr__(self, method):
+        def call(*arguments, **named):
+            print(f"   {{self.name}}.{{method}}", *arguments, *named.values())
+            answer = ANSWERS.pop(0) if ANSWERS else None
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+def show(name, *arguments):
+    try:
+        print(name, "returned", getattr({module}, name)(*arguments))
+    except Exception as error:
+        print(name, "raised", repr(error))
+
+
+"""
+
+
+def _written(value: Any) -> str:
+    """Returns a value as Python; of a large array only its size and its first number."""
+    if isinstance(value, Remote):
+        return f"Given({value.name!r}, **{value.attributes!r})"
+    if isinstance(value, np.ndarray):
+        if value.size > _WIDE:
+            return f"full({value.shape}, {value.flat[0].item()!r}, {value.dtype.name!r})"
+        return f"array({value.tolist()!r}, {value.dtype.name!r})"
+    return repr(value)
 
 
 def _used(task: str) -> float:
