@@ -1,8 +1,8 @@
 """The process group: sums, copies and barriers over the switches, everything else by gloo inside.
 
 Pitfalls that shape it: a Python group without a registered C++ back end has no name, so gloo is registered inside;
-C++ reaches only some methods of a Python group (``PyProcessGroup.hpp``), and calls that come from C++ under other
-names reach gloo; names of methods changed over versions, so both are there.
+C++ reaches only some methods of a Python group (``PyProcessGroup.hpp``; from_cpp.py has the others); names of methods
+changed over versions, so both are there.
 """
 
 import contextlib
@@ -270,6 +270,8 @@ REPEATED: Final = 3
 """calls of one kind after which a training's loop makes them"""
 ALWAYS: Final = "this call always does"
 MESSAGES: Final = "messages always do"
+ALL_GATHER_OPTIONS: Final = torch._C._distributed_c10d.AllgatherOptions
+"""which torch.distributed does not export"""
 SUM: Final = int(dist.ReduceOp.SUM)
 AVG: Final = int(dist.ReduceOp.AVG)
 
@@ -410,7 +412,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """Every rank's tensor to all."""
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        opts = opts if opts is not None else dist.AllgatherOptions()
+        opts = opts if opts is not None else ALL_GATHER_OPTIONS()
         same = len(inputs) == 1 and all(one.shape == inputs[0].shape for one in outputs[0])
         if not (same and len(outputs[0]) == self.size() and is_carried([*outputs[0], *inputs])):
             return self._by_gloo("all_gather", inputs, why="shapes differ").allgather(outputs, inputs, opts)
@@ -418,7 +420,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> dist.Work:
         """As ``allgather`` into one tensor."""
-        opts = opts if opts is not None else dist.AllgatherOptions()
+        opts = opts if opts is not None else ALL_GATHER_OPTIONS()
         fits = output.numel() == given.numel() * self.size() and output.is_contiguous()
         if not (fits and is_carried([output, given])):
             gloo = self._by_gloo("all_gather", [given], why="shapes differ")
@@ -433,6 +435,11 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     all_gather_single_coalesced = _all_gather_several
     allgather_into_tensor_coalesced = _all_gather_several
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        """Several tensors of every rank to all, by gloo."""
+        gloo = self._by_gloo("all_gather", inputs, why="tensors of a list always do")
+        return gloo.allgather_coalesced(outputs, inputs, opts or ALL_GATHER_OPTIONS())
 
     def alltoall_base(
         self, output: torch.Tensor, given: torch.Tensor, output_splits: Any, input_splits: Any, opts: Any = None
