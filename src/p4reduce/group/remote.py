@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Options, Served, Tallied, Wait, info
+from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Move, Options, Served, Tallied, Wait, info
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -549,9 +549,9 @@ class RemoteBackend:
         """Virtual time, picoseconds."""
         return self._clock.now_ps
 
-    def reach(self, time_ps: int) -> None:
+    def reach(self, time_ps: int, message: int = -1) -> None:
         """Virtual time is at least this."""
-        self._note(Wait(self._clock.now_ps, time_ps))
+        self._note(Wait(self._clock.now_ps, time_ps, message))
         self._clock.reach(time_ps)
 
     def waited(self, wait: Wait) -> None:
@@ -561,6 +561,20 @@ class RemoteBackend:
     def sent(self, message: Message) -> None:
         """Note a message."""
         self._note(message)
+
+    def messenger(self) -> "RemoteBackend":
+        """Another connection, on which nothing waits for other ranks; it has the same clock."""
+        ranks, serial = self._hello.group or (tuple(range(self.size)), -1)
+        hello = replace(self._hello, group=(ranks, serial if serial < 0 else -2 - serial))
+        return self._reached(self._home, hello, self.rank, self.size, self._clock)
+
+    def move(self, move: Move) -> int:
+        """Note a part of what another library moves."""
+        return int(self.ask({"do": "move", **to_plain(move)})["number"])
+
+    def moved_ps(self, number: int) -> int:
+        """When it was moved, or -1."""
+        return int(self.ask({"do": "moved", "number": number})["done_ps"])
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
         """Tell what was called."""
@@ -757,6 +771,10 @@ def _perform(
                 backend.tallied([note])
             else:
                 backend.computed(note.start_ps, note.end_ps)
+    elif what == "move":
+        return {"number": backend.move(from_plain(Move, header, "move"))}, None
+    elif what == "moved" and isinstance(header.get("number"), int):
+        return {"done_ps": backend.moved_ps(header["number"])}, None
     elif what == "close":
         backend.close()
     else:

@@ -2,8 +2,8 @@
 
 ``algbw`` is the size over the time. ``busbw`` multiplies it by what a ring would have to carry over each link, so that
 it can be held against the links' rate: 2 (n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and
-all-to-all, 1 for a broadcast (nccl-tests, doc/PERFORMANCE.md). Sums in the network send less than a ring does, so their busbw may lie above
-the rate.
+all-to-all, 1 for a broadcast (nccl-tests, doc/PERFORMANCE.md). Sums in the network send less than a ring does, so their
+busbw may lie above the rate.
 """
 
 from collections.abc import Callable, Sequence

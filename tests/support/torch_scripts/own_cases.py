@@ -22,14 +22,14 @@ common_distributed.skip_if_no_gpu = lambda test: test
 common_distributed.skip_if_lt_x_gpu = lambda *_, **__: lambda test: test
 torch.cuda.device_count = lambda: int(os.environ["WORLD_SIZE"])
 
-from torch.testing._internal.distributed import distributed_test as own
+from torch.testing._internal.distributed import distributed_test as own  # noqa: E402  (as its decorators are now)
 
-from p4reduce.adapters.torch import create, process_group  # noqa: F401  (once, not in each process)
-from p4reduce.group.backend import GLOO
+from p4reduce.adapters.torch import create, process_group  # noqa: E402, F401  (once, not in each process)
+from p4reduce.group.backend import GLOO  # noqa: E402
 
-COUNTS = "counts-of-gloo"
-"""of the folder ``TEMP_DIR``: a file for each rank"""
-_init = dist.init_process_group
+COUNTS = "COUNTS_OF_GLOO"
+"""environment variable: the folder for a file of each rank"""
+_init, _new = dist.init_process_group, dist.new_group
 _groups: list[Any] = []
 _lists: list[int] = []
 """operations of gloo beyond the first, for each call that it makes several of"""
@@ -38,6 +38,10 @@ _lists: list[int] = []
 def _init_ours(backend: str | None = None, *rest: Any, **more: Any) -> None:
     _init("p4reduce" if backend == "gloo" else backend, *rest, **more)
     assert dist.get_backend() == "p4reduce"
+
+
+def _new_ours(*rest: Any, backend: str | None = None, **more: Any) -> Any:
+    return _new(*rest, backend=None if backend == "nccl" else backend, **more)
 
 
 def _is_gpu(one: Any) -> bool:
@@ -80,6 +84,13 @@ def _without_gpus() -> None:
         made(self, module, None, None, *rest, **more)
 
     ddp.__init__ = made_on_cpu
+    moved = torch.nn.Module.to
+
+    def moved_on_cpu(self: Any, *places: Any, **more: Any) -> Any:
+        cpu = torch.device("cpu")
+        return moved(self, *(cpu if type(one) is int or _is_gpu(one) else one for one in places), **more)
+
+    torch.nn.Module.to = moved_on_cpu
     for name in ("set_device", "synchronize", "_sleep", "empty_cache", "manual_seed", "manual_seed_all"):
         setattr(torch.cuda, name, lambda *_, **__: None)
     torch.cuda.current_device = lambda: 0
@@ -122,11 +133,11 @@ class TestOverSwitches(own.TestDistBackend, own.DistributedTest._DistTestBase):
 
     @classmethod
     def _run(cls, rank, test_name, file_name, pipe, **kwargs):
-        dist.init_process_group = _init_ours
+        dist.init_process_group, dist.new_group = _init_ours, _new_ours
         _note_groups()
         _without_gpus()
         try:
             with OnCpu():
                 super()._run(rank, test_name, file_name, pipe, **kwargs)
         finally:
-            (Path(os.environ["TEMP_DIR"]) / f"{COUNTS}-{rank}").write_text(json.dumps(_counts()))
+            (Path(os.environ[COUNTS]) / str(rank)).write_text(json.dumps(_counts()))

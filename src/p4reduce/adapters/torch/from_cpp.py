@@ -1,8 +1,8 @@
-"""Calls that reach a process group in C++, where the methods of a Python group are not asked: kernels of torch's own ops.
+"""Calls that reach a process group in C++, where methods of a Python group are not asked: kernels of torch's own ops.
 
-Every collective of a ``ProcessGroup`` that Python does not override is an op ``c10d::…``, whose kernel asks the back end
-that is registered inside of the group: gloo. Kernels of the same names stand before those. They call the methods of a
-group over the switches, so that its calls are carried and counted like all others, and pass others' calls on.
+Every collective of a ``ProcessGroup`` that Python does not override is an op ``c10d::…``, whose kernel asks the back
+end that is registered inside of the group: gloo. Kernels of the same names stand before those. They call the methods of
+a group over the switches, so that its calls are carried and counted like all others, and pass others' calls on.
 """
 
 import warnings
@@ -97,7 +97,7 @@ def _kernel(schema: Any, call: Callable[[SwitchProcessGroup, _Given], Any], orig
         given = {**dict(zip(names, args, strict=False)), **more}
         group = dist.ProcessGroup.unbox(given["process_group"])
         premultiplied = "reduce_op" in given and given["reduce_op"].op() == int(dist.ReduceOp.PREMUL_SUM)
-        if not isinstance(group, SwitchProcessGroup) or premultiplied:  # gloo refuses it, and its factor is not to be had
+        if not isinstance(group, SwitchProcessGroup) or premultiplied:  # gloo refuses the latter
             return original.call_boxed(keys, *(given[name] for name in names if name in given))
         work = call(group, given)
         boxed = torch._C._distributed_c10d.PythonCallbackWork(work.wait).boxed()

@@ -58,6 +58,7 @@ class RunCluster(Closable, Generic[C]):
                 subgroup=self._seat_in,
                 carry_stale=carrier.carry_stale,
                 on_death=on_death,
+                carry_move=partial(carrier.carry_flows, hosts=self.workers),
             )
         except BaseException:
             carrier.close()
@@ -121,6 +122,7 @@ class RunCluster(Closable, Generic[C]):
                     start_ps=self.carrier.now,
                     ranks=ranks,
                     clocks=[self._rendezvous.clock(one) for one in ranks],
+                    carry_move=partial(self.carrier.carry_flows, hosts=hosts),
                 )
                 if self._rendezvous.failure is not None:
                     found.fail(self._rendezvous.failure)
@@ -134,10 +136,10 @@ class RunCluster(Closable, Generic[C]):
     def spans(self) -> list[Span]:
         """Intervals of each rank, in all groups."""
         found = self._rendezvous.spans()
-        for (ranks, _), one in list(self._groups.items()):
-            names = ",".join(map(str, ranks))
+        for (ranks, serial), one in list(self._groups.items()):
+            names = "" if serial == -1 else f" [{','.join(map(str, ranks))}]"
             found += [
-                dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name} [{names}]") for span in one.spans()
+                dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name}{names}") for span in one.spans()
             ]
         return found
 
