@@ -384,8 +384,7 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
         return _telling(Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s))
     if address is None:
         raise ClusterError("this process belongs to no group: start the script with 'p4reduce launch -n 8 script.py'")
-    rank = _number(environment, RANK)
-    size = _number(environment, SIZE)
+    rank, size = _number(environment, RANK), _number(environment, SIZE)
     view, members = _members(environment, rank, size)
     backend = RemoteBackend.join(address, rank, size)
     backend.contributors = members
@@ -440,9 +439,7 @@ class RemoteBackend:
     looks_ahead = True
 
     def __init__(self, connection: socket.socket, rank: int, size: int, clock: Clock | None = None) -> None:
-        self.rank = rank
-        self.size = size
-        self.is_server = rank == size
+        self.rank, self.size, self.is_server = rank, size, rank == size
         self.contributors = tuple(range(size))
         """members whose arrays are in the result of its last collective"""
         self.summed: tuple[tuple[int, int], ...] = ()
@@ -452,8 +449,7 @@ class RemoteBackend:
         self._home: Address = ""
         self._hello = Hello(rank)
         self._notes: list[Computed | Recorded | Wait | Message | Tallied] = []
-        self._noting = threading.Lock()
-        self._asking = threading.Lock()
+        self._noting, self._asking = threading.Lock(), threading.Lock()
         _JOINED.add(self)
 
     def leave_to_parent(self) -> None:

@@ -20,7 +20,8 @@ from pathlib import Path
 CLAIMED = re.compile(
     r"test_(all_reduce|reduce|broadcast|barrier|all_gather|scatter_cuda|ddp_|DistributedDataParallel|accumulate_gradients|"
     r"\d_level|average_parameters|periodic_model|get_data_parallel|detect_ddp|different_graph|invalid_static_graph|"
-    r"output_unused|skip_all_reduce|stateless_api|static_graph|undefined_grad|verify_model)"
+    r"output_unused|skip_all_reduce|stateless_api|static_graph|undefined_grad|verify_model|DistributedSampler|get_future|"
+    r"new_subgroups|sparse_all_reduce)"
 )
 ELSEWHERE = re.compile(
     r"nccl|SyncBatchNorm|sync_bn|cudagraph|native_mixed|apply_optim|logging_data_gpu|profiling_torch|compute_bucket|"
