@@ -193,7 +193,7 @@ if rank in (1, 3):
 dist.destroy_process_group()
 """
 LEAST = {  # bytes on the busiest link
-    "gather": 3e6, "scatter": 3e6, "max": 1.5e6, "int64": 1.5e6, "float64": 1.5e6, "reduce": 1e6, "broadcast": 3e6,
+    "gather": 3e6, "scatter": 3e6, "max": 1.5e6, "int64": 1.5e6, "float64": 1.5e6, "reduce": 1.5e6, "broadcast": 3e6,
     "reduce_scatter": 7.5e5, "all_gather": 3e6, "list": 1200, "uneven": 1.2e6, "alike": 100, "any": 1e6, "batch": 1e6,
     "pair": 2e6,
 }  # fmt: skip
