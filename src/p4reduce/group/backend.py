@@ -5,7 +5,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
@@ -131,8 +131,11 @@ class Backend(Protocol):
     def now_ps(self) -> int:
         """Virtual time of this participant, picoseconds."""
 
-    def reach(self, time_ps: int) -> None:
-        """Move this participant's virtual time on to ``time_ps``, if it is earlier."""
+    def reach(self, time_ps: int, message: int = -1) -> None:
+        """Move this participant's virtual time on to ``time_ps``, if it is earlier.
+
+        message: number of the message that it waited for, for the trace; -1: none.
+        """
 
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training, with the virtual time and the iteration."""
@@ -142,6 +145,15 @@ class Backend(Protocol):
 
     def waited(self, wait: "Wait") -> None:
         """Note that the participant waited, for the trace; its clock stays."""
+
+    def messenger(self) -> "Backend | None":
+        """An end for `move` and `moved_ps`, which collectives do not keep waiting; None in real time."""
+
+    def move(self, move: "Move") -> int:
+        """Note the participant's part of what another library moves; returns the number of the note."""
+
+    def moved_ps(self, number: int) -> int:
+        """When it was moved, picoseconds; -1 as long as not all participants have noted their parts."""
 
     def tallied(self, rows: Sequence["Tallied"]) -> None:
         """Note the counts of all calls, at the end."""
@@ -517,6 +529,55 @@ class Message:
     sends: bool
 
 
+@dataclass(frozen=True)
+class Move:
+    """A participant's part of what another library moves: a message, or a collective of its group."""
+
+    name: str
+    at_ps: int
+    sent: tuple[tuple[int, int], ...]
+    """Rank in the group, and bytes that go there."""
+    meets: tuple[int, ...]
+    """All who note a part of it, in the same order if their ``key`` is the same."""
+    key: str
+
+
+CarryMove = Callable[[str, Mapping[int, int], Sequence[tuple[int, int, int]]], dict[int, int]]
+"""``carry(name, starts, sent)``: when each rank has its part, ps; ``sent``: (from, to, bytes)."""
+
+
+class Moves:
+    """Where participants' parts of what another library moves meet; its lock is the caller's."""
+
+    def __init__(self, carry: CarryMove) -> None:
+        self._carry = carry
+        self._open: dict[str, list[dict[int, tuple[int, Move]]]] = {}
+        self._done_ps: dict[tuple[int, int], int] = {}
+        self._count = 0
+
+    def post(self, rank: int, move: Move) -> int:
+        """Note a part; the last one of all lets the time of it be known."""
+        self._count += 1
+        waiting = self._open.setdefault(move.key, [])
+        meeting = next((one for one in waiting if rank not in one), None)
+        if meeting is None:
+            waiting.append(meeting := {})
+        meeting[rank] = self._count, move
+        if meeting.keys() >= {*move.meets}:
+            waiting.remove(meeting)
+            if not waiting:
+                del self._open[move.key]
+            starts = {one: part.at_ps for one, (_, part) in meeting.items()}
+            sent = [(one, *to) for one, (_, part) in meeting.items() for to in part.sent]
+            done = self._carry(move.name, starts, sent)
+            self._done_ps |= {(one, number): done[one] for one, (number, _) in meeting.items()}
+        return self._count
+
+    def done_ps(self, rank: int, number: int) -> int:
+        """When a participant has what it noted, once; -1 as long as others have not."""
+        return self._done_ps.pop((rank, number), -1)
+
+
 @dataclass
 class Told:
     """A participant's collectives, waits and messages, for its trace."""
@@ -597,9 +658,9 @@ class Seat:
         """Virtual time, picoseconds."""
         return self._rendezvous.clock(self.rank).now_ps
 
-    def reach(self, time_ps: int) -> None:
+    def reach(self, time_ps: int, message: int = -1) -> None:
         """Virtual time is at least this."""
-        self.waited(Wait(self.now_ps(), time_ps))
+        self.waited(Wait(self.now_ps(), time_ps, message))
         self._rendezvous.clock(self.rank).reach(time_ps)
 
     def waited(self, wait: Wait) -> None:
@@ -613,6 +674,18 @@ class Seat:
     def tallied(self, rows: Sequence[Tallied]) -> None:
         """Note what was called in all."""
         self._rendezvous.told(self.rank).tallied.extend(rows)
+
+    def messenger(self) -> "Seat":
+        """Itself: it does not wait."""
+        return self
+
+    def move(self, move: Move) -> int:
+        """Note a part of what another library moves."""
+        return self._rendezvous.move(self.rank, move)
+
+    def moved_ps(self, number: int) -> int:
+        """When it was moved, or -1."""
+        return self._rendezvous.moved_ps(self.rank, number)
 
     def computed(self, start_ps: int, end_ps: int) -> None:
         """Note computation for the timeline; the clock stays."""

@@ -4,8 +4,9 @@ import contextlib
 import math
 import os
 import threading
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 from zlib import crc32
@@ -20,9 +21,9 @@ from p4reduce.group.backend import (
     Backend,
     FloatArray,
     Message,
+    Move,
     Options,
     Tally,
-    Wait,
     as_words,
     check_array,
 )
@@ -243,6 +244,8 @@ STEP: Final = "p4reduce.step"
 """the figure that marks the end of a step"""
 MOST_NAME: Final = 200
 """characters of a tensor's name"""
+_FIRST_LOOK_S: Final = 0.0002
+_LAST_LOOK_S: Final = 0.02
 LEAVE_S: Final = 10.0
 """for collectives that are under way when a participant leaves"""
 
@@ -299,6 +302,7 @@ class Communicator:
         self._queue: Queue[Ahead] | None = None
         self._left = False
         self._messages = 0
+        self._messenger: Backend | None = None
         self._groups: Counter[tuple[int, ...]] = Counter()
         self._view = view
         self._members = tuple(range(backend.size) if members is None else members)
@@ -579,16 +583,53 @@ class Communicator:
         self._backend.record(name, float(value))
 
     def sent(self, peer: int, octets: int, tag: int = 0, *, sends: bool) -> Callable[[], None]:
-        """Note one end of a message of another library, for ``p4reduce launch --record``; no time passes.
+        """Note one end of a message of another library: its time, and for ``p4reduce launch --record``.
 
-        ``peer``: rank in this group; ``sends``: the message goes to it. The receiver calls the result when it waits.
+        ``peer``: rank in this group; ``sends``: the message goes to it. The result waits for the other end's note, and
+        moves the clock on to when the message is there; both ends call it when they wait.
         """
         if not 0 <= peer < self.size:
             raise ValueError(f"peer {peer}: this group has workers 0 to {self.size - 1}")
-        backend, now = self._backend, self._backend.now_ps()
-        backend.sent(Message(now, peer, octets, tag, sends))
+        backend = self._backend
+        backend.sent(Message(backend.now_ps(), peer, octets, tag, sends))
         number, self._messages = self._messages, self._messages + 1
-        return lambda: None if sends else backend.waited(Wait(backend.now_ps(), backend.now_ps(), number))
+        ends = (self.rank, peer) if sends else (peer, self.rank)
+        key = "{} to {}, tag {}".format(*ends, tag)
+        return self._move("send", {peer: octets} if sends else {}, ends, key, message=number)
+
+    def moves(self, name: str, sent: Mapping[int, int]) -> Callable[[], None]:
+        """Note this rank's part of a collective of another library: ``sent`` are bytes for ranks of the group.
+
+        All ranks note their parts in the same order. The result waits for the others, and moves the clock on to when
+        this one has its result.
+        """
+        return self._move(name, sent, range(self.size), "all")
+
+    def _move(
+        self, name: str, sent: Mapping[int, int], meets: Sequence[int], key: str, message: int = -1
+    ) -> Callable[[], None]:
+        with self._changed:
+            self._messenger = self._messenger or self._backend.messenger()
+        backend, messenger = self._backend, self._messenger
+        if messenger is None:
+            return lambda: None
+        at_ps = backend.now_ps()
+        number = messenger.move(Move(name, at_ps, tuple(sorted(sent.items())), tuple(meets), key))
+        over: list[int] = []
+
+        def wait() -> None:
+            until = time.monotonic() + (LEAVE_S if self._patience_s is None else self._patience_s)
+            look_s = _FIRST_LOOK_S
+            while not over and (done_ps := messenger.moved_ps(number)) < 0:
+                if time.monotonic() > until:
+                    return
+                time.sleep(look_s)
+                look_s = min(2 * look_s, _LAST_LOOK_S)
+            if not over:
+                over.append(done_ps)
+                backend.reach(done_ps, message)
+
+        return wait
 
     def step(self) -> None:
         """Mark the end of a step (an iteration of the training), at all ranks: the result gives times by step.
@@ -606,6 +647,9 @@ class Communicator:
             self._queue.close()
             self._queue.join(LEAVE_S)
         self.tell()
+        if self._messenger is not None and self._messenger is not self._backend:
+            with contextlib.suppress(ClusterError):  # the group has failed, which the next line reports
+                self._messenger.close()
         self._backend.close()
 
     def tell(self) -> None:

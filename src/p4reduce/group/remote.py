@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Options, Served, Tallied, Wait, info
+from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Move, Options, Served, Tallied, Wait, info
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -385,8 +385,7 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
         return _telling(Communicator(RemoteBackend.join(address, rank, size), patience_s=patience_s))
     if address is None:
         raise ClusterError("this process belongs to no group: start the script with 'p4reduce launch -n 8 script.py'")
-    rank = _number(environment, RANK)
-    size = _number(environment, SIZE)
+    rank, size = _number(environment, RANK), _number(environment, SIZE)
     view, members = _members(environment, rank, size)
     backend = RemoteBackend.join(address, rank, size)
     backend.contributors = members
@@ -441,9 +440,7 @@ class RemoteBackend:
     looks_ahead = True
 
     def __init__(self, connection: socket.socket, rank: int, size: int, clock: Clock | None = None) -> None:
-        self.rank = rank
-        self.size = size
-        self.is_server = rank == size
+        self.rank, self.size, self.is_server = rank, size, rank == size
         self.contributors = tuple(range(size))
         """members whose arrays are in the result of its last collective"""
         self.summed: tuple[tuple[int, int], ...] = ()
@@ -453,8 +450,7 @@ class RemoteBackend:
         self._home: Address = ""
         self._hello = Hello(rank)
         self._notes: list[Computed | Recorded | Wait | Message | Tallied] = []
-        self._noting = threading.Lock()
-        self._asking = threading.Lock()
+        self._noting, self._asking = threading.Lock(), threading.Lock()
         _JOINED.add(self)
 
     def leave_to_parent(self) -> None:
@@ -550,9 +546,9 @@ class RemoteBackend:
         """Virtual time, picoseconds."""
         return self._clock.now_ps
 
-    def reach(self, time_ps: int) -> None:
+    def reach(self, time_ps: int, message: int = -1) -> None:
         """Virtual time is at least this."""
-        self._note(Wait(self._clock.now_ps, time_ps))
+        self._note(Wait(self._clock.now_ps, time_ps, message))
         self._clock.reach(time_ps)
 
     def waited(self, wait: Wait) -> None:
@@ -562,6 +558,20 @@ class RemoteBackend:
     def sent(self, message: Message) -> None:
         """Note a message."""
         self._note(message)
+
+    def messenger(self) -> "RemoteBackend":
+        """Another connection, on which nothing waits for other ranks; it has the same clock."""
+        ranks, serial = self._hello.group or (tuple(range(self.size)), -1)
+        hello = replace(self._hello, group=(ranks, serial if serial < 0 else -2 - serial))
+        return self._reached(self._home, hello, self.rank, self.size, self._clock)
+
+    def move(self, move: Move) -> int:
+        """Note a part of what another library moves."""
+        return int(self.ask({"do": "move", **to_plain(move)})["number"])
+
+    def moved_ps(self, number: int) -> int:
+        """When it was moved, or -1."""
+        return int(self.ask({"do": "moved", "number": number})["done_ps"])
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
         """Tell what was called."""
@@ -758,6 +768,10 @@ def _perform(
                 backend.tallied([note])
             else:
                 backend.computed(note.start_ps, note.end_ps)
+    elif what == "move":
+        return {"number": backend.move(from_plain(Move, header, "move"))}, None
+    elif what == "moved" and isinstance(header.get("number"), int):
+        return {"done_ps": backend.moved_ps(header["number"])}, None
     elif what == "close":
         backend.close()
     else:

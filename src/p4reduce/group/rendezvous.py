@@ -8,7 +8,7 @@ which participants wait, leave, or end the group.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from p4reduce.group.backend import (
     COMPUTE,
@@ -18,11 +18,14 @@ from p4reduce.group.backend import (
     Call,
     Called,
     Carry,
+    CarryMove,
     CarryStale,
     Clock,
     Death,
     Figure,
     Joined,
+    Move,
+    Moves,
     Participant,
     Seat,
     Span,
@@ -59,6 +62,7 @@ class Rendezvous:
         carry_stale: CarryStale | None = None,
         on_death: Death | None = None,
         members: int | None = None,
+        carry_move: CarryMove | None = None,
     ) -> None:
         self.subgroup = subgroup
         self.on_joined: Joined | None = None
@@ -66,6 +70,8 @@ class Rendezvous:
         self._members = tuple(range(size if members is None else members))
         self._changes: list[Decision] = []
         self._carry_stale = carry_stale
+        self._carry_move = carry_move
+        self._moves = Moves(self._moved)
         self._carrying = False
         self._size = size
         self._known_as = range(size) if ranks is None else ranks
@@ -245,6 +251,32 @@ class Rendezvous:
             start_ps = spans.pop().start_ps
         if end_ps > start_ps:
             spans.append(Span(rank, COMPUTE, start_ps, end_ps))
+
+    def move(self, rank: int, move: Move) -> int:
+        """Note ``rank``'s part of what another library moves; returns its number."""
+        ranks = {*move.meets, *(peer for peer, _ in move.sent)}
+        if self._carry_move is None or rank not in move.meets or not ranks <= {*range(self._size)}:
+            raise ValueError(f"move: ranks {sorted(ranks)} of rank {rank}, of a group of {self._size}")
+        if any(octets < 0 or peer == rank for peer, octets in move.sent):
+            raise ValueError(f"move: {move.sent}: must be bytes, 0 or more, for others than rank {rank}")
+        with self._changed:
+            self._raise_failure()
+            return self._moves.post(rank, move)
+
+    def moved_ps(self, rank: int, number: int) -> int:
+        """When ``rank`` has what it noted, ps; -1 as long as others have not noted theirs."""
+        with self._changed:
+            self._raise_failure()
+            return self._moves.done_ps(rank, number)
+
+    def _moved(self, name: str, starts: Mapping[int, int], sent: Sequence[tuple[int, int, int]]) -> dict[int, int]:
+        """As of ``CarryMove``; a span of each rank."""
+        assert self._carry_move is not None  # noqa: S101  (as `move` has it)
+        done = self._carry_move(name, starts, sent)
+        for rank, start_ps in starts.items():
+            words = sum(octets for one, _, octets in sent if one == rank) // 4
+            self._seats[rank].spans.append(Span(rank, name, start_ps, done[rank], words))
+        return done
 
     def told(self, rank: int) -> Told:
         """``rank``'s collectives, waits and messages, for its trace."""

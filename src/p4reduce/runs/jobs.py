@@ -3,8 +3,10 @@
 import hashlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
@@ -22,7 +24,7 @@ from p4reduce.control_plane.resources import SLOTS, Resources
 from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import Decision
-from p4reduce.network.flow import FlowNetwork
+from p4reduce.network.flow import FlowNetwork, load_of, paces, wires_of
 from p4reduce.network.flow_jobs import nearest_sum
 from p4reduce.network.jobs.network import Job, parts_of
 from p4reduce.network.jobs.specs import exchanged
@@ -30,6 +32,7 @@ from p4reduce.network.sharing import Bools
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.topologies import Topology
+from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale, check_bits
 from p4reduce.workers.wire import WORD_BITS
 
@@ -56,6 +59,80 @@ FIRST_GROUP_JOB = 32768
 
 Part = tuple[Job, slice]
 """A job, and which elements of each array it carries."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What another library moved in one call: bytes, from when all ranks were there, time of its busiest link; ps."""
+
+    name: str
+    octets: int
+    start_ps: int
+    done_ps: int
+    bound_ps: int
+
+
+@dataclass
+class _Line:
+    """A directed link: from when to when it is taken, in order; ps."""
+
+    begins: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def free(self, at_ps: int, length_ps: int) -> int:
+        """The first time from ``at_ps`` on at which it is free for so long."""
+        place = bisect_right(self.begins, at_ps)
+        if place and self.ends[place - 1] > at_ps:
+            at_ps = self.ends[place - 1]
+        while place < len(self.begins) and self.begins[place] < at_ps + length_ps:
+            at_ps, place = self.ends[place], place + 1
+        return at_ps
+
+    def take(self, at_ps: int, length_ps: int) -> None:
+        """Take it for a time that is free."""
+        place = bisect_right(self.begins, at_ps)
+        self.begins.insert(place, at_ps)
+        self.ends.insert(place, at_ps + length_ps)
+
+
+class HostFlows:
+    """Times of what another library moves between hosts, such as gloo: flows on the links, one for each pair of hosts.
+
+    A flow takes as long as a PULL of plan ``ps`` in the flow model, once it has its links. Flows that meet on a link
+    follow one another, in the order in which they are asked for. Frames of jobs are not looked at.
+    """
+
+    def __init__(self, topology: Topology, lanes: int, queue_frames: int) -> None:
+        self._topology, self._lanes, self._queue_frames = topology, lanes, queue_frames
+        self._plans: dict[tuple[str, str], Plan] = {}
+        self._times: dict[tuple[object, ...], tuple[int, list[int]]] = {}
+        self._lines: dict[Hop, _Line] = defaultdict(_Line)
+
+    def move(self, source: str, target: str, octets: int, start_ps: int) -> tuple[int, dict[Hop, int]]:
+        """When a flow that may begin at ``start_ps`` is done, and how long it takes each of its links, ps."""
+        total_ps, taken = self._alone(source, target, max(1, -(-octets // 4)))
+        begin, before = start_ps, -1
+        while begin != before:
+            before = begin
+            for hop, length_ps in taken.items():
+                begin = self._lines[hop].free(begin, length_ps)
+        for hop, length_ps in taken.items():
+            self._lines[hop].take(begin, length_ps)
+        return begin + total_ps, taken
+
+    def _alone(self, source: str, target: str, words: int) -> tuple[int, dict[Hop, int]]:
+        plan = self._plans.get((source, target))
+        if plan is None:
+            request = PlanRequest(plan="ps", job=MAIN_JOB, workers=(target,), server=source, lanes=self._lanes)
+            plan = self._plans[source, target] = make_plan(self._topology, request, Resources())
+        wires, way = wires_of(plan), plan.path_hops(source, target)
+        alike = (words, *((wires.full[hop], wires.delay[hop]) for hop in (*way, *plan.path_hops(target, source))))
+        if alike not in self._times:
+            load = load_of(plan, Operation.PULL, words, wires, lead=0, queue_frames=self._queue_frames)
+            lengths = [round(load.units * load.busy[hop]) for hop in way]
+            self._times[alike] = paces([load], wires)[0].total_ps, lengths
+        total_ps, lengths = self._times[alike]
+        return total_ps, dict(zip(way, lengths, strict=True))
 
 
 class RunJobs(ABC):
@@ -86,6 +163,10 @@ class RunJobs(ABC):
         block = experiment.numbers == "block"
         self.numbers = BlockFloat(speculates=experiment.speculate) if block else FixedScale(experiment.scale or 1.0)
         self.records: list[CollectiveRecord] = []
+        self.moved: list[Moved] = []
+        """what another library moved, in the order in which its participants had met"""
+        self._flows = HostFlows(topology, experiment.lanes, experiment.queue_frames)
+        self._moving = threading.Lock()
         self.on_collective: Callable[[int], None] | None = None
         """Told how many collectives are done, after each."""
         self.digest = hashlib.sha256()
@@ -177,6 +258,28 @@ class RunJobs(ABC):
         """The job that brings a message from one host to another, which pulls it."""
         number = self._group_job((source, target), MESSAGES)
         return [(self._job(number, "ps", (target,), source), slice(0, elements))]
+
+    def carry_flows(
+        self, name: str, starts: Mapping[int, int], sent: Sequence[tuple[int, int, int]], hosts: tuple[str, ...]
+    ) -> dict[int, int]:
+        """When each rank has what another library moves: (from, to, bytes) of ranks that are at ``hosts``.
+
+        ``starts``: when each of them begins, ps. A flow begins when both of its ranks have. One call at a time counts.
+        """
+        done, taken, octets = dict(starts), Counter[Hop](), 0
+        with self._moving:
+            # In rounds, in each of which every rank sends to another one.
+            for a, b, size in sorted(sent, key=lambda one: ((one[1] - one[0]) % len(hosts), one[0])):
+                try:
+                    over, links = self._flows.move(hosts[a], hosts[b], size, max(starts[a], starts[b]))
+                except PlanError as error:
+                    raise RefusedError(f"{name}: {error}") from error
+                done[a], done[b] = max(done[a], over), max(done[b], over)
+                taken.update(links)
+                octets += size
+            bound_ps = max(taken.values(), default=0)
+            self.moved.append(Moved(name, octets, max(starts.values()), max(done.values()), bound_ps))
+        return done
 
     @property
     def plan_of_one(self) -> str:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from p4reduce import __version__
 from p4reduce.base.errors import RealError
-from p4reduce.base.output import Output
+from p4reduce.base.output import Output, time_text
 from p4reduce.base.records import to_json, to_plain
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group import remote, transport
@@ -32,6 +32,7 @@ from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 
 if TYPE_CHECKING:
     from p4reduce.runs.agent import Agents
+    from p4reduce.runs.jobs import Moved
 
 # The coordinator's socket: where processes of a group come in, each served by a thread.
 
@@ -615,11 +616,30 @@ class _Coordinator:
         return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
 
 
-def table_of_calls(tallied: Iterable[Tallied], output: Output) -> None:
-    """Print the calls of ranks, and what carried them; nothing if there were none."""
+def table_of_calls(tallied: Iterable[Tallied], moved: Iterable["Moved"], output: Output) -> None:
+    """Print the calls of ranks, and what carried them; then the times of what another library ``moved``.
+
+    Nothing of what there was not.
+    """
     rows = [[one.collective, one.kind, one.by, f"{one.calls:,}", f"{one.octets:,}"] for one in tallied]
     if rows:
         output.table(["call", "type", "carried by", "calls", "bytes"], rows, title="Calls of all ranks")
+    by_name: dict[str, list[Moved]] = {}
+    for one in moved:
+        by_name.setdefault(one.name, []).append(one)
+    rows = [
+        [
+            name,
+            f"{len(own):,}",
+            f"{sum(one.octets for one in own):,}",
+            time_text(sum(one.done_ps - one.start_ps for one in own) / len(own)),
+            time_text(sum(one.bound_ps for one in own) / len(own)),
+        ]
+        for name, own in sorted(by_name.items())
+    ]
+    if rows:
+        head = ["call", "times", "bytes on links", "mean time", "of its busiest link"]
+        output.table(head, rows, title="gloo's flows, from the last rank's call to the last result")
 
 
 def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: int) -> dict[str, str]:

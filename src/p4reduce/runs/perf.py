@@ -1,9 +1,9 @@
 """Collectives over a range of sizes, measured as NVIDIA's nccl-tests does: time, algorithm and bus bandwidth, errors.
 
 ``algbw`` is the size over the time. ``busbw`` multiplies it by what a ring would have to carry over each link, so that
-it can be held against the links' rate: 2 (n-1)/n for an all-reduce, (n-1)/n for reduce-scatter and all-gather, 1 for a
-broadcast (nccl-tests, doc/PERFORMANCE.md). Sums in the network send less than a ring does, so their busbw may lie above
-the rate.
+it can be held against the links' rate: 2 (n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and
+all-to-all, 1 for a broadcast (nccl-tests, doc/PERFORMANCE.md). Sums in the network send less than a ring does, so their
+busbw may lie above the rate.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,9 +24,14 @@ TYPES: Final[dict[str, np.dtype[Any]]] = {
     "float": np.dtype(np.float32),
     "half": np.dtype(np.float16),
     "int32": np.dtype(np.int32),
+    "bfloat16": np.dtype(np.uint16),
 }
-"""NumPy types by the names of nccl-tests"""
-COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+"""NumPy types by the names of nccl-tests; bfloat16 as its bits, which a sum widens to float32 and rounds once"""
+COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all")
+BLOCKS: Final = frozenset({"reduce_scatter", "all_gather", "all_to_all"})
+"""collectives whose sizes are those of a block for each rank"""
+ONE_WAY: Final = frozenset({"all_gather", "all_to_all"})
+"""collectives whose result has an array of its own"""
 Progress = Callable[[str, int, int], None]
 Values = NDArray[Any]
 
@@ -40,11 +45,17 @@ class Plan:
     sizes: tuple[int, ...]
     """Bytes: of each rank's array, of a gather's result."""
     iters: int
+    warmup: int = 0
+    """collectives at each size that come first and are not measured"""
+    root: int = 0
+    """of a broadcast"""
+    checked: bool = True
+    """whether results are compared with what they must be"""
 
     def count(self, size: int, workers: int) -> int:
         """Elements of each rank, as nccl-tests counts them: of its block where there are blocks."""
         elements = size // TYPES[self.type].itemsize
-        return elements // workers if self.collective in {"reduce_scatter", "all_gather"} else elements
+        return elements // workers if self.collective in BLOCKS else elements
 
     def carried(self, size: int, workers: int) -> tuple[str, int, Options]:
         """The operation, number of 32-bit elements and options with which ``Communicator`` carries a size."""
@@ -52,6 +63,8 @@ class Plan:
         words = -(-count * TYPES[self.type].itemsize // 4)
         if self.collective == "all_gather":
             return "all_reduce", workers * words, Options(words=True, blocks="all")
+        if self.collective == "all_to_all":
+            return "all_to_all", workers * words, Options(words=True)
         if self.collective == "broadcast":
             return "broadcast", words, Options(words=True)
         if self.collective == "reduce_scatter":
@@ -104,7 +117,7 @@ def byte_sizes(first: int, last: int, *, factor: float | None, step: int | None,
 def bus_factor(collective: str, workers: int) -> float:
     """busbw / algbw."""
     share = (workers - 1) / workers
-    return {"all_reduce": 2 * share, "reduce_scatter": share, "all_gather": share}.get(collective, 1.0)
+    return {"all_reduce": 2 * share, **dict.fromkeys(BLOCKS, share)}.get(collective, 1.0)
 
 
 def figures(size: int, time_us: float, collective: str, workers: int, wrong: int | None) -> Figures:
@@ -116,14 +129,28 @@ def figures(size: int, time_us: float, collective: str, workers: int, wrong: int
 def values(rank: int, count: int, kind: str) -> Values:
     """The input of a rank: small integers, whose sums are exact in every type and with every plan."""
     pattern = (np.arange(min(count, _PERIOD), dtype=np.int64) * 7 + rank * 13) % 31 - 15
-    return np.resize(pattern, count).astype(TYPES[kind])
+    return np.resize(as_type(pattern, kind), count)
+
+
+def as_type(numbers: Values, kind: str) -> Values:
+    """Numbers of a type as it is stored: rounded to nearest, ties to even."""
+    if kind != "bfloat16":
+        return numbers.astype(TYPES[kind])
+    bits = numbers.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def as_added(stored: Values, kind: str) -> Values:
+    """A copy of stored numbers in the type in which they are added up."""
+    return (stored.astype(np.uint32) << 16).view(np.float32) if kind == "bfloat16" else stored.copy()
 
 
 def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> list[Row]:
     """Measure all sizes with one plan in virtual time. Raises as a run does."""
     with Cluster(experiment) as cluster:
         size = cluster.size
-        total = len(plan.sizes) * len(_modes(plan.collective)) * plan.iters
+        each = plan.warmup + plan.iters
+        total = len(plan.sizes) * len(_modes(plan.collective)) * each
         cluster.carrier.on_collective = lambda done: progress(f"{experiment.plan}: {plan.collective}", done, total)
         wrong = cluster.run_threads(lambda comm: [_measure(comm, plan, octets) for octets in plan.sizes])
         records = list(cluster.carrier.records)
@@ -131,8 +158,8 @@ def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> l
     for at, octets in enumerate(plan.sizes):
         found: dict[bool, Figures] = {}
         for mode, in_place in enumerate(_modes(plan.collective)):
-            taken, records = records[: plan.iters], records[plan.iters :]
-            mistakes = sum(one[at][mode] for one in wrong)
+            taken, records = records[plan.warmup : each], records[each:]
+            mistakes = sum(one[at][mode] for one in wrong) if plan.checked else None
             found[in_place] = figures(octets, _mean_us(taken), plan.collective, size, mistakes)
         rows.append(_row(experiment.plan, plan, octets, size, found))
     return rows
@@ -161,7 +188,7 @@ def _row(engine: str, plan: Plan, octets: int, workers: int, found: dict[bool, F
         count=plan.count(octets, workers),
         type=plan.type,
         redop="sum" if sums else "none",
-        root=0 if plan.collective == "broadcast" else -1,
+        root=plan.root if plan.collective == "broadcast" else -1,
         out_of_place=found.get(False),
         in_place=found.get(True),
     )
@@ -169,7 +196,7 @@ def _row(engine: str, plan: Plan, octets: int, workers: int, found: dict[bool, F
 
 def _modes(collective: str) -> tuple[bool, ...]:
     """Whether the result takes the place of what was given: first not, then so, as nccl-tests has it."""
-    return (False,) if collective == "all_gather" else (False, True)
+    return (False,) if collective in ONE_WAY else (False, True)
 
 
 def _mean_us(records: Sequence[CollectiveRecord]) -> float:
@@ -182,32 +209,42 @@ def _measure(comm: Communicator, plan: Plan, octets: int) -> list[int]:
     found = []
     for in_place in _modes(plan.collective):
         wrong = 0
-        for _ in range(plan.iters):
+        for _ in range(plan.warmup + plan.iters):
             wrong = _once(comm, plan, count, in_place=in_place)
         found.append(wrong)
     return found
 
 
 def _once(comm: Communicator, plan: Plan, count: int, *, in_place: bool) -> int:
+    """Carry one collective; how many elements of the result are wrong, 0 where they are not looked at."""
     kind, ranks = plan.type, range(comm.size)
-    whole = count * comm.size if plan.collective == "reduce_scatter" else count
+    whole = count if plan.collective not in BLOCKS or plan.collective == "all_gather" else count * comm.size
     given = values(comm.rank, whole, kind)
-    target = given if in_place else given.copy()
-    if plan.collective == "all_gather":
-        gathered = comm.all_gather(given, np.empty((comm.size, count), given.dtype))
-        wanted: Values = np.stack([values(rank, count, kind) for rank in ranks])
-        return int(np.count_nonzero(gathered != wanted))
+    if plan.collective in ONE_WAY:
+        gathers = plan.collective == "all_gather"
+        out = np.empty((comm.size, count), given.dtype)
+        result = comm.all_gather(given, out) if gathers else comm.all_to_all(given.reshape(out.shape), out)
+        block = slice(None) if gathers else slice(comm.rank * count, (comm.rank + 1) * count)
+        return _wrong(plan, result, lambda: np.stack([values(rank, whole, kind)[block] for rank in ranks]))
     if plan.collective == "broadcast":
-        comm.broadcast(target)
-        return int(np.count_nonzero(target != values(0, count, kind)))
-    period = min(whole, _PERIOD)
-    sums = np.resize(np.sum([values(rank, period, kind).astype(np.int64) for rank in ranks], axis=0), whole)
-    if plan.collective == "reduce_scatter":
-        block = comm.reduce_scatter(target)
-        return int(np.count_nonzero(block != sums[comm.rank * count : (comm.rank + 1) * count]))
-    comm.all_reduce(target)
-    untouched = in_place or bool((given == values(comm.rank, whole, kind)).all())
-    return int(np.count_nonzero(target != sums)) if untouched else whole
+        target = given if in_place else given.copy()
+        comm.broadcast(target, plan.root)
+        return _wrong(plan, target, lambda: values(plan.root, count, kind))
+    added = given if in_place and kind != "bfloat16" else as_added(given, kind)
+    result = comm.reduce_scatter(added) if plan.collective == "reduce_scatter" else comm.all_reduce(added)
+    block = slice(comm.rank * count, (comm.rank + 1) * count) if plan.collective == "reduce_scatter" else slice(None)
+
+    def sums() -> Values:
+        period = min(whole, _PERIOD)
+        numbers = [as_added(values(rank, period, kind), kind).astype(np.int64) for rank in ranks]
+        return np.resize(as_type(np.sum(numbers, axis=0), kind), whole)[block]
+
+    untouched = in_place or not plan.checked or bool((given == values(comm.rank, whole, kind)).all())
+    return _wrong(plan, as_type(result, kind), sums) if untouched else whole
+
+
+def _wrong(plan: Plan, result: Values, wanted: Callable[[], Values]) -> int:
+    return int(np.count_nonzero(result != wanted())) if plan.checked else 0
 
 
 _PERIOD: Final = 31 * 64

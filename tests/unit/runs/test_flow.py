@@ -1,18 +1,25 @@
 """Runs in the flow model: what they say, what they add up, what they refuse."""
 
+import itertools
+import random
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from p4reduce.base.records import from_json, to_file, to_plain
 from p4reduce.group.errors import ClusterError, SaturatedError
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.files import FLOW_COLUMNS, summarize
+from p4reduce.runs.jobs import HostFlows, _Line
 from p4reduce.runs.perf import COLLECTIVES, Plan, measure_flow, measure_virtual
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import Cluster, FlowCluster, cluster_of
 from p4reduce.runs.virtual.incidents import Incident
+from p4reduce.topologies import load
 from p4reduce.views.report.page import write_report
 
 SMALL = {"topology": "leaf-spine-8", "elements": 5_000, "time": "flow"}
@@ -220,3 +227,106 @@ def test_perf_measures_the_same_collectives(collective):
         assert flow.out_of_place.wrong is None
         assert flow.out_of_place.time_us == pytest.approx(packets.out_of_place.time_us, rel=0.01)
         assert (flow.in_place is None) == (packets.in_place is None)
+
+
+# What another library moves, such as gloo: flows from host to host.
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=30))
+def test_a_link_is_taken_by_one_flow_at_a_time_and_as_early_as_it_may(asked):
+    """The reference has a set of the picoseconds that are taken."""
+    line, taken = _Line(), set()
+    for at, length in asked:
+        begin = line.free(at, length)
+        assert begin == next(t for t in itertools.count(at) if taken.isdisjoint(range(t, t + length)))
+        line.take(begin, length)
+        taken |= {*range(begin, begin + length)}
+
+
+MIB = 1 << 20
+
+
+def test_flows_that_share_a_link_follow_one_another_and_others_do_not():
+    flows = HostFlows(load("star:hosts=4"), 256, 1024)
+    alone, links = flows.move("h1", "h2", MIB, 0)
+    assert flows.move("h3", "h4", MIB, 0)[0] == alone  # no link in common
+    busy = max(links.values())
+    assert flows.move("h1", "h3", MIB, 0)[0] == alone + busy  # the same way out
+    assert flows.move("h4", "h3", MIB, 0)[0] == alone  # the same way in, before the one that waits for its own way out
+    assert flows.move("h4", "h3", MIB, 0)[0] == alone + 2 * busy
+    assert flows.move("h2", "h1", MIB, 0)[0] == alone  # the other direction of both links
+    assert flows.move("h1", "h2", MIB, 10 * alone)[0] == 11 * alone
+    assert flows.move("h1", "h2", 4, 5 * alone)[0] < 6 * alone  # asked for late, but there is room before
+
+
+@pytest.mark.parametrize("name", ["star8", "leaf-spine-8"])
+@pytest.mark.parametrize("octets", [0, 1, 5_000, 3 * MIB])
+def test_a_message_takes_the_time_of_its_packets(name, octets):
+    """Of a broadcast to one host with plan ps, which is carried as packets."""
+    hosts = [host.name for host in load(name).workers]
+    found, _ = HostFlows(load(name), 256, 1024).move(hosts[0], hosts[1], octets, 0)
+    words = max(1, -(-octets // 4))
+    packets = run_experiment(
+        Experiment(topology=name, workers=2, plan="ps", collective="broadcast", elements=words, repeat=1)
+    ).network.collectives[0]
+    assert found == pytest.approx(packets.communication_ps, rel=0.05)
+
+
+def exchange(size, octets, starts, order):
+    """All ranks of a flow cluster to each other; when each has its part. ``order``: in which they note it."""
+    with FlowCluster(Experiment(topology=f"star:hosts={size}", time="flow")) as cluster:
+        comms = cluster.communicators()
+        for comm, start in zip(comms, starts, strict=True):
+            comm.compute(start)
+        before = [comm.now for comm in comms]
+        waits = {rank: comms[rank].moves("all_to_all", {p: octets for p in range(size) if p != rank}) for rank in order}
+        for rank in order:
+            waits[rank]()
+            waits[rank]()  # a second time changes nothing
+        (moved,) = cluster.carrier.moved
+        assert (moved.octets, moved.name) == (size * (size - 1) * octets, "all_to_all")
+        return [comm.now - one for comm, one in zip(comms, before, strict=True)], moved
+
+
+def test_the_order_in_which_ranks_note_a_collective_changes_nothing():
+    draw = random.Random(7)
+    starts = [draw.random() / 1e3 for _ in range(5)]
+    orders = list(itertools.islice(itertools.permutations(range(5)), 0, 120, 17))
+    found = {repr(exchange(5, 100_000, starts, order)[0]) for order in orders}
+    assert len(found) == 1
+
+
+def test_ranks_that_all_send_to_each_other_keep_their_links_busy():
+    times, moved = exchange(8, 500_000, [0.0] * 8, range(8))
+    assert max(times) * 1e12 < 1.1 * moved.bound_ps + 20e6
+    assert min(times) * 1e12 > 0.9 * moved.bound_ps
+
+
+def test_messages_meet_by_their_ends_and_tags():
+    with FlowCluster(Experiment(topology="star:hosts=3", time="flow")) as cluster:
+        a, b, c = cluster.communicators()
+        large, small = a.sent(1, MIB, 5, sends=True), a.sent(1, 4, 6, sends=True)
+        other = c.sent(1, 4, 6, sends=True)
+        b.compute(1.0)
+        b.sent(0, 4, 6, sends=False)()  # the second one that was sent
+        after_small = b.now
+        small()
+        assert a.now == after_small
+        b.sent(0, MIB, 5, sends=False)()
+        large()
+        assert a.now == b.now > after_small
+        assert [one.octets for one in cluster.carrier.moved] == [4, MIB]
+        b.sent(2, 4, 6, sends=False)()
+        other()
+        assert c.now > 1.0
+        twice = [a.sent(1, 100 * MIB, sends=True), a.sent(1, 8, sends=True)]
+        got = [b.sent(0, octets, sends=False) for octets in (100 * MIB, 8)]
+        for wait in (*got, *twice):
+            wait()
+        assert [one.octets for one in cluster.carrier.moved[-2:]] == [100 * MIB, 8]
+
+
+@pytest.mark.parametrize("peer", [-1, 2, 0])
+def test_a_message_to_nobody_is_refused(peer):
+    with FlowCluster(Experiment(topology="star:hosts=2", time="flow")) as cluster, pytest.raises(ValueError, match="0"):
+        cluster.communicators()[0].sent(peer, 4, sends=True)

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import torch.distributed as dist
 
 from p4reduce import connect
+from p4reduce.adapters.torch.from_cpp import take_calls
 from p4reduce.adapters.torch.process_group import ProcessTime, SwitchProcessGroup, factor_of
 from p4reduce.base.records import from_plain, to_plain
 from p4reduce.group import remote
@@ -273,6 +274,7 @@ def create(options: Any, backend_options: Any) -> Any:
             return gloo  # in real time there is one group over the switches, of all ranks
         communicator = world.group(ranks, timeout.total_seconds())
         on_shutdown = partial(world.forget, communicator)
+    take_calls()
     return SwitchProcessGroup(
         store,
         rank,

@@ -99,7 +99,8 @@ def serve(request: dict[str, Any]) -> None:
             _say({"address": listener.address, "ticket": to_plain(listener.ticket)})
             sys.stdin.read()  # until rank 0 has left, or is gone
             members.wait()
-            table_of_calls(cluster.tallied(), Output(as_json=True))  # standard output is the answer's
+            output = Output(as_json=True)  # standard output is the answer's
+            table_of_calls(cluster.tallied(), cluster.carrier.moved, output)
             if cluster.carrier.records and request["out"] is not None:
                 out = Path(request["out"])
                 with together(out) as aside:

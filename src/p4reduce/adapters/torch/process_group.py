@@ -1,8 +1,8 @@
 """The process group: sums, copies and barriers over the switches, everything else by gloo inside.
 
 Pitfalls that shape it: a Python group without a registered C++ back end has no name, so gloo is registered inside;
-C++ reaches only some methods of a Python group (``PyProcessGroup.hpp``), and calls that come from C++ under other
-names reach gloo; names of methods changed over versions, so both are there.
+C++ reaches only some methods of a Python group (``PyProcessGroup.hpp``; from_cpp.py has the others); names of methods
+changed over versions, so both are there.
 """
 
 import contextlib
@@ -270,6 +270,8 @@ REPEATED: Final = 3
 """calls of one kind after which a training's loop makes them"""
 ALWAYS: Final = "this call always does"
 MESSAGES: Final = "messages always do"
+ALL_GATHER_OPTIONS: Final = torch._C._distributed_c10d.AllgatherOptions
+"""which torch.distributed does not export"""
 SUM: Final = int(dist.ReduceOp.SUM)
 AVG: Final = int(dist.ReduceOp.AVG)
 
@@ -323,14 +325,14 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if is_sparse_sum(tensors) and _is_sum(opts.reduceOp, tensors):
             return self._summed_sparse(tensors[0], opts.reduceOp)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
-            return self._by_gloo("all_reduce", tensors, opts.reduceOp).allreduce(tensors, opts)
+            return self._reduced_by_gloo("all_reduce", tensors, opts.reduceOp).allreduce(tensors, opts)
         return self._summed(tensors, opts.reduceOp)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> dist.Work:
         """As ``allreduce`` of several tensors at once."""
         tensors, opts = _normal(tensors, opts, dist.AllreduceCoalescedOptions)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
-            return self._by_gloo("all_reduce", tensors, opts.reduceOp).allreduce_coalesced(tensors, opts)
+            return self._reduced_by_gloo("all_reduce", tensors, opts.reduceOp).allreduce_coalesced(tensors, opts)
         return self._summed(tensors, opts.reduceOp)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
@@ -341,8 +343,9 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             opts = _options(dist.ReduceScatterOptions, opts)
         blocks = inputs[0]
         if len(outputs) != 1 or not (is_carried([*outputs, *blocks]) and _is_sum(opts.reduceOp, outputs)):
-            given = [*outputs, *blocks]
-            return self._by_gloo("reduce_scatter", given, opts.reduceOp).reduce_scatter(outputs, inputs, opts)
+            given, sent = [*outputs, *blocks], {peer: _octets(block) for peer, block in enumerate(blocks)}
+            gloo = self._by_gloo("reduce_scatter", given, opts.reduceOp, sent=sent)
+            return gloo.reduce_scatter(outputs, inputs, opts)
         sizes = [block.numel() for block in blocks]
         if len(blocks) != self.size() or sizes[self.rank()] != outputs[0].numel():
             raise ValueError(
@@ -356,7 +359,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """As ``reduce_scatter`` of one tensor that holds all blocks."""
         opts = opts if opts is not None else dist.ReduceScatterOptions()
         if not (is_carried([output, given]) and _is_sum(opts.reduceOp, [output])):
-            gloo = self._by_gloo("reduce_scatter", [given], opts.reduceOp)
+            gloo = self._by_gloo("reduce_scatter", [given], opts.reduceOp, sent=self._to_all(_octets(output)))
             return _first_of(gloo, "reduce_scatter_single", "_reduce_scatter_base")(output, given, opts)
         if given.numel() != output.numel() * self.size():
             raise ValueError(
@@ -378,7 +381,9 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """The sum at one rank, carried as an all-reduce; the others' tensors stay as they are."""
         tensors, opts = _normal(tensors, opts, dist.ReduceOptions)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
-            return self._by_gloo("reduce", tensors, opts.reduceOp).reduce(tensors, opts)
+            sent = self._to_all(share := -(-_octets(tensors) // self.size()))  # added up where it comes, then sent on
+            sent[opts.rootRank] += share
+            return self._by_gloo("reduce", tensors, opts.reduceOp, sent=sent).reduce(tensors, opts)
         own = opts.rootRank == self.rank()
         array = joined(tensors)
         self._called(tensors[0], array.size, "reduce")
@@ -393,7 +398,8 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             opts.rootRank = root
         tensors, opts = _normal(tensors, opts, dist.BroadcastOptions)
         if not is_carried(tensors):
-            return self._by_gloo("broadcast", tensors).broadcast(tensors, opts)
+            sent = self._to_all(_octets(tensors)) if opts.rootRank == self.rank() else {}
+            return self._by_gloo("broadcast", tensors, sent=sent).broadcast(tensors, opts)
         octets = [bytes_of(tensor) for tensor in tensors]
         handles = []
         for tensor, one in zip(tensors, octets, strict=True):
@@ -410,18 +416,19 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """Every rank's tensor to all."""
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        opts = opts if opts is not None else dist.AllgatherOptions()
+        opts = opts if opts is not None else ALL_GATHER_OPTIONS()
         same = len(inputs) == 1 and all(one.shape == inputs[0].shape for one in outputs[0])
         if not (same and len(outputs[0]) == self.size() and is_carried([*outputs[0], *inputs])):
-            return self._by_gloo("all_gather", inputs, why="shapes differ").allgather(outputs, inputs, opts)
+            gloo = self._by_gloo("all_gather", inputs, why="shapes differ", sent=self._to_all(_octets(inputs)))
+            return gloo.allgather(outputs, inputs, opts)
         return self._gathered(inputs[0], outputs[0])
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> dist.Work:
         """As ``allgather`` into one tensor."""
-        opts = opts if opts is not None else dist.AllgatherOptions()
+        opts = opts if opts is not None else ALL_GATHER_OPTIONS()
         fits = output.numel() == given.numel() * self.size() and output.is_contiguous()
         if not (fits and is_carried([output, given])):
-            gloo = self._by_gloo("all_gather", [given], why="shapes differ")
+            gloo = self._by_gloo("all_gather", [given], why="shapes differ", sent=self._to_all(_octets(given)))
             return _first_of(gloo, "all_gather_single", "_allgather_base")(output, given, opts)
         return self._gathered(given, list(output.view(-1).chunk(self.size())), [output])
 
@@ -434,16 +441,28 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     all_gather_single_coalesced = _all_gather_several
     allgather_into_tensor_coalesced = _all_gather_several
 
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        """Several tensors of every rank to all, by gloo."""
+        sent = self._to_all(_octets(inputs))
+        gloo = self._by_gloo("all_gather", inputs, why="tensors of a list always do", sent=sent)
+        return gloo.allgather_coalesced(outputs, inputs, opts or ALL_GATHER_OPTIONS())
+
     def alltoall_base(
         self, output: torch.Tensor, given: torch.Tensor, output_splits: Any, input_splits: Any, opts: Any = None
     ) -> dist.Work:
-        """A block of each rank's tensor to each other one; blocks of different sizes go by gloo."""
+        """A block of each rank's tensor to each other one.
+
+        Blocks whose sizes are given go by gloo: they may be alike at one rank, and differ at another.
+        """
         opts = opts if opts is not None else dist.AllToAllOptions()
         size = self.size()
-        even = len({*output_splits, *input_splits}) <= 1 and given.numel() % size == 0
+        even = not (output_splits or input_splits) and given.numel() % size == 0
         fits = even and output.numel() == given.numel() > 0 and output.is_contiguous()
         if not (fits and is_carried([output, given])):
-            gloo = self._by_gloo("all_to_all", [given], why="blocks differ in size")
+            total = sum(input_splits) or 1
+            shares = [_octets(given) * split // total for split in input_splits] or [_octets(given) // size] * size
+            sent = dict(enumerate(shares))
+            gloo = self._by_gloo("all_to_all", [given], why="sizes of blocks are given", sent=sent)
             return gloo.alltoall_base(output, given, output_splits, input_splits, opts)
         own = bytes_of(given)
         came = np.empty_like(own)
@@ -454,30 +473,43 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     # --- messages: by gloo, and noted for the trace of `p4reduce launch --record`
 
     def send(self, tensors: Any, target: int, tag: int = 0) -> dist.Work:
-        """To another rank, by gloo; takes no virtual time."""
+        """To another rank, by gloo; takes the time of a flow."""
         return self._message(self._gloo.send, tensors, target, tag, sends=True)
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> dist.Work:
-        """From another rank, by gloo; takes no virtual time."""
+        """From another rank, by gloo; takes the time of a flow."""
         return self._message(self._gloo.recv, tensors, source, tag, sends=False)
 
     # --- the rest: by gloo
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
         """Every rank's tensor to one, by gloo."""
-        return self._by_gloo("gather", inputs, why=ALWAYS).gather(outputs, inputs, opts or dist.GatherOptions())
+        opts = opts or dist.GatherOptions()
+        sent = {opts.rootRank: _octets(inputs)}
+        return self._by_gloo("gather", inputs, why=ALWAYS, sent=sent).gather(outputs, inputs, opts)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
         """A tensor of one rank to each, by gloo."""
-        return self._by_gloo("scatter", outputs, why=ALWAYS).scatter(outputs, inputs, opts or dist.ScatterOptions())
+        opts = opts or dist.ScatterOptions()
+        sent = {peer: _octets([one]) for peer, one in enumerate(inputs[0] if inputs else ())}
+        return self._by_gloo("scatter", outputs, why=ALWAYS, sent=sent).scatter(outputs, inputs, opts)
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         """Tensors of any shape, by gloo."""
-        return self._by_gloo("all_to_all", inputs, why=ALWAYS).alltoall(outputs, inputs, opts or dist.AllToAllOptions())
+        sent = {peer: _octets([one]) for peer, one in enumerate(inputs)}
+        gloo = self._by_gloo("all_to_all", inputs, why=ALWAYS, sent=sent)
+        return gloo.alltoall(outputs, inputs, opts or dist.AllToAllOptions())
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
-        """From whoever sends, by gloo."""
-        return self._by_gloo("receive", tensors, why=MESSAGES).recv_anysource(tensors, tag)
+        """From whoever sends, by gloo; who that is shows when it is there."""
+        self._note_gloo("receive", tensors, why=MESSAGES)
+        _ = self._time.now
+        work = self._gloo.recv_anysource(tensors, tag)
+
+        def wait() -> None:
+            self._comm.sent(work._source_rank(), _octets(tensors), tag, sends=False)()
+
+        return _GlooWork(work, wait, self._time)
 
     # --- waits and ends
 
@@ -502,26 +534,39 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     # --- parts
 
-    def _by_gloo(self, called: str, tensors: Any, op: Any = None, *, why: str = "") -> Any:
-        """gloo, which carries a call that is counted; a warning when one comes again and again.
+    def _to_all(self, octets: int) -> dict[int, int]:
+        return dict.fromkeys(range(self.size()), octets)
+
+    def _reduced_by_gloo(self, called: str, tensors: Any, op: Any) -> Any:
+        """As `_by_gloo`: each rank reduces a share, and sends it to all."""
+        return self._by_gloo(called, tensors, op, sent=self._to_all(-(-2 * _octets(tensors) // self.size())))
+
+    def _by_gloo(self, called: str, tensors: Any, op: Any = None, *, why: str = "", sent: Mapping[int, int]) -> "_Gloo":
+        """gloo, which carries a call that is counted and takes the time of flows; ``sent``: bytes for each rank.
 
         why: where nothing of the tensors and ``op`` is the reason.
         """
+        self._note_gloo(called, tensors, op, why)
+        _ = self._time.now  # what was computed before is noted before
+        others = {peer: octets for peer, octets in sent.items() if peer != self.rank()}
+        return _Gloo(self._gloo, self._comm.moves(called, others), self._time)
+
+    def _note_gloo(self, called: str, tensors: Any, op: Any = None, why: str = "") -> None:
+        """Count a call that gloo carries; warn when one comes again and again."""
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         kind = str(given[0].dtype).removeprefix("torch.") if given else "-"
         if op is not None and not _is_sum(op, given):
             called += f" {getattr(op, 'op', op).name}"
             why = "switches add, and nothing else"
-        octets = sum(one.numel() * one.element_size() for one in given)
+        octets = _octets(given)
         why = why_not(given) or why
         again = self._comm.tally.add(called, kind, octets, GLOO, why) == REPEATED
         if again and (self.rank() == 0 or why == MESSAGES):
             warnings.warn(
-                f"p4reduce: {called} of {kind} goes by gloo, since {why}: it does not cross the switches and takes no "
-                "virtual time (docs/torch.md)",
-                stacklevel=4,
+                f"p4reduce: {called} of {kind} goes by gloo, since {why}: it does not cross the switches, and has "
+                "the time of flows on the links (docs/torch.md)",
+                stacklevel=5,
             )
-        return self._gloo
 
     def _called(self, tensor: torch.Tensor, elements: int, collective: str = "") -> None:
         """Of which type the next call over the switches is, and how large; its name, where it is carried as another."""
@@ -531,10 +576,9 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _message(self, carry: Any, tensors: Any, peer: int, tag: int, *, sends: bool) -> dist.Work:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         _ = self._time.now  # what was computed before is noted before
-        octets = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        wait = self._comm.sent(peer, octets, tag, sends=sends)
-        self._by_gloo("send" if sends else "receive", tensors, why=MESSAGES)
-        return _Message(carry(tensors, peer, tag), wait, self._time)
+        wait = self._comm.sent(peer, _octets(tensors), tag, sends=sends)
+        self._note_gloo("send" if sends else "receive", tensors, why=MESSAGES)
+        return _GlooWork(carry(tensors, peer, tag), wait, self._time)
 
     def _summed(self, tensors: list[torch.Tensor], op: Any) -> dist.Work:
         array = array_of(tensors[0]) if len(tensors) == 1 else joined(tensors)
@@ -621,12 +665,38 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return SwitchWork(handles, tensors, finish, self._time)
 
 
-class _Message(dist.Work):  # type: ignore[misc]
-    """One end of a message that gloo carries."""
+class _Gloo:
+    """gloo for one call, which takes virtual time: ``waited`` moves the clock on."""
+
+    def __init__(self, gloo: Any, waited: Callable[[], None], time: ProcessTime) -> None:
+        self._gloo, self._waited, self._time = gloo, waited, time
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._gloo, name)
+        return lambda *given: _GlooWork(method(*given), self._waited, self._time)
+
+
+class _GlooWork(dist.Work):  # type: ignore[misc]
+    """What gloo carries; a wait for it is one in virtual time, too."""
 
     def __init__(self, work: Any, waited: Callable[[], None], time: ProcessTime) -> None:
         super().__init__()
         self._work, self._waited, self._time = work, waited, time
+        time.note(self)
+
+    def settle(self) -> None:
+        """As ``wait``, whatever comes of it."""
+        with contextlib.suppress(RuntimeError):
+            self.wait()
+
+    def get_future(self) -> Any:
+        """A future of the tensors."""
+        return self._work.get_future()
+
+    def result(self) -> Any:
+        """The tensors."""
+        self.wait()
+        return self._work.result()
 
     def wait(self, *timeout: Any) -> bool:
         with self._time.waiting():
@@ -644,7 +714,9 @@ class _Message(dist.Work):  # type: ignore[misc]
         return self._work.exception()
 
     def source_rank(self) -> int:
-        return int(self._work.source_rank())
+        return int(self._work._source_rank())
+
+    _source_rank = source_rank
 
     def synchronize(self) -> None:
         self.wait()
@@ -700,6 +772,11 @@ def _normal(tensors: Any, opts: Any, kind: Any) -> tuple[list[torch.Tensor], Any
     if opts is None or isinstance(opts, dist.ReduceOp | dist.ReduceOp.RedOpType):
         opts = _options(kind, opts)
     return list(tensors), opts
+
+
+def _octets(tensors: Any) -> int:
+    every = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+    return sum(one.numel() * one.element_size() for one in every)
 
 
 def _first_of(gloo: Any, *names: str) -> Any:

@@ -91,6 +91,7 @@ def launch(flags: Launch) -> None:
                     if launched.strangers:
                         output.note(f"{launched.strangers} connections came from no rank and were closed")
                     result, spans, tallied = result_of_script(cluster), cluster.spans(), cluster.tallied()
+                    moved = cluster.carrier.moved
                     if flags.record is not None:
                         _record(flags.record, recorded(cluster.told(), spans, cluster.size), output)
                     break
@@ -109,7 +110,7 @@ def launch(flags: Launch) -> None:
                 title=f"{flags.title}, {result.network.topology}",
                 spans=spans,
             )
-        table_of_calls(tallied, output)
+        table_of_calls(tallied, moved, output)
 
 
 @contextmanager

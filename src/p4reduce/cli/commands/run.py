@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from p4reduce.base.errors import Failed
+from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import exit_code
 from p4reduce.base.output import Output, bytes_text, progress_bar, rate_text, share_text, time_text
 from p4reduce.base.records import to_file
@@ -33,7 +33,7 @@ from p4reduce.runs.files import (
     write_rows,
 )
 from p4reduce.runs.parallel import Kept, code_version, in_parallel, piece_name
-from p4reduce.runs.perf import TYPES, Figures, Plan, Row, byte_sizes, measure_flow, measure_virtual
+from p4reduce.runs.perf import BLOCKS, TYPES, Figures, Plan, Row, byte_sizes, measure_flow, measure_virtual
 from p4reduce.runs.result import MODEL_ERROR, RunResult, write_timeline
 from p4reduce.runs.settings import HOST_PLANS
 from p4reduce.runs.traces import read, write_rank
@@ -415,10 +415,13 @@ def perf(flags: Perf) -> None:
     experiments, collective = flags.experiments, flags.collective
     claim(out=flags.out)
     workers = len(worker_hosts(build_topology(experiments[0]), experiments[0].workers))
-    blocks = workers if collective in {"reduce_scatter", "all_gather"} else 1
+    if flags.root >= workers:
+        raise BadInput(f"--root: {flags.root}; there are ranks 0 to {workers - 1}")
+    blocks = workers if collective in BLOCKS else 1
     multiple = blocks * TYPES[flags.datatype].itemsize
     sizes = byte_sizes(flags.minbytes, flags.maxbytes, factor=flags.stepfactor, step=flags.stepbytes, multiple=multiple)
-    plan = Plan(collective, flags.datatype, sizes, flags.iters)
+    checked = bool(flags.check_results)
+    plan = Plan(collective, flags.datatype, sizes, flags.iters, flags.warmup, flags.root, checked)
     rows: list[Row] = []
     people = output.people
     for number, experiment in enumerate(experiments):
@@ -440,7 +443,8 @@ def perf(flags: Perf) -> None:
                 HEAD.rstrip("\n"),
                 *(_line(row) for row in mine if row.engine == engine),
             ]
-            for line in (*text, *_foot([row for row in mine if row.engine == engine])):
+            unchecked = str(MODEL_ERROR) if experiment.time == "flow" else "Results were not compared (--check 0)."
+            for line in (*text, *_foot([row for row in mine if row.engine == engine], unchecked)):
                 people.print(line, soft_wrap=True, markup=False)
     output.data([asdict(row) for row in rows])
     if len({row.engine for row in rows}) > 1:
@@ -480,13 +484,14 @@ def _time(microseconds: float) -> str:
     )
 
 
-def _foot(rows: Sequence[Row]) -> list[str]:
+def _foot(rows: Sequence[Row], unchecked: str) -> list[str]:
+    """The last lines; ``unchecked``: what to say where no result was compared."""
     every = [one for row in rows for one in (row.out_of_place, row.in_place) if one is not None]
     checked = [one.wrong for one in every if one.wrong is not None]
     wrong = sum(checked)
     mean = sum(one.busbw for one in every) / len(every)
     return [
-        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}" if checked else f"# {MODEL_ERROR}",
+        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}" if checked else f"# {unchecked}",
         f"# Avg bus bandwidth    : {mean:g}",
         "#",
         "",

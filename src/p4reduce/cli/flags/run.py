@@ -288,7 +288,7 @@ class JoinRank:
     "perf",
     "p4reduce perf -b 64K -e 64M -f 2 --plans steiner,ring,ps",
     "p4reduce perf -t star8 --rate 100G -e 8M --out out/perf",
-    "p4reduce perf --collective all_gather -d int32 --plans steiner",
+    "p4reduce perf --collective all_to_all -d bfloat16 -w 1 -c 1 --plans steiner",
     "p4reduce perf --time real -t star:hosts=4 --rate 200M -b 1M -e 8M --plans steiner,ring  # and gloo, with PyTorch",
     within=RUN,
 )
@@ -307,10 +307,15 @@ class Perf:
     stepbytes: Annotated[int | None, Flag("Bytes from each size to the next, in place of a factor.", "-i", parse=octets,
             default="none")] = None  # fmt: skip
     iters: Annotated[int, Flag("Number of collectives at each size, whose mean is printed.", least=1)] = 1
+    warmup: Annotated[int, Flag("Number of collectives at each size before those that are measured.", "-w",
+            name="--warmup_iters", least=0)] = 0  # fmt: skip
+    check_results: Annotated[Literal[0, 1], Flag("1: count wrong elements; 0: do not look at results.", "-c",
+            name="--check")] = 1  # fmt: skip
+    root: Annotated[int, Flag("Rank whose array a broadcast sends.", "-r", least=0)] = 0
     plans: Plans = ("steiner", "ring", "ps")
-    datatype: Annotated[Literal["float", "half", "int32"], Flag("Type of the elements.", "-d")] = "float"
+    datatype: Annotated[Literal["float", "half", "int32", "bfloat16"], Flag("Type of the elements.", "-d")] = "float"
     collective: Annotated[
-        Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast"], Flag("Collective to measure.")
+        Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all"], Flag("Collective to measure.")
     ] = "all_reduce"
     out: Annotated[Path | None, Flag("Folder for perf.csv and perf.svg.", "-o", default="none")] = None
     as_json: Json = False

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import pairwise
-from math import ceil, inf
+from math import ceil
 from operator import or_
 from typing import Final, Literal
 
@@ -214,12 +214,13 @@ def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf
     """The flows of all jobs of a schedule; those of all-to-alls have the pace of `installing.set_paces`."""
     flows = [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
 
-    def busy_s(names: Sequence[str], configuration: int) -> Counter[Resource]:
+    def busy_ps(names: Sequence[str], configuration: int) -> Counter[Resource]:
         total: Counter[Resource] = Counter()
         for flow in flows:
             if flow.job in names and max(0, flow.configuration) == configuration:
                 for resource, size in flow.uses.items():
-                    total[resource] = total[resource] + size / (capacity_of(schedule, resource) or inf)
+                    if rate := capacity_of(schedule, resource):
+                        total[resource] += round(size / rate * PS_PER_S)
         return total
 
     spread_s: dict[tuple[str, int], float] = {}
@@ -228,12 +229,12 @@ def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf
             continue
         beside: Counter[Resource] = Counter()
         for other in others:
-            beside += reduce(or_, (busy_s(names, 0) for names in other), Counter())
+            beside += reduce(or_, (busy_ps(names, 0) for names in other), Counter())
         for configuration in {max(0, flow.configuration) for flow in flows if flow.job in turn}:
-            total = busy_s(turn, configuration) + beside
+            total = busy_ps(turn, configuration) + beside
             for flow in flows:
                 if flow.job in turn and jobs[flow.job].kind == "a2a" and max(0, flow.configuration) == configuration:
-                    spread_s[flow.job, configuration] = max(total[resource] for resource in flow.uses) / PHASES
+                    spread_s[flow.job, configuration] = max(total[name] for name in flow.uses) / PHASES / PS_PER_S
     return [replace(flow, spread_s=spread_s.get((flow.job, max(0, flow.configuration)), 0.0)) for flow in flows]
 
 

@@ -24,6 +24,7 @@ from p4reduce.group.backend import (
     as_carried,
     part,
 )
+from p4reduce.group.backend import Move as LibraryMove
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.membership import OnFailure
 from p4reduce.network.jobs.specs import timing_of
@@ -400,7 +401,7 @@ class RealBackend:
         """Picoseconds since this participant was made."""
         return (time.monotonic_ns() - self._began_ns) * PS_PER_NS
 
-    def reach(self, time_ps: int) -> None:
+    def reach(self, time_ps: int, message: int = -1) -> None:
         """Do nothing: time passes by itself."""
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "RealBackend":
@@ -412,6 +413,17 @@ class RealBackend:
 
     def waited(self, wait: Wait) -> None:
         """There are no traces of real time."""
+
+    def messenger(self) -> None:
+        """None: in real time other libraries take the time that they take."""
+
+    def move(self, move: LibraryMove) -> int:
+        """Raise: there is no virtual time."""
+        raise ClusterError(f"{move.name}: in real time other libraries take the time that they take")
+
+    def moved_ps(self, number: int) -> int:
+        """Raise as `move` does."""
+        raise ClusterError(f"move {number}: in real time other libraries take the time that they take")
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
         """Do nothing: real time keeps no tally."""

@@ -58,6 +58,7 @@ class RunCluster(Closable, Generic[C]):
                 subgroup=self._seat_in,
                 carry_stale=carrier.carry_stale,
                 on_death=on_death,
+                carry_move=partial(carrier.carry_flows, hosts=self.workers),
             )
         except BaseException:
             carrier.close()
@@ -121,6 +122,7 @@ class RunCluster(Closable, Generic[C]):
                     start_ps=self.carrier.now,
                     ranks=ranks,
                     clocks=[self._rendezvous.clock(member) for member in ranks],
+                    carry_move=partial(self.carrier.carry_flows, hosts=hosts),
                 )
                 if self._rendezvous.failure is not None:
                     group.fail(self._rendezvous.failure)
@@ -134,11 +136,10 @@ class RunCluster(Closable, Generic[C]):
     def spans(self) -> list[Span]:
         """Intervals of each rank, in all groups."""
         spans = self._rendezvous.spans()
-        for (ranks, _), group in list(self._groups.items()):
-            names = ",".join(map(str, ranks))
+        for (ranks, serial), group in list(self._groups.items()):
+            names = "" if serial == -1 else f" [{','.join(map(str, ranks))}]"
             spans += [
-                dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name} [{names}]")
-                for span in group.spans()
+                dataclasses.replace(span, rank=ranks[span.rank], name=f"{span.name}{names}") for span in group.spans()
             ]
         return spans
 

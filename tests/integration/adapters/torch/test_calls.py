@@ -65,3 +65,42 @@ def test_calls_are_counted_by_what_carried_them(tmp_path, start):
     assert "warned " + str([f"p4reduce: {one}" for one in WARNED]) in said
     assert said.count("INFO all_reduce MAX of float32: by gloo, since switches add, and nothing else") == 2
     assert said.count(" came in by a Unix socket") >= 2
+
+
+FROM_CPP = """
+import torch, torch.distributed as dist
+dist.init_process_group("p4reduce")
+group, rank = dist.group.WORLD, dist.get_rank()
+ops, name = torch.ops._c10d_functional, group.group_name
+for kind in (torch.float32, torch.float64):
+    one = torch.arange(4, dtype=kind) + 4 * rank
+    out = ops.wait_tensor(ops.all_gather_into_tensor_out(one, 2, name, out=torch.empty(8, dtype=kind)))
+    assert out.tolist() == list(range(8)), out
+    out = ops.wait_tensor(ops.reduce_scatter_tensor_out(one, "sum", 2, name, out=torch.empty(2, dtype=kind)))
+    assert out.tolist() == [4 + 4 * rank, 6 + 4 * rank], out
+    _, work = torch.ops.c10d._allgather_base_(out := torch.empty(8, dtype=kind), one, group.boxed(), False, -1)
+    dist.Work.unbox(work).wait()
+    assert out.tolist() == list(range(8)), out
+lists = [[torch.empty(4), torch.empty(2)] for _ in range(2)]
+dist.all_gather_coalesced(lists, [torch.full((4,), 1.0 + rank), torch.full((2,), 3.0 + rank)])
+assert [[part[0].item() for part in one] for one in lists] == [[1.0, 3.0], [2.0, 4.0]]
+beside = dist.new_group(backend="gloo")
+dist.all_gather_into_tensor(out := torch.empty(8), torch.arange(4.0) + 4 * rank, group=beside)
+assert out.tolist() == list(range(8)), out
+told = [row for row in group.communicator.tally.rows() if row.by == "gloo"]
+assert sum(row.calls for row in told) == group._gloo._get_sequence_number_for_group() == 4, told
+print("all right")
+dist.destroy_process_group()
+"""
+
+
+def test_calls_that_come_from_cpp_are_carried_and_counted(tmp_path):
+    """Also those whose names in C++ no Python group overrides; other groups keep their own back end."""
+    script = tmp_path / "script.py"
+    script.write_text(FROM_CPP)
+    said = launched(tmp_path, 2, str(script))
+    assert said.count("all right") == 2
+    cells = [[cell.strip() for cell in line.split("   ") if cell.strip()] for line in said.splitlines()]
+    assert ["all_gather", "float32", "network", "4", "64"] in cells
+    assert ["reduce_scatter", "float32", "network", "2", "32"] in cells
+    assert ["all_gather", "float64", "gloo", "4", "128"] in cells

@@ -18,7 +18,7 @@ INSTALLING_US = 1000
 
 @pytest.mark.parametrize(("kind", "jobs"), [("ddp", 1), ("fsdp1", 1), ("fsdp2", 2), ("pipeline", None)])
 def test_a_training_is_played_as_it_was(tmp_path, kind, jobs):
-    """jobs: that are installed while it trains, at most; None: times differ, since messages take none in a launch."""
+    """jobs: that are installed while it trains, at most; None: messages are flows in a launch, packets here."""
     script = (str(HERE / "trained.py"), kind)
     network = ("-t", NETWORK["topology"], "--rate", NETWORK["rate"])
     launched(

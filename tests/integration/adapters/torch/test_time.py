@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from p4reduce.runs.experiment import Experiment
+from p4reduce.runs.replay import play
+from p4reduce.runs.traces import read
 from tests.support.torch_scripts.starting import HERE, LONG, WHY_LONG, WHY_NOT, launched, torchrun
 
 pytest.importorskip("torch", reason=WHY_NOT)
@@ -92,3 +95,122 @@ def overlapped(folder):
         max(0.0, min(a["ts"] + a["dur"], b["ts"] + b["dur"]) - max(a["ts"], b["ts"])) for a in computing for b in moving
     )
     return over / sum(one["dur"] for one in moving)
+
+
+PIPELINE = """
+import sys, torch, torch.distributed as dist, p4reduce.torch
+dist.init_process_group("p4reduce")
+rank, last = dist.get_rank(), dist.get_world_size() - 1
+size, batches, both = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "both"
+began, at = dist.group.WORLD.time.now, torch.ones(size)
+sent = []
+for _ in range(batches):
+    if rank:
+        dist.recv(at, rank - 1)
+    p4reduce.torch.compute(0.001)
+    if rank < last:
+        sent.append(dist.isend(at, rank + 1)) if both else dist.send(at, rank + 1)
+    if both:  # gradients of a batch at once, which cross the activations of the next one
+        if rank < last:
+            dist.recv(at, rank + 1)
+        p4reduce.torch.compute(0.002)
+        if rank:
+            sent.append(dist.isend(at, rank - 1))
+for work in sent:
+    work.wait()
+if not both:
+    for _ in range(batches):
+        if rank < last:
+            dist.recv(at, rank + 1)
+        p4reduce.torch.compute(0.002)
+        if rank:
+            dist.send(at, rank - 1)
+print("took", dist.group.WORLD.time.now - began)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "topology", "size", "batches", "order"),
+    [
+        (4, "star8", 1_000_000, 4, "phases"),
+        (3, "leaf-spine-8", 200_000, 3, "both"),
+        (6, "leaf-spine-8", 100_000, 2, "phases"),
+        (2, "star8", 1, 3, "phases"),
+    ],
+)
+def test_a_pipeline_takes_the_time_of_its_packets(tmp_path, ranks, topology, size, batches, order):
+    """What ranks sent, waited for and computed, played once more as packets: within 5 % of the time of the script."""
+    script, network = tmp_path / "script.py", ("-t", topology, "--rate", "10G")
+    script.write_text(PIPELINE)
+    given = (str(script), str(size), str(batches), order)
+    said = launched(tmp_path, ranks, *network, "--record", f"{tmp_path}/trace", *given)
+    took = max(float(line.split("took")[1]) for line in said.splitlines() if "took" in line)
+    workload = read([tmp_path / "trace"])
+    assert len(workload.meetings) == 2 * (ranks - 1) * batches
+    packets = play(workload, Experiment(topology=topology, rate="10G", workers=ranks)).total_ps / 1e12
+    print(f"time over that of packets: {took / packets:.4f}")
+    assert abs(took / packets - 1) < 0.05
+    assert took > packets / 2 > 0
+
+
+EVERY = """
+import torch, torch.distributed as dist
+dist.init_process_group("p4reduce")
+rank, size = dist.get_rank(), dist.get_world_size()
+def now(): return dist.group.WORLD.time.now
+def took(name, call):
+    dist.barrier()
+    before = now()
+    call()
+    print("took", name, rank, now() - before)
+big, half = torch.ones(250_000), torch.ones(125_000, dtype=torch.float64)
+every = [torch.ones(250_000) for _ in range(size)]
+took("gather", lambda: dist.gather(big, every if rank == 0 else None, 0))
+took("scatter", lambda: dist.scatter(big, every if rank == 0 else None, 0))
+took("max", lambda: dist.all_reduce(big, op=dist.ReduceOp.MAX))
+took("int64", lambda: dist.all_reduce(half.long()))
+took("float64", lambda: dist.all_reduce(half))
+took("reduce", lambda: dist.reduce(half, 0))
+took("broadcast", lambda: dist.broadcast(half, 0))
+took("reduce_scatter", lambda: dist.reduce_scatter_tensor(torch.ones(31_250, dtype=torch.float64), half))
+took("all_gather", lambda: dist.all_gather([torch.ones_like(half) for _ in range(size)], half))
+took("list", lambda: dist.all_to_all([torch.ones(100) for _ in every], [torch.ones(100) for _ in every]))
+own = [100_000 * (peer != rank) + 10 for peer in range(size)]
+took("uneven", lambda: dist.all_to_all_single(torch.ones(sum(own)), torch.ones(sum(own)), own, own))
+# At rank 0 all blocks are alike, at the others they are not.
+alike = [7 if 0 in (peer, rank) else 11 for peer in range(size)]
+took("alike", lambda: dist.all_to_all_single(torch.ones(sum(alike)), torch.ones(sum(alike)), alike, alike))
+took("any", lambda: dist.recv(big) if rank == 0 else dist.send(big, 0) if rank == 1 else None)
+ends = [dist.P2POp(dist.isend, big, (rank + 1) % size), dist.P2POp(dist.irecv, every[0], (rank - 1) % size)]
+took("batch", lambda: [work.wait() for work in dist.batch_isend_irecv(ends)])
+pair = dist.new_group([1, 3])
+if rank in (1, 3):
+    before = dist.group.WORLD.time.now
+    dist.all_reduce(half, group=pair)
+    (dist.send if rank == 1 else dist.recv)(big, 4 - rank, group=pair)
+    print("took pair", rank, dist.group.WORLD.time.now - before)
+dist.destroy_process_group()
+"""
+LEAST = {  # bytes on the busiest link
+    "gather": 3e6, "scatter": 3e6, "max": 1.5e6, "int64": 1.5e6, "float64": 1.5e6, "reduce": 1.5e6, "broadcast": 3e6,
+    "reduce_scatter": 7.5e5, "all_gather": 3e6, "list": 1200, "uneven": 1.2e6, "alike": 100, "any": 1e6, "batch": 1e6,
+    "pair": 2e6,
+}  # fmt: skip
+
+
+def test_what_gloo_carries_takes_the_time_of_flows(tmp_path):
+    """At least that of the busiest link, and little more: a tenth is headers, and a microsecond or two the way."""
+    script = tmp_path / "script.py"
+    script.write_text(EVERY)
+    said = launched(tmp_path, 4, "-t", "star8", "--rate", "10G", str(script))
+    took = {}
+    for line in said.splitlines():
+        if "took " in line:
+            name, _, seconds = line.split("took ")[1].split()
+            took[name] = max(took.get(name, 0.0), float(seconds))
+    assert took.keys() == LEAST.keys()
+    for name, octets in LEAST.items():
+        least = octets * 8 / 10e9
+        assert least < took[name] < 1.25 * least + 25e-6, (name, took[name], least)
+    assert "gloo's flows" in said
