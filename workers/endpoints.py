@@ -210,15 +210,15 @@ def post_streams(record: Any, streams: NDArray[Any], operation: Post) -> None:
 
 def summed(record: Any, streams: NDArray[Any]) -> Any:
     """An endpoint's record with what its streams have counted."""
-    found = record.copy()
+    counted = record.copy()
     for name in SUMMED:
-        found[name] += streams[name].sum()
+        counted[name] += streams[name].sum()
     if len(streams):
-        found["srtt"], found["rto"] = streams["srtt"].max(), streams["rto"].max()
-        found["rtt_min"] = streams["rtt_min"].min()
-        found["start"], found["end"] = streams["start"].sum(), streams["end"].sum()
-        found["low"] = streams["low"].sum()
-    return found
+        counted["srtt"], counted["rto"] = streams["srtt"].max(), streams["rto"].max()
+        counted["rtt_min"] = streams["rtt_min"].min()
+        counted["start"], counted["end"] = streams["start"].sum(), streams["end"].sum()
+        counted["low"] = streams["low"].sum()
+    return counted
 
 
 _NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
@@ -341,9 +341,9 @@ class Endpoints:
         for place, kind in enumerate(kinds):
             if kind is Kind.ALL_TO_ALL:
                 post_streams(records[indices[place]], self._streams[indices[place]], operations[place])
-        for index, one in zip(indices, prepared, strict=True):
+        for index, ready in zip(indices, prepared, strict=True):
             self._ahead.pop(index, None)
-            self._posted[index] = one
+            self._posted[index] = ready
         self._set_operations(rows, kinds, prepared)
         for place in np.flatnonzero(records["size"][rows] == 1).tolist():
             operation = operations[place]
@@ -354,14 +354,16 @@ class Endpoints:
     def _prepare(self, indices: Sequence[int], modes: Sequence[int], operations: Sequence[Post]) -> list[Prepared]:
         announced = [self._ahead.get(index) for index in indices] if self._ahead else [None] * len(indices)
         lanes = self._records["lanes"][np.asarray(indices)].tolist()
-        new = [place for place, one in enumerate(announced) if one is None or one.operation is not operations[place]]
+        new = [
+            place for place, ahead in enumerate(announced) if ahead is None or ahead.operation is not operations[place]
+        ]
         made = prepare_all([operations[at] for at in new], [modes[at] for at in new], [lanes[at] for at in new])
-        prepared: dict[int, Prepared] = {place: one for place, one in enumerate(announced) if one is not None}
-        for place, one in zip(new, made, strict=True):
+        prepared: dict[int, Prepared] = {place: ahead for place, ahead in enumerate(announced) if ahead is not None}
+        for place, ready in zip(new, made, strict=True):
             before = announced[place]
-            if before is not None and not np.array_equal(before.exponents, one.exponents):
+            if before is not None and not np.array_equal(before.exponents, ready.exponents):
                 raise ValueError(f"endpoint {indices[place]}: other numbers were announced to come next; post those")
-            prepared[place] = one
+            prepared[place] = ready
         return [prepared[place] for place in range(len(indices))]
 
     def announce(self, index: int, operation: Post) -> bool:
@@ -591,7 +593,7 @@ class Endpoints:
 
     def _set_operations(self, rows: NDArray[np.int64], kinds: Sequence[Kind], prepared: Sequence[Prepared]) -> None:
         """Write operations into the records of the endpoints in these rows."""
-        records, operations = self._records, [one.operation for one in prepared]
+        records, operations = self._records, [ready.operation for ready in prepared]
 
         def write(name: str, values: Any) -> None:
             records[name][rows] = values
@@ -600,14 +602,16 @@ class Endpoints:
             return np.asarray(records[name][rows], np.int64)
 
         lanes, modes = read("lanes"), read("mode")
-        bits = np.array([one.bits for one in operations], np.int64)
-        length = np.array([one.length for one in operations], np.int64)
+        bits = np.array([operation.bits for operation in operations], np.int64)
+        length = np.array([operation.length for operation in operations], np.int64)
         elements = lanes * (wire.WORD_BITS // bits)
         chunks = np.maximum(-(-length // elements), 1)
         lead = np.minimum(read("max_lead"), chunks)
-        whole = np.array([one.partial is None for one in operations])
-        agreed = np.array([one.has_exponents(NumberMode.BLOCK) for one in operations]) & (modes == NumberMode.BLOCK)
-        write("words", [one.words for one in operations])
+        whole = np.array([operation.partial is None for operation in operations])
+        agreed = np.array([operation.has_exponents(NumberMode.BLOCK) for operation in operations]) & (
+            modes == NumberMode.BLOCK
+        )
+        write("words", [operation.words for operation in operations])
         write("tainted", 0)
         write("bits", bits)
         write("elements", elements)
@@ -628,21 +632,21 @@ class Endpoints:
                 if row in self._guesses:
                     begin_guessing(records[row], self._guesses[row], operation)
         # Hosts add what is not finite as float32 does; only lanes of integers cannot hold it.
-        poisons = [0 if one.poison is None else address_of(one.poison) for one in prepared]
+        poisons = [0 if ready.poison is None else address_of(ready.poison) for ready in prepared]
         write("poison", np.where(modes == NumberMode.BLOCK, poisons, 0))
-        partials = [one.partial for one in operations]
-        write("counts", [0 if one is None else address_of(one.counts) for one in partials])
-        write("lates", [0 if one is None else address_of(one.late) for one in partials])
-        kept = [one.lost if one.partial is None else one.partial.kept for one in operations]
-        write("kept", [0 if one is None else address_of(one) for one in kept])
-        write("collective", [one.collective for one in operations])
+        partials = [operation.partial for operation in operations]
+        write("counts", [0 if incomplete is None else address_of(incomplete.counts) for incomplete in partials])
+        write("lates", [0 if incomplete is None else address_of(incomplete.late) for incomplete in partials])
+        kept = [operation.lost if operation.partial is None else operation.partial.kept for operation in operations]
+        write("kept", [0 if floats is None else address_of(floats) for floats in kept])
+        write("collective", [operation.collective for operation in operations])
         write("chunks", chunks)
         write("length", length)
-        write("iteration", [one.iteration for one in operations])
-        write("source", [one.addresses[0] for one in operations])
-        write("target", [one.addresses[1] for one in operations])
-        write("exponents", [one.place for one in prepared])
-        rates = np.array([one.learning_rate for one in operations])
+        write("iteration", [operation.iteration for operation in operations])
+        write("source", [operation.addresses[0] for operation in operations])
+        write("target", [operation.addresses[1] for operation in operations])
+        write("exponents", [ready.place for ready in prepared])
+        rates = np.array([operation.learning_rate for operation in operations])
         write("step", (rates / np.maximum(read("members"), 1)).astype(np.float32))
         write("operation", read("operation") + 1)
         write("failed_seq", -1)
@@ -662,9 +666,9 @@ class Endpoints:
 
 def _again(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Mask of the rows that have come before in ``rows``."""
-    found = np.ones(len(rows), np.bool_)
-    found[np.unique(rows, return_index=True)[1]] = False
-    return found
+    repeated = np.ones(len(rows), np.bool_)
+    repeated[np.unique(rows, return_index=True)[1]] = False
+    return repeated
 
 
 def _check_mode(kind: Kind, mode: int, operation: Post) -> None:

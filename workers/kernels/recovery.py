@@ -680,7 +680,7 @@ def _ask_what_is_missing(e: Any, now: int) -> None:
         _ask_the_oldest(e, now)
         return
     earliest = NEVER
-    found = 0
+    missed = 0
     for seq in range(e.low, e.next):
         entry = entry_at(e, seq)
         if entry.seq != seq or entry.state != _OUTSTANDING:
@@ -692,9 +692,9 @@ def _ask_what_is_missing(e: Any, now: int) -> None:
         if due <= now and not _may_ask(e, entry, now):
             due = e.question_at
         elif due <= now:
-            if found < _AT_ONCE or e.adaptive == 0:
+            if missed < _AT_ONCE or e.adaptive == 0:
                 _miss(e, entry, seq, _BY_TIME)
-                found += 1
+                missed += 1
             due = now + 2 * trip(e)
         earliest = min(earliest, due)
     e.timer = min(earliest, silent_at(e)) if silent_at(e) > now else earliest

@@ -103,15 +103,15 @@ def machines(text: str, flag: str) -> list[tuple[str, int | None]]:
 
 def places(text: str, flag: str) -> list[tuple[str, str]]:
     """Nodes of a topology, each with its machine, as in 's1=pc1,h1=pc2'."""
-    found = []
+    pairs = []
     for part in texts(text, flag):
         node, equals, machine = part.partition("=")
         if not (node and equals and machine):
             raise BadInput(f"{flag}: {part!r} says of no node where it is: write NODE=MACHINE, as in 's1=pc1'")
-        found.append((node, machine))
-    if len(dict(found)) < len(found):
+        pairs.append((node, machine))
+    if len(dict(pairs)) < len(pairs):
         raise BadInput(f"{flag}: {text!r} names a node twice")
-    return found
+    return pairs
 
 
 def macro(text: str, flag: str) -> tuple[str, str]:

@@ -328,10 +328,10 @@ class Tally:
 def added_up(tallied: Iterable[Tallied]) -> list[Tallied]:
     """A row for each kind of several ranks' calls."""
     total = Tally()
-    for one in tallied:
-        key = one.collective, one.kind, one.by
-        total._counts[key] += one.calls
-        total._octets[key] += one.octets
+    for row in tallied:
+        key = row.collective, row.kind, row.by
+        total._counts[key] += row.calls
+        total._octets[key] += row.octets
     return total.rows()
 
 
@@ -559,7 +559,7 @@ class Moves:
         """Note a part; the last one of all lets the time of it be known."""
         self._count += 1
         waiting = self._open.setdefault(move.key, [])
-        meeting = next((one for one in waiting if rank not in one), None)
+        meeting = next((begun for begun in waiting if rank not in begun), None)
         if meeting is None:
             waiting.append(meeting := {})
         meeting[rank] = self._count, move
@@ -567,10 +567,10 @@ class Moves:
             waiting.remove(meeting)
             if not waiting:
                 del self._open[move.key]
-            starts = {one: part.at_ps for one, (_, part) in meeting.items()}
-            sent = [(one, *to) for one, (_, part) in meeting.items() for to in part.sent]
+            starts = {member: part.at_ps for member, (_, part) in meeting.items()}
+            sent = [(member, *to) for member, (_, part) in meeting.items() for to in part.sent]
             done = self._carry(move.name, starts, sent)
-            self._done_ps |= {(one, number): done[one] for one, (number, _) in meeting.items()}
+            self._done_ps |= {(member, number): done[member] for member, (number, _) in meeting.items()}
         return self._count
 
     def done_ps(self, rank: int, number: int) -> int:

@@ -59,16 +59,16 @@ def free_ports(count: int, host: str = "127.0.0.1", kind: socket.SocketKind = so
     """
     clients = int(_CLIENT_PORTS.read_text("ascii").split()[0])
     with contextlib.ExitStack() as stack:
-        found: list[int] = []
+        ports: list[int] = []
         for _ in range(_PORT_TRIES + count):
-            if len(found) == count:
-                return found
-            one = stack.enter_context(socket.socket(type=kind))
+            if len(ports) == count:
+                return ports
+            holder = stack.enter_context(socket.socket(type=kind))
             # Where an administrator has left no room below them, the kernel chooses.
             port = random.randrange(_LEAST_PORT, clients) if clients > 2 * _LEAST_PORT else 0  # noqa: S311  (no secret)
             with contextlib.suppress(OSError):
-                one.bind((host, port))
-                found.append(int(one.getsockname()[1]))
+                holder.bind((host, port))
+                ports.append(int(holder.getsockname()[1]))
     protocol = "TCP" if kind is socket.SOCK_STREAM else "UDP"
     raise OSError(f"no {count} free {protocol} ports of {host} from {_LEAST_PORT} to {clients - 1}")
 
@@ -481,10 +481,10 @@ class RemoteBackend:
         until = time.monotonic() + CONNECT_TIMEOUT_S * isinstance(address, Ticket)
         while True:
             try:
-                found = cls(dial(address), rank, size, clock)
-                found._home, found._hello = address, hello
-                found._greet()
-                return found
+                backend = cls(dial(address), rank, size, clock)
+                backend._home, backend._hello = address, hello
+                backend._greet()
+                return backend
             except (OSError, EndedError) as error:
                 refused = isinstance(error, OSError) and is_refusal(error)
                 if refused or time.monotonic() > until:
@@ -653,8 +653,8 @@ _JOINED: Final["weakref.WeakSet[RemoteBackend]"] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for one in list(_JOINED):
-        one.leave_to_parent()
+    for backend in list(_JOINED):
+        backend.leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -783,7 +783,7 @@ def _failure(error: Exception) -> Failure:
     kind = next((name for name, known in _ERRORS.items() if type(error) is known), "ClusterError")
     change = None
     if isinstance(error, GroupChanged):
-        change = Change(**{one.name: getattr(error, one.name) for one in fields(Change)})
+        change = Change(**{field.name: getattr(error, field.name) for field in fields(Change)})
     return Failure(kind, str(error)[: MAX_HEADER // 16], change)
 
 

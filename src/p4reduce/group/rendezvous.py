@@ -274,7 +274,7 @@ class Rendezvous:
         assert self._carry_move is not None  # noqa: S101  (as `move` has it)
         done = self._carry_move(name, starts, sent)
         for rank, start_ps in starts.items():
-            words = sum(octets for one, _, octets in sent if one == rank) // 4
+            words = sum(octets for sender, _, octets in sent if sender == rank) // 4
             self._seats[rank].spans.append(Span(rank, name, start_ps, done[rank], words))
         return done
 
@@ -392,7 +392,9 @@ class Rendezvous:
                 self._changes.append(decision)
             for member, reason in decision.lost.items():
                 self._seats[member].died = self._seats[member].died or reason
-        newcomers = tuple(one for decision in decisions for one in decision.joined if one in self._members)
+        newcomers = tuple(
+            newcomer for decision in decisions for newcomer in decision.joined if newcomer in self._members
+        )
         for member in newcomers:
             seat = self._seats[member]
             seat.iteration = calls[0].iteration

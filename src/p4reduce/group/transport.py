@@ -184,10 +184,10 @@ def _in_memory(text: str) -> Iterator[str]:
 def parts(url: str) -> tuple[str, int]:
     """Host and port of ``tls://HOST:PORT``; ``ClusterError`` for another text."""
     with contextlib.suppress(ValueError):
-        found = urlsplit(url)
-        extra = found.path or found.query or found.fragment or found.username
-        if found.scheme == "tls" and found.hostname and found.port is not None and not extra:
-            return found.hostname, found.port
+        parsed = urlsplit(url)
+        extra = parsed.path or parsed.query or parsed.fragment or parsed.username
+        if parsed.scheme == "tls" and parsed.hostname and parsed.port is not None and not extra:
+            return parsed.hostname, parsed.port
     raise ClusterError(f"{url!r} is no address: write tls://HOST:PORT")
 
 

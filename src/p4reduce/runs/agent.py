@@ -248,7 +248,7 @@ class _Here:
         number = 0
         while True:
             connection, _ = listener.accept()
-            rank = next((rank for rank, one in list(self._ranks.items()) if is_of(connection, one.pid)), None)
+            rank = next((rank for rank, process in list(self._ranks.items()) if is_of(connection, process.pid)), None)
             if rank is None:
                 connection.close()
                 continue
@@ -324,7 +324,7 @@ def datagram_ports(address: str, across: Sequence[bool]) -> list[tuple[str, int]
     inside = f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
     counts = {inside: len(across) - sum(across), address: sum(across)}
     ports = {host: iter(free_ports(count, host, socket.SOCK_DGRAM)) for host, count in counts.items() if count}
-    hosts = [address if one else inside for one in across]
+    hosts = [address if is_across else inside for is_across in across]
     return [(host, next(ports[host])) for host in hosts]
 
 
@@ -377,12 +377,12 @@ def ssh_of(words: str) -> list[str]:
 
 def spread(machines: Sequence[Machine], ranks: int) -> list[int]:
     """Which machine each rank is on: as many in a row as it has slots. ``ClusterError`` where they do not fit."""
-    open_ = [one for one in machines if one.slots is None]
-    left = ranks - sum(one.slots or 0 for one in machines)
+    open_ = [machine for machine in machines if machine.slots is None]
+    left = ranks - sum(machine.slots or 0 for machine in machines)
     if left > 0 and not open_:
         raise ClusterError(f"-n: {ranks} ranks, but the machines have {ranks - left} slots; add machines or slots")
     shares = iter([max(left, 0) // len(open_) + (n < max(left, 0) % len(open_)) for n in range(len(open_))])
-    slots = [next(shares) if one.slots is None else one.slots for one in machines]
+    slots = [next(shares) if machine.slots is None else machine.slots for machine in machines]
     return [number for number, count in enumerate(slots) for _ in range(count)][:ranks]
 
 
@@ -525,14 +525,14 @@ class Agent:
 
     def clock(self) -> MachineClock:
         """Measure its monotonic clock, by the exchange that takes the shortest time."""
-        found = []
+        clocks = []
         for _ in range(EXCHANGES):
             asked = time.monotonic_ns()
             self.ask("clock")
             _, there = self.answer("clock", SILENT_S)
             now = time.monotonic_ns()
-            found.append(MachineClock(there - (asked + now) // 2, (now - asked + 1) // 2))
-        return min(found, key=lambda one: one.error_ns)
+            clocks.append(MachineClock(there - (asked + now) // 2, (now - asked + 1) // 2))
+        return min(clocks, key=lambda clock: clock.error_ns)
 
     @property
     def address(self) -> str:
@@ -588,8 +588,8 @@ class Agent:
             why = f"lost its agent on {self.machine.name}: {error}"
         if not why:
             self._threads[1].join(GRACE_S)
-            said = " / ".join(list(self._last_lines)[-3:])
-            why = f"lost its agent on {self.machine.name}, which ended{f': {said}' if said else ''}"
+            last_lines = " / ".join(list(self._last_lines)[-3:])
+            why = f"lost its agent on {self.machine.name}, which ended{f': {last_lines}' if last_lines else ''}"
         self._process.kill()
         with self._changed:
             self.gone = why
@@ -722,19 +722,19 @@ class Agents:
     def torch_environments(self, places: Sequence[Agent]) -> list[Names]:
         """Variables of each rank for ``torch.distributed``; ``places``: the agent of each."""
         address, port = self.master(places[0])
-        found = []
+        environments = []
         for rank, place in enumerate(places):
-            there = [one for one, other in enumerate(places) if other is place]
+            there = [other_rank for other_rank, other in enumerate(places) if other is place]
             own = torch_environment(rank, len(places), port, address)
             del own[INTERFACE]  # the agent knows which one
-            found.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
-        return found
+            environments.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
+        return environments
 
     def check_addresses(self) -> None:
         """`ClusterError` names a machine that others cannot reach at its address."""
         inside = {agent: ipaddress.ip_address(agent.address).is_loopback for agent in self.every}
-        for agent, one in inside.items():
-            if one and not all(inside.values()):
+        for agent, loopback in inside.items():
+            if loopback and not all(inside.values()):
                 raise ClusterError(
                     f"{agent.machine.name} is {agent.address}, which no other machine reaches: name it by its address"
                 )

@@ -172,7 +172,7 @@ def note_clocks(output: Output, results: Sequence[RunResult]) -> None:
     """Say to within what clocks of machines were compared."""
     for result in results:
         if result.real is not None and result.real.machines:
-            errors = ", ".join(f"{name} {one.error_ns / 1e3:,.0f} us" for name, one in result.real.machines.items())
+            errors = ", ".join(f"{name} {clock.error_ns / 1e3:,.0f} us" for name, clock in result.real.machines.items())
             output.note(f"{result.network.plan}: times are by clocks that were compared to within: {errors}")
 
 
@@ -427,7 +427,7 @@ def write_perf(folder: Path, rows: Sequence[Row], collective: str, experiment: E
 
 
 def _flat(row: Row, collective: str, experiment: Experiment) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "collective": collective,
         "engine": row.engine,
         "topology": experiment.topology,
@@ -440,8 +440,8 @@ def _flat(row: Row, collective: str, experiment: Experiment) -> dict[str, Any]:
         "root": row.root,
     }
     for name, figures in (("out_of_place", row.out_of_place), ("in_place", row.in_place)):
-        found |= {f"{name}_{number}": getattr(figures, number, None) for number in NUMBERS}
-    return found
+        columns |= {f"{name}_{number}": getattr(figures, number, None) for number in NUMBERS}
+    return columns
 
 
 def _figure(rows: Sequence[Row], collective: str) -> str:
@@ -454,7 +454,7 @@ def _figure(rows: Sequence[Row], collective: str) -> str:
         axes = figure.subplots()
         for engine in dict.fromkeys(row.engine for row in rows):
             mine = [(row.size, row.in_place or row.out_of_place) for row in rows if row.engine == engine]
-            points = [(size, one.busbw) for size, one in mine if one is not None]
+            points = [(size, figures.busbw) for size, figures in mine if figures is not None]
             axes.plot(*zip(*points, strict=True), marker="o", label=engine)
         axes.set_xscale("log", base=2)
         axes.set_ylim(bottom=0)

@@ -269,7 +269,7 @@ class RunJobs(ABC):
         done, taken, octets = dict(starts), Counter[Hop](), 0
         with self._moving:
             # In rounds, in each of which every rank sends to another one.
-            for a, b, size in sorted(sent, key=lambda one: ((one[1] - one[0]) % len(hosts), one[0])):
+            for a, b, size in sorted(sent, key=lambda flow: ((flow[1] - flow[0]) % len(hosts), flow[0])):
                 try:
                     over, links = self._flows.move(hosts[a], hosts[b], size, max(starts[a], starts[b]))
                 except PlanError as error:

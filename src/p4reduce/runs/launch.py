@@ -97,9 +97,9 @@ class Listener:
         try:
             self._listeners[0].bind(self.address)
             self._listeners[0].listen(socket.SOMAXCONN)
-            for one in at:
-                self._listeners.append(transport.listen(*(transport.parts(one) if "//" in one else (one, 0))))
-            urls = [transport.url_of(*one.getsockname()[:2]) for one in self._listeners[1:]]
+            for place in at:
+                self._listeners.append(transport.listen(*(transport.parts(place) if "//" in place else (place, 0))))
+            urls = [transport.url_of(*listener.getsockname()[:2]) for listener in self._listeners[1:]]
             self.ticket: Final = Ticket(tuple(urls), size, start, __version__, pem)
             self._acceptor.start()
         except BaseException:
@@ -125,9 +125,9 @@ class Listener:
             ready, _, _ = select.select([*self._listeners, self._wake], [], [], self._drop_late())
             if self._wake in ready:
                 return
-            for one in ready:
+            for listener in ready:
                 try:
-                    self._admit(one.accept()[0], private=one is self._listeners[0])
+                    self._admit(listener.accept()[0], private=listener is self._listeners[0])
                 except OSError:  # it has gone already, or sent before TLS began; or there are too many open files
                     self._drop_late(spare=False)
 
@@ -621,19 +621,19 @@ def table_of_calls(tallied: Iterable[Tallied], moved: Iterable["Moved"], output:
 
     Nothing of what there was not.
     """
-    rows = [[one.collective, one.kind, one.by, f"{one.calls:,}", f"{one.octets:,}"] for one in tallied]
+    rows = [[row.collective, row.kind, row.by, f"{row.calls:,}", f"{row.octets:,}"] for row in tallied]
     if rows:
         output.table(["call", "type", "carried by", "calls", "bytes"], rows, title="Calls of all ranks")
     by_name: dict[str, list[Moved]] = {}
-    for one in moved:
-        by_name.setdefault(one.name, []).append(one)
+    for move in moved:
+        by_name.setdefault(move.name, []).append(move)
     rows = [
         [
             name,
             f"{len(own):,}",
-            f"{sum(one.octets for one in own):,}",
-            time_text(sum(one.done_ps - one.start_ps for one in own) / len(own)),
-            time_text(sum(one.bound_ps for one in own) / len(own)),
+            f"{sum(move.octets for move in own):,}",
+            time_text(sum(move.done_ps - move.start_ps for move in own) / len(own)),
+            time_text(sum(move.bound_ps for move in own) / len(own)),
         ]
         for name, own in sorted(by_name.items())
     ]

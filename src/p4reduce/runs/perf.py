@@ -104,14 +104,14 @@ def byte_sizes(first: int, last: int, *, factor: float | None, step: int | None,
 
     Each is rounded down to a ``multiple`` (so that blocks are whole), but not below one; none comes twice.
     """
-    found: list[int] = []
+    sizes: list[int] = []
     size = first
     while size <= last:
         whole = max(multiple, size // multiple * multiple)
-        if whole not in found:
-            found.append(whole)
+        if whole not in sizes:
+            sizes.append(whole)
         size = size + step if step is not None else max(size + 1, int(size * (factor or 2.0)))
-    return tuple(found)
+    return tuple(sizes)
 
 
 def bus_factor(collective: str, workers: int) -> float:
@@ -156,12 +156,12 @@ def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> l
         records = list(cluster.carrier.records)
     rows = []
     for at, octets in enumerate(plan.sizes):
-        found: dict[bool, Figures] = {}
+        measured: dict[bool, Figures] = {}
         for mode, in_place in enumerate(_modes(plan.collective)):
             taken, records = records[plan.warmup : each], records[each:]
-            mistakes = sum(one[at][mode] for one in wrong) if plan.checked else None
-            found[in_place] = figures(octets, _mean_us(taken), plan.collective, size, mistakes)
-        rows.append(_row(experiment.plan, plan, octets, size, found))
+            mistakes = sum(by_size[at][mode] for by_size in wrong) if plan.checked else None
+            measured[in_place] = figures(octets, _mean_us(taken), plan.collective, size, mistakes)
+        rows.append(_row(experiment.plan, plan, octets, size, measured))
     return rows
 
 
@@ -172,15 +172,15 @@ def measure_flow(experiment: Experiment, plan: Plan, progress: Progress) -> list
         for number, octets in enumerate(plan.sizes):
             progress(f"{experiment.plan}: {plan.collective}", number, len(plan.sizes))
             cluster.carrier.move(*plan.carried(octets, cluster.size))
-            found = figures(octets, _mean_us(cluster.carrier.records[-1:]), plan.collective, cluster.size, None)
+            measured = figures(octets, _mean_us(cluster.carrier.records[-1:]), plan.collective, cluster.size, None)
             rows.append(
-                _row(experiment.plan, plan, octets, cluster.size, dict.fromkeys(_modes(plan.collective), found))
+                _row(experiment.plan, plan, octets, cluster.size, dict.fromkeys(_modes(plan.collective), measured))
             )
         progress(f"{experiment.plan}: {plan.collective}", len(plan.sizes), len(plan.sizes))
     return rows
 
 
-def _row(engine: str, plan: Plan, octets: int, workers: int, found: dict[bool, Figures]) -> Row:
+def _row(engine: str, plan: Plan, octets: int, workers: int, measured: dict[bool, Figures]) -> Row:
     sums = plan.collective in {"all_reduce", "reduce_scatter"}
     return Row(
         engine=engine,
@@ -189,8 +189,8 @@ def _row(engine: str, plan: Plan, octets: int, workers: int, found: dict[bool, F
         type=plan.type,
         redop="sum" if sums else "none",
         root=plan.root if plan.collective == "broadcast" else -1,
-        out_of_place=found.get(False),
-        in_place=found.get(True),
+        out_of_place=measured.get(False),
+        in_place=measured.get(True),
     )
 
 
@@ -206,13 +206,13 @@ def _mean_us(records: Sequence[CollectiveRecord]) -> float:
 def _measure(comm: Communicator, plan: Plan, octets: int) -> list[int]:
     """Wrong elements of this rank, for each mode."""
     count = plan.count(octets, comm.size)
-    found = []
+    by_mode = []
     for in_place in _modes(plan.collective):
         wrong = 0
         for _ in range(plan.warmup + plan.iters):
             wrong = _once(comm, plan, count, in_place=in_place)
-        found.append(wrong)
-    return found
+        by_mode.append(wrong)
+    return by_mode
 
 
 def _once(comm: Communicator, plan: Plan, count: int, *, in_place: bool) -> int:

@@ -19,6 +19,7 @@ from p4reduce.adapters.network import Ended, SharedNetwork
 from p4reduce.adapters.planner import MARK, RING, TREE, Chosen, Planner, request_of
 from p4reduce.adapters.slurm.cluster import SlurmCluster
 from p4reduce.adapters.slurm.service import Client, OnePlanner, QueuedJob, SlurmError, SlurmService
+from p4reduce.base.output import Progress
 from p4reduce.control_plane.placement import PLACEMENTS, Racks
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import job_folder
@@ -112,8 +113,6 @@ RANKS_S: Final = 60.0
 _LOOK_S: Final = 0.05
 _CYCLES: Final = 3
 """passes of Slurm through its queue: the first may have begun before the last change, a node be free one later"""
-
-Said = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,7 @@ def run_scheme(
     scheme: Scheme,
     folder: Path,
     *,
-    said: Said = lambda label, done, total: None,
+    progress: Progress = lambda label, done, total: None,
 ) -> SchemeResult:
     """Run all jobs, from the first arrival to the last end. ``folder``: for what ranks print.
 
@@ -252,7 +251,7 @@ def run_scheme(
             until = left[0].arrival_ps if left else None
             for ended_job in chooser.advance(until, RANKS_S):
                 ended[ended_job.name] = ended_job
-            said(scheme.name, len(ended), len(jobs))
+            progress(scheme.name, len(ended), len(jobs))
         chooser.settle([])
     for name, ended_job in ended.items():
         chosen = chooser.chosen[_number(name)]

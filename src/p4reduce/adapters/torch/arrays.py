@@ -18,14 +18,14 @@ def why_not(tensors: Sequence[torch.Tensor]) -> str:
     """Why the switches do not take them; "" for dense ones of one of the types, on the CPU, that are not empty."""
     if not tensors:
         return "there is no tensor"
-    found = (
-        ("a tensor is not on the CPU", lambda one: one.device.type != "cpu"),
-        ("a tensor is sparse", lambda one: one.layout is not torch.strided),
-        ("switches do not add or carry this type", lambda one: one.dtype not in CARRIED),
-        ("types differ", lambda one: one.dtype != tensors[0].dtype),
-        ("a tensor is empty", lambda one: one.numel() == 0),
+    refusals = (
+        ("a tensor is not on the CPU", lambda tensor: tensor.device.type != "cpu"),
+        ("a tensor is sparse", lambda tensor: tensor.layout is not torch.strided),
+        ("switches do not add or carry this type", lambda tensor: tensor.dtype not in CARRIED),
+        ("types differ", lambda tensor: tensor.dtype != tensors[0].dtype),
+        ("a tensor is empty", lambda tensor: tensor.numel() == 0),
     )
-    return next((why for why, holds in found if any(map(holds, tensors))), "")
+    return next((why for why, holds in refusals if any(map(holds, tensors))), "")
 
 
 def is_carried(tensors: Sequence[torch.Tensor]) -> bool:
@@ -59,14 +59,14 @@ def array_of(tensor: torch.Tensor) -> NDArray[Any]:
     flat = flat.reshape(-1)
     if flat.dtype in (torch.bfloat16, torch.float16):
         flat = flat.float()
-    found: NDArray[Any] = flat.numpy()
-    return found
+    array: NDArray[Any] = flat.numpy()
+    return array
 
 
 def bytes_of(tensor: torch.Tensor) -> NDArray[np.uint8]:
     """A copy of its bytes, flat: what is gathered and broadcast."""
-    found: NDArray[np.uint8] = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().copy()
-    return found
+    octets: NDArray[np.uint8] = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().copy()
+    return octets
 
 
 def put(tensor: torch.Tensor, array: NDArray[Any]) -> None:

@@ -76,15 +76,17 @@ def _give(store: Any, ranks: Sequence[int], timeout: timedelta) -> str:
     missing = list(range(1, len(ranks)))
     look_s = _FIRST_LOOK_S
     while True:
-        for one in missing:
-            if store.check([f"{ASK}/{one}"]) and answered.get(one) != (asked := store.get(f"{ASK}/{one}").decode()):
+        for member in missing:
+            if store.check([f"{ASK}/{member}"]) and answered.get(member) != (
+                asked := store.get(f"{ASK}/{member}").decode()
+            ):
                 store.set(f"{ANSWER}/{asked}", word)
-                answered[one], look_s = asked, _FIRST_LOOK_S
-        missing = [one for one in missing if not store.check([f"p4reduce/{word}/{HERE}/{one}"])]
+                answered[member], look_s = asked, _FIRST_LOOK_S
+        missing = [member for member in missing if not store.check([f"p4reduce/{word}/{HERE}/{member}"])]
         if not missing:
             return word
         if time.monotonic() > deadline:
-            raise late(ranks[0], [ranks[one] for one in missing], timeout)
+            raise late(ranks[0], [ranks[member] for member in missing], timeout)
         time.sleep(look_s)
         look_s = min(2 * look_s, _LAST_LOOK_S)
 
@@ -181,18 +183,18 @@ def settings_of(given: Any, environment: Mapping[str, str]) -> dict[str, Any]:
 
     Raises ``ClusterError`` where ``given`` is no mapping or a variable no YAML.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, text in environment.items():
         if name.startswith(PREFIX):
             try:
-                found[name.removeprefix(PREFIX).lower().replace("__", ".")] = read_yaml(text)
+                settings[name.removeprefix(PREFIX).lower().replace("__", ".")] = read_yaml(text)
             except YamlError as error:
                 raise ClusterError(f"{name}: {error}") from None
     if given is not None:
         if not isinstance(given, Mapping):
             raise ClusterError(f"pg_options: expected a mapping of settings, e.g. {{'plan': 'ring'}}, got {given!r}")
-        found |= given
-    return found
+        settings |= given
+    return settings
 
 
 LOOPBACK: Final = "lo"
@@ -221,9 +223,9 @@ class World:
 
     def group(self, ranks: tuple[int, ...], patience_s: float) -> Communicator:
         """Its end of the group of ``ranks``, left at the latest with this one."""
-        found = self.communicator.group(ranks, patience_s=patience_s)
-        self._groups.append(found)
-        return found
+        group = self.communicator.group(ranks, patience_s=patience_s)
+        self._groups.append(group)
+        return group
 
     def forget(self, group: Communicator) -> None:
         """A group was left."""
@@ -300,11 +302,11 @@ def _places(store: Any, rank: int, ranks: tuple[int, ...], timeout: timedelta) -
     spaces = (str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", "mnt"))
     own = ["".join((boot_id(), *spaces)), source_towards(os.environ.get("MASTER_ADDR", "")) or ""]
     _wait_for_all(store, PLACE, rank, ranks, timeout, json.dumps(own))
-    found = [json.loads(store.get(f"{PLACE}/{one}")) for one in range(len(ranks))]
-    alone = all(machine == own[0] for machine, _ in found)
+    places = [json.loads(store.get(f"{PLACE}/{member}")) for member in range(len(ranks))]
+    alone = all(machine == own[0] for machine, _ in places)
     if interface := (LOOPBACK,) if alone else interface_of(own[1]):  # else gloo goes by the machine's name
         os.environ.setdefault(INTERFACE, interface[0])
-    return found
+    return places
 
 
 def _listen_at(places: Sequence[Sequence[str]]) -> list[str]:
@@ -313,8 +315,8 @@ def _listen_at(places: Sequence[Sequence[str]]) -> list[str]:
     if not others:
         return []
     given = os.environ.get(LISTEN)
-    found = {source_towards(address) for address in others} if given is None else {*given.split(",")}
-    at = sorted(one for one in found if one and not one.startswith("127."))
+    addresses = {source_towards(address) for address in others} if given is None else {*given.split(",")}
+    at = sorted(address for address in addresses if address and not address.startswith("127."))
     if not at:
         raise ClusterError(
             f"ranks are on several machines, whose addresses towards MASTER_ADDR are {', '.join(sorted(others))}: set "
@@ -325,7 +327,7 @@ def _listen_at(places: Sequence[Sequence[str]]) -> list[str]:
 
 def _wait_for_all(store: Any, come: str, rank: int, ranks: tuple[int, ...], timeout: timedelta, say: str = "") -> None:
     """Until all members have come, so that who has not is named: gloo, which waits for them next, names nobody."""
-    keys = {f"{come}/{one}": known_as for one, known_as in enumerate(ranks)}
+    keys = {f"{come}/{member}": known_as for member, known_as in enumerate(ranks)}
     store.set(f"{come}/{rank}", say or come)
     try:
         store.wait(list(keys), timeout)

@@ -127,10 +127,10 @@ def pack(small: NDArray[np.int32]) -> NDArray[np.int32]:
 
 def unpack(words: NDArray[np.int32], count: int) -> NDArray[np.int32]:
     """The first ``count`` of the numbers in ``words``."""
-    found = np.empty(2 * words.size, np.int32)
-    found[0::2] = words.astype(np.int16)
-    found[1::2] = (words - found[0::2]) >> FIELD_BITS
-    return found[:count]
+    numbers = np.empty(2 * words.size, np.int32)
+    numbers[0::2] = words.astype(np.int16)
+    numbers[1::2] = (words - numbers[0::2]) >> FIELD_BITS
+    return numbers[:count]
 
 
 def _future(world: World, handle: Handle[Any], buffer: torch.Tensor, finish: Callable[[], None]) -> Any:

@@ -50,12 +50,12 @@ class Members:
 
     def seat(self, rank: int, group: Membership | None) -> Served:
         """The place of a rank that comes in."""
-        found = self._cluster.backend(rank)
+        seat = self._cluster.backend(rank)
         if group is not None:
-            found = found.group(*group)  # its number there is another one
+            seat = seat.group(*group)  # its number there is another one
         with self._changed:
-            self._in[found] = rank
-        return found
+            self._in[seat] = rank
+        return seat
 
     def lost(self, seat: Served, why: str) -> None:
         """A rank is gone without having left: everybody is told its name."""

@@ -138,9 +138,9 @@ def time_backward(model: torch.nn.Module, seconds: float, clock: ProcessTime) ->
 
     def share(size: int) -> Any:
         def passed(gradient: torch.Tensor) -> None:
-            found = seen()
-            if found is not None:
-                found.compute(seconds * size / total)
+            live_clock = seen()
+            if live_clock is not None:
+                live_clock.compute(seconds * size / total)
 
         return passed
 
@@ -262,8 +262,8 @@ def _as_torch(error: BaseException | None) -> Exception | None:
         return None
     if isinstance(error, ValueError | TypeError):
         return error
-    found: Exception = dist.DistBackendError(str(error))
-    return found
+    torch_error: Exception = dist.DistBackendError(str(error))
+    return torch_error
 
 
 REPEATED: Final = 3
@@ -402,13 +402,13 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             return self._by_gloo("broadcast", tensors, sent=sent).broadcast(tensors, opts)
         octets = [bytes_of(tensor) for tensor in tensors]
         handles = []
-        for tensor, one in zip(tensors, octets, strict=True):
+        for tensor, array in zip(tensors, octets, strict=True):
             self._called(tensor, tensor.numel())
-            handles.append(self._comm.broadcast(one, opts.rootRank, start=self._time.now))
+            handles.append(self._comm.broadcast(array, opts.rootRank, start=self._time.now))
 
         def finish() -> None:
-            for tensor, one in zip(tensors, octets, strict=True):
-                put_bytes(tensor, one)
+            for tensor, array in zip(tensors, octets, strict=True):
+                put_bytes(tensor, array)
 
         return self._work(handles, tensors, finish)
 
@@ -417,7 +417,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = opts if opts is not None else ALL_GATHER_OPTIONS()
-        same = len(inputs) == 1 and all(one.shape == inputs[0].shape for one in outputs[0])
+        same = len(inputs) == 1 and all(output.shape == inputs[0].shape for output in outputs[0])
         if not (same and len(outputs[0]) == self.size() and is_carried([*outputs[0], *inputs])):
             gloo = self._by_gloo("all_gather", inputs, why="shapes differ", sent=self._to_all(_octets(inputs)))
             return gloo.allgather(outputs, inputs, opts)
@@ -491,12 +491,12 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
         """A tensor of one rank to each, by gloo."""
         opts = opts or dist.ScatterOptions()
-        sent = {peer: _octets([one]) for peer, one in enumerate(inputs[0] if inputs else ())}
+        sent = {peer: _octets([tensor]) for peer, tensor in enumerate(inputs[0] if inputs else ())}
         return self._by_gloo("scatter", outputs, why=ALWAYS, sent=sent).scatter(outputs, inputs, opts)
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         """Tensors of any shape, by gloo."""
-        sent = {peer: _octets([one]) for peer, one in enumerate(inputs)}
+        sent = {peer: _octets([tensor]) for peer, tensor in enumerate(inputs)}
         gloo = self._by_gloo("all_to_all", inputs, why=ALWAYS, sent=sent)
         return gloo.alltoall(outputs, inputs, opts or dist.AllToAllOptions())
 
@@ -739,8 +739,8 @@ class _Several(dist.Work):  # type: ignore[misc]
         every = torch.futures.collect_all([work.get_future() for work in self._works])
 
         def tensors(future: Any) -> list[torch.Tensor]:
-            for one in future.value():
-                one.value()  # raises what went wrong
+            for part in future.value():
+                part.value()  # raises what went wrong
             return self._tensors
 
         return every.then(tensors)
@@ -759,10 +759,10 @@ def _is_sum(op: Any, tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def _options(kind: Any, op: Any) -> Any:
-    found = kind()
+    options = kind()
     if op is not None:
-        found.reduceOp = op
-    return found
+        options.reduceOp = op
+    return options
 
 
 def _normal(tensors: Any, opts: Any, kind: Any) -> tuple[list[torch.Tensor], Any]:
@@ -776,7 +776,7 @@ def _normal(tensors: Any, opts: Any, kind: Any) -> tuple[list[torch.Tensor], Any
 
 def _octets(tensors: Any) -> int:
     every = [tensors] if isinstance(tensors, torch.Tensor) else tensors
-    return sum(one.numel() * one.element_size() for one in every)
+    return sum(tensor.numel() * tensor.element_size() for tensor in every)
 
 
 def _first_of(gloo: Any, *names: str) -> Any:

@@ -191,39 +191,39 @@ MOST_OFFSET_S: Final = 1.0
 
 def faults(agents: Sequence[Agent], reached: Mapping[tuple[str, str], bool]) -> list[tuple[str, str]]:
     """(machine, fault) of machines that have begun. reached: whether one connects to the other, by their names."""
-    found = []
+    problems = []
     known = [(agent.machine.name, agent, agent.here) for agent in agents if agent.here is not None]
     largest = max((here.mtu for _, _, here in known), default=0)
     names = [here.name for _, _, here in known]
     for name, agent, here in known:
         if here.version != __version__:
-            found.append((name, f"has p4reduce {here.version}, here {__version__}: install the same"))
+            problems.append((name, f"has p4reduce {here.version}, here {__version__}: install the same"))
         if here.fault:
-            found.append((name, here.fault))
+            problems.append((name, here.fault))
         if abs(agent.offset_s) > MOST_OFFSET_S:
-            found.append((name, f"its clock is {agent.offset_s:+.1f} s from ours: run chrony or ntpd"))
+            problems.append((name, f"its clock is {agent.offset_s:+.1f} s from ours: run chrony or ntpd"))
         if here.mtu and here.mtu < max(largest, LEAST_MTU):
-            found.append(
+            problems.append(
                 (name, f"MTU {here.mtu} at {here.own}, others have {largest}: large packets get lost; set one")
             )
         if here.named.startswith("127.") and not here.own.startswith("127."):
             text = (
                 f"its own name {here.name!r} is {here.named} there, which no other machine reaches: correct /etc/hosts"
             )
-            found.append((name, f"{text}; torchrun needs '--rdzv-conf is_host=1' on the first machine until then"))
+            problems.append((name, f"{text}; torchrun needs '--rdzv-conf is_host=1' on the first machine until then"))
         if names.count(here.name) > 1 and not here.own.startswith("127."):
-            found.append((name, f"another machine has the name {here.name!r}, too: rename one"))
+            problems.append((name, f"another machine has the name {here.name!r}, too: rename one"))
         if here.no_namespaces:
-            found.append((name, f"no network namespaces (only --time real needs them): {here.no_namespaces}"))
-    for (one, other), good in reached.items():
+            problems.append((name, f"no network namespaces (only --time real needs them): {here.no_namespaces}"))
+    for (source, other), good in reached.items():
         if not good:
-            found.append((one, f"cannot connect to {other}: a firewall, or no route; gloo needs all pairs"))
-    return found
+            problems.append((source, f"cannot connect to {other}: a firewall, or no route; gloo needs all pairs"))
+    return problems
 
 
 def examine_machines(agents: Agents) -> list[tuple[str, str]]:
     """(machine, fault) of all machines: what they have, and who reaches whom; changes nothing."""
-    found = []
+    problems = []
     for agent in agents.every:
         agent.begin(Path("/"), None, namespaces=True)
     for agent in agents.every:
@@ -231,7 +231,7 @@ def examine_machines(agents: Agents) -> list[tuple[str, str]]:
             agent.began()
             agent.look_at_clock()
         except ClusterError as error:
-            found.append((agent.machine.name, str(error).removeprefix(f"{agent.machine.name}: ")))
+            problems.append((agent.machine.name, str(error).removeprefix(f"{agent.machine.name}: ")))
     there = [agent for agent in agents.every if agent.here is not None]
     ports: dict[str, tuple[str, int]] = {}
     reached: dict[tuple[str, str], bool] = {}
@@ -251,6 +251,6 @@ def examine_machines(agents: Agents) -> list[tuple[str, str]]:
             with contextlib.suppress(ClusterError):
                 answers = agent.answer("reached", BEGIN_S + REACH_S * len(targets))
                 reached |= {(name, other): good for other, good in zip(targets, answers, strict=True)}
-            for other in ({_LAUNCHER} | {one.machine.name for one in there}) - targets.keys() - {name}:
+            for other in ({_LAUNCHER} | {agent.machine.name for agent in there}) - targets.keys() - {name}:
                 reached[name, other] = False
-    return found + faults(there, reached)
+    return problems + faults(there, reached)

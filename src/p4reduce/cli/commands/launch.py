@@ -161,7 +161,7 @@ def joining_hosts(experiment: Experiment, wanted: Sequence[tuple[str, int]]) -> 
     hosts = [host.name for host in topology.workers]
     named = {host for host, _ in wanted if host}
     free = [host for host in hosts if host not in {*worker_hosts(topology, experiment.workers), *named}]
-    found = []
+    incidents = []
     for host, at_ps in wanted:
         if host and host not in hosts:
             raise BadInput(
@@ -169,8 +169,8 @@ def joining_hosts(experiment: Experiment, wanted: Sequence[tuple[str, int]]) -> 
             )
         if not host and not free:
             raise BadInput(f"--join: topology {topology.name!r} has no free host; choose a larger --topology")
-        found.append(Incident(at_ps, "join", host or free.pop(0)))
-    return sorted(found, key=lambda one: one.at_ps)
+        incidents.append(Incident(at_ps, "join", host or free.pop(0)))
+    return sorted(incidents, key=lambda incident: incident.at_ps)
 
 
 def _launch_real(flags: Launch, joins: Sequence[Incident], output: Output, page: "RealSource | None") -> None:
@@ -191,7 +191,7 @@ def _launch_real(flags: Launch, joins: Sequence[Incident], output: Output, page:
             argv,
             emit=emitter,
             timeout_s=DEFAULT_TIMEOUT_S if flags.timeout is None else flags.timeout,
-            joins=[(one.at_ps / PS_PER_S, one.what) for one in joins],
+            joins=[(join.at_ps / PS_PER_S, join.what) for join in joins],
             machines=machines,
             **{COMPUTE: flags.compute, RESTART: str(restart)},
         )
@@ -230,14 +230,16 @@ def _start_again(restart: int, most: int, code: int, output: Output) -> None:
 
 def about_steps(count: int, how: str, spans: Sequence[Span]) -> str:
     """What an iteration is in the table, and whether any computation was declared."""
-    said = {
+    meanings = {
         "marks": f"an iteration is what lies between calls of comm.step(): {count}",
         "repetition": f"an iteration is the sequence of collectives that repeats: {count} (comm.step() marks them)",
     }
-    one = "the collectives do not repeat, so all of them are one iteration; mark iterations with comm.step()"
+    otherwise = "the collectives do not repeat, so all of them are one iteration; mark iterations with comm.step()"
     if any(span.name == backend.COMPUTE for span in spans):
-        return said.get(how, one)
-    return f"{said.get(how, one)}; no rank declared computation (comm.compute()): times are the network's alone"
+        return meanings.get(how, otherwise)
+    return (
+        f"{meanings.get(how, otherwise)}; no rank declared computation (comm.compute()): times are the network's alone"
+    )
 
 
 class _Emitter:

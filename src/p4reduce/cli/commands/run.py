@@ -98,7 +98,7 @@ def machines_of(
     topology = build_topology(experiment)
     there = [Machine(name, slots) for name, slots in named]
     place = placed(topology, worker_hosts(topology, experiment.workers), there, dict(given))
-    return Machines(tuple(one.name for one in there), place, tuple(ssh_of(ssh)), dict(environment), script)
+    return Machines(tuple(machine.name for machine in there), place, tuple(ssh_of(ssh)), dict(environment), script)
 
 
 def finish(
@@ -232,7 +232,7 @@ def confirm(flags: Confirm) -> None:
     claim(out=flags.out)
     machines = None
     if named := flags.machines:
-        machines = lambda one: machines_of(one, named, flags.place, flags.ssh, {})  # noqa: E731
+        machines = lambda experiment: machines_of(experiment, named, flags.place, flags.ssh, {})  # noqa: E731
     results = run_all(flags.experiments, output, machines=machines)
     rows, wrong = confirmed(results)
     output.data(rows)
@@ -451,7 +451,9 @@ def perf(flags: Perf) -> None:
         _engines_beside(output, rows, plan)
     if flags.out is not None:
         output.note("wrote " + ", ".join(str(path) for path in write_perf(flags.out, rows, collective, experiments[0])))
-    wrong = sum(one.wrong or 0 for row in rows for one in (row.out_of_place, row.in_place) if one is not None)
+    wrong = sum(
+        figures.wrong or 0 for row in rows for figures in (row.out_of_place, row.in_place) if figures is not None
+    )
     if wrong:
         raise Failed(f"{wrong} elements are wrong; see the columns #wrong")
 
@@ -461,11 +463,11 @@ def _line(row: Row) -> str:
     return f"{start}  {_figures(row.out_of_place)}  {_figures(row.in_place)}"
 
 
-def _figures(found: Figures | None) -> str:
-    if found is None:
+def _figures(figures: Figures | None) -> str:
+    if figures is None:
         return f"{'N/A':>7s}  {'N/A':>6s}  {'N/A':>6s}  {'N/A':>5s}"
-    wrong = "N/A" if found.wrong is None else str(found.wrong)  # as nccl-tests, where values are not checked
-    return f"{_time(found.time_us):>7s}  {_bandwidth(found.algbw)}  {_bandwidth(found.busbw)}  {wrong:>5s}"
+    wrong = "N/A" if figures.wrong is None else str(figures.wrong)  # as nccl-tests, where values are not checked
+    return f"{_time(figures.time_us):>7s}  {_bandwidth(figures.algbw)}  {_bandwidth(figures.busbw)}  {wrong:>5s}"
 
 
 def _bandwidth(value: float) -> str:
@@ -486,10 +488,10 @@ def _time(microseconds: float) -> str:
 
 def _foot(rows: Sequence[Row], unchecked: str) -> list[str]:
     """The last lines; ``unchecked``: what to say where no result was compared."""
-    every = [one for row in rows for one in (row.out_of_place, row.in_place) if one is not None]
-    checked = [one.wrong for one in every if one.wrong is not None]
+    every = [figures for row in rows for figures in (row.out_of_place, row.in_place) if figures is not None]
+    checked = [figures.wrong for figures in every if figures.wrong is not None]
     wrong = sum(checked)
-    mean = sum(one.busbw for one in every) / len(every)
+    mean = sum(figures.busbw for figures in every) / len(every)
     return [
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}" if checked else f"# {unchecked}",
         f"# Avg bus bandwidth    : {mean:g}",
@@ -505,7 +507,10 @@ def _engines_beside(output: Output, rows: Sequence[Row], plan: Any) -> None:
     table = [
         [
             str(size),
-            *(_bandwidth(one.busbw).strip() if (one := best.get((engine, size))) else "-" for engine in engines),
+            *(
+                _bandwidth(figures.busbw).strip() if (figures := best.get((engine, size))) else "-"
+                for engine in engines
+            ),
         ]
         for size in plan.sizes
     ]

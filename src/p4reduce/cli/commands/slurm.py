@@ -108,7 +108,7 @@ def demo(flags: SlurmDemo) -> None:
         progress_bar(output) as open_bar,
     ):
         bar = open_bar("jobs that have ended")
-        results = [run_scheme(cluster, work, known[name], Path(folder), said=bar) for name in wanted]
+        results = [run_scheme(cluster, work, known[name], Path(folder), progress=bar) for name in wanted]
     output.data(result_data(network, results))
     output.table(*result_rows(network, results))
     wrong = missed(results)

@@ -243,14 +243,14 @@ class Launch:
 
     def _check_machines(self) -> None:
         """What several machines in real time may have."""
-        one = self.experiment
+        experiment = self.experiment
         refused = {
-            f"--on-failure {one.on_failure}": one.on_failure != "abort",
+            f"--on-failure {experiment.on_failure}": experiment.on_failure != "abort",
             "--join": bool(self.join),
             "--live": self.live,
             "--listen": bool(self.listen),
         }
-        check_machines(one, refused)
+        check_machines(experiment, refused)
 
 
 def check_machines(experiment: "Experiment", refused: Mapping[str, bool]) -> None:
@@ -455,12 +455,12 @@ class Confirm:
     def experiments(self) -> "list[Experiment]":
         """Of each plan that in virtual time, and those that confirm it."""
         targets = ["embedded", "bmv2"] if list(self.targets) == ["both"] else self.targets
-        found, base = [], CONFIRM | ({"links": "udp"} if self.machines and "bmv2" not in targets else {})
+        experiments, base = [], CONFIRM | ({"links": "udp"} if self.machines and "bmv2" not in targets else {})
         for plan in self.plans:
             ideal = self.settings.experiment(base, plan=plan, time="virtual")
-            found.append(ideal.model_copy(update={"faults": type(ideal.faults)()}))
-            found += [self.settings.experiment(base, plan=plan, target=target, time="real") for target in targets]
-        return found
+            experiments.append(ideal.model_copy(update={"faults": type(ideal.faults)()}))
+            experiments += [self.settings.experiment(base, plan=plan, target=target, time="real") for target in targets]
+        return experiments
 
     @cached_property
     def machines(self) -> list[tuple[str, int | None]]:
@@ -469,9 +469,10 @@ class Confirm:
 
     def check(self) -> None:
         """What each of them may be."""
-        for one in sorted(self.experiments, key=lambda one: one.target):  # whose links depend on a BMv2 among them
-            if self.machines and one.time == "real":
-                check_machines(one, {"--model digits": one.model == "digits"})
+        # By target: the links depend on a BMv2 among them.
+        for experiment in sorted(self.experiments, key=lambda experiment: experiment.target):
+            if self.machines and experiment.time == "real":
+                check_machines(experiment, {"--model digits": experiment.model == "digits"})
         if self.place and not self.machines:
             raise BadInput("--place: is for --hosts")
 

@@ -280,7 +280,7 @@ class RealBackend:
         self.observer: Observer | None = None
         self._spec = spec
         self._endpoints = Endpoints(None if spec.records is None else Path(spec.records))
-        self._places = {one.job: (self._endpoints.add(one), one) for one in spec.endpoints}
+        self._places = {endpoint.job: (self._endpoints.add(endpoint), endpoint) for endpoint in spec.endpoints}
         self._trees = spec.trees
         self._began_ns = time.monotonic_ns()
         where = spec.socket
@@ -531,8 +531,8 @@ class RealBackend:
         if not trees:
             return [(index, slice(0, elements))]
         bounds = shares(elements, [weight for _, weight in trees], self._spec.lanes * (WORD_BITS // bits))
-        found = [(self._places[job][0], slice(a, b)) for (job, _), (a, b) in zip(trees, bounds, strict=True) if b > a]
-        return found or [(index, slice(0, elements))]
+        parts = [(self._places[job][0], slice(a, b)) for (job, _), (a, b) in zip(trees, bounds, strict=True) if b > a]
+        return parts or [(index, slice(0, elements))]
 
     def _place(self, operation: str, root: int) -> tuple[int, EndpointSpec]:
         name = f"broadcast/{root}" if operation == "broadcast" else operation

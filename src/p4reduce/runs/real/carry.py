@@ -218,14 +218,14 @@ class Moved:
 
     def note_closing(self, turn: int, every: Sequence[Closing | None]) -> int:
         """Note what workers, by rank, report of an all-reduce with a deadline; return how often it was carried."""
-        known = [one for one in every if one is not None]
+        known = [report for report in every if report is not None]
         if not known:
             return 1
         first = known[0]
-        for rank, one in enumerate(known):
-            self.left_out.note(rank, one.tensor, one.elements, one.left)
-        if any(one.late for one in known) or first.attempts > 1:
-            late = {rank: one.late for rank, one in enumerate(known) if one.late}
+        for rank, report in enumerate(known):
+            self.left_out.note(rank, report.tensor, report.elements, report.left)
+        if any(report.late for report in known) or first.attempts > 1:
+            late = {rank: report.late for rank, report in enumerate(known) if report.late}
             self.closed.append(ClosedRecord(turn, first.attempts, first.chunks, first.least, late))
         return first.attempts
 
@@ -331,8 +331,8 @@ class RealCluster(Closable):
 
     def parts(self, elements: int, bits: int) -> list[tuple[Job, int]]:
         """The trees that carry an all-reduce, and how many elements each does. bits: of its lanes."""
-        found = [(tree, part.stop - part.start) for tree, part in parts_of(self.trees, elements, bits)]
-        return found or [(self.job, elements)]
+        parts = [(tree, part.stop - part.start) for tree, part in parts_of(self.trees, elements, bits)]
+        return parts or [(self.job, elements)]
 
     @property
     def hosts(self) -> list[str]:
@@ -380,7 +380,7 @@ class RealCluster(Closable):
             host: self.by_our_clock(host, from_plain(Carried, answer.get("carried"), host))
             for host, answer in answers.items()
         }
-        hashes = {host: one.sha256 for host, one in carried.items()}
+        hashes = {host: seen.sha256 for host, seen in carried.items()}
         if operation == "all_to_all":
             self._right_blocks(hashes, turn, given)
         else:
@@ -392,7 +392,7 @@ class RealCluster(Closable):
         after = self._totals()
         members = [carried[host] for host in hosts if host in self.job.plan.workers]
         parts = self.parts(elements, bits)
-        for _ in range(self.moved.note_closing(turn, [one.closing for one in members])):
+        for _ in range(self.moved.note_closing(turn, [member.closing for member in members])):
             for tree, count in parts:
                 tree.note(done_as, count, bits=bits)
         for (tree, _), bare in zip(parts, members[0].bare, strict=False):
@@ -402,8 +402,8 @@ class RealCluster(Closable):
         feeds = bits != WORD_BITS and turn > 0 and self.experiment.model == "tensor"
         if not self.moved.closed and not feeds and self.machines is None:  # the sum of another machine is there
             largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
-        start = min(one.start_ns for one in members)
-        done = self.moved.done_ns = max(one.end_ns for one in members)
+        start = min(member.start_ns for member in members)
+        done = self.moved.done_ns = max(member.end_ns for member in members)
         self.moved.busy_ns += done - start
         self.moved.records.append(
             CollectiveRecord(
@@ -412,7 +412,7 @@ class RealCluster(Closable):
                 elements=elements,
                 start_ps=(start - self.moved.zeros_ns[-1]) * PS_PER_NS,
                 done_ps=(done - self.moved.zeros_ns[-1]) * PS_PER_NS,
-                communication_ps=max(one.end_ns - one.start_ns for one in members) * PS_PER_NS,
+                communication_ps=max(member.end_ns - member.start_ns for member in members) * PS_PER_NS,
                 bound_ps=self._bound_ps(parts, Operation(done_as), bits),
                 resends=after[0] - before[0],
                 saturated=after[1] - before[1],
@@ -479,10 +479,10 @@ class RealCluster(Closable):
         assert self.machines is not None  # noqa: S101
         return self.agents.every[self.machines.names.index(self.machines.place[node])]
 
-    def by_our_clock(self, host: str, one: Carried) -> Carried:
+    def by_our_clock(self, host: str, seen: Carried) -> Carried:
         """A collective as a host's participant saw it, with times of this machine's clock."""
         ahead = self.ahead_ns(host)
-        return replace(one, start_ns=one.start_ns - ahead, end_ns=one.end_ns - ahead)
+        return replace(seen, start_ns=seen.start_ns - ahead, end_ns=seen.end_ns - ahead)
 
     def ahead_ns(self, host: str) -> int:
         """By which the clock of a host's machine is ahead of ours."""
@@ -565,9 +565,9 @@ class RealCluster(Closable):
 
     def _totals(self) -> tuple[int, int]:
         """Resends of all endpoints, and the most saturated chunks of a host."""
-        found = [counts.endpoints.values() for counts in self.counts().values()]
-        held = max(sum(one.saturated for one in every) for every in found)
-        return sum(one.resends for every in found for one in every), held
+        endpoints = [counts.endpoints.values() for counts in self.counts().values()]
+        held = max(sum(endpoint.saturated for endpoint in every) for every in endpoints)
+        return sum(endpoint.resends for every in endpoints for endpoint in every), held
 
     def _same_bytes(self, hashes: dict[str, str], turn: int) -> None:
         if self.experiment.collective == "push":
@@ -597,13 +597,13 @@ class RealCluster(Closable):
         inputs = [given(rank) for rank in range(len(self.assignment.workers))]
         bits = self.experiment.lane_bits
         lanes, numbers = self.experiment.lanes * (WORD_BITS // bits), with_bits(self.job.numbers, bits)
-        found = expect_sum(inputs, numbers, lanes).deviation(np.load(self.got))
-        if found.worst_ratio > 1 and not saturated:
+        deviation = expect_sum(inputs, numbers, lanes).deviation(np.load(self.got))
+        if deviation.worst_ratio > 1 and not saturated:
             raise ClusterError(
-                f"{operation} #{turn}: an element is {found.worst_ratio:.3g} times its documented "
+                f"{operation} #{turn}: an element is {deviation.worst_ratio:.3g} times its documented "
                 "error bound away from the exact sum"
             )
-        return found.max_error, found.error_bound
+        return deviation.max_error, deviation.error_bound
 
     def _diagnose(self, host: str) -> str:
         """Explain for which workers slots wait, after the worker at ``host`` gave up."""
@@ -614,13 +614,13 @@ class RealCluster(Closable):
             answer = self.group.answers([host], "status", time.monotonic() + SETTLE_S)[host]
         except ClusterError:
             return ""  # what it gave up for has been said
-        found = from_plain(Counts, answer, f"{host}: status").endpoints
+        endpoints = from_plain(Counts, answer, f"{host}: status").endpoints
         lines = []
         for tree in self.trees:
-            one = found.get(str(tree.plan.job))
-            if one is not None and one.failed_seq is not None:
-                waits = {} if one.waiting is None else {host: one.waiting}
-                lines.append(self.target.controller.who_is_missing(tree.plan, one.failed_seq))
+            endpoint = endpoints.get(str(tree.plan.job))
+            if endpoint is not None and endpoint.failed_seq is not None:
+                waits = {} if endpoint.waiting is None else {host: endpoint.waiting}
+                lines.append(self.target.controller.who_is_missing(tree.plan, endpoint.failed_seq))
                 lines += [f"switches told: {line}" for line in explain_waits(tree.plan, waits)]
         return "\n" + "\n".join(lines) if lines else ""
 
@@ -660,10 +660,10 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     moved, given = cluster.moved, cluster.experiment
     digest = moved.digest.hexdigest()
     # A plan that only reduces carries other collectives host to host, but it is what was asked for.
-    found = result_of(observed, moved.records, digest, moved.steps, given.faults)
+    measured = result_of(observed, moved.records, digest, moved.steps, given.faults)
     network = replace(
-        found,
-        plan=found.plan if given.plan == BEST else given.plan,
+        measured,
+        plan=measured.plan if given.plan == BEST else given.plan,
         membership=list(cluster.decisions),
         closed=moved.closed,
         left_out=moved.left_out.records(),
@@ -688,30 +688,30 @@ def _links(
     cluster: RealCluster, answers: Mapping[str, Counts], counters: Mapping[str, SwitchCounters]
 ) -> dict[Hop, LinkCounters]:
     """Every directed link: what hosts send is counted by their endpoints, the rest by switches, faults by relays."""
-    found: dict[Hop, LinkCounters] = {}
+    links: dict[Hop, LinkCounters] = {}
     sent = cluster.target.links(counters)
     for link in cluster.topology.links:
         for end in ((link.a, link.port_a), (link.b, link.port_b)):
-            found[end] = sent.get(end, NO_TRAFFIC)
+            links[end] = sent.get(end, NO_TRAFFIC)
     for host, answer in answers.items():
-        found[(host, 1)] = _sent_by(answer)
+        links[(host, 1)] = _sent_by(answer)
     for end, seen in cluster.relays.links().items():
-        found[end] = replace(
-            found[end],
+        links[end] = replace(
+            links[end],
             lost=seen.lost,
             duplicated=seen.duplicated,
             reordered=seen.reordered,
             corrupted=seen.corrupted,
-            queue_drops=found[end].queue_drops + seen.queue_drops,
+            queue_drops=links[end].queue_drops + seen.queue_drops,
         )
-    return found
+    return links
 
 
 def _sent_by(answer: Counts) -> LinkCounters:
     """Counts of the frames that a worker's endpoints sent."""
     endpoints = answer.endpoints.values()
-    frames, octets = sum(one.frames_sent for one in endpoints), sum(one.bytes_sent for one in endpoints)
-    again, again_octets = sum(one.resends for one in endpoints), sum(one.resend_bytes for one in endpoints)
+    frames, octets = sum(sender.frames_sent for sender in endpoints), sum(sender.bytes_sent for sender in endpoints)
+    again, again_octets = sum(sender.resends for sender in endpoints), sum(sender.resend_bytes for sender in endpoints)
     return replace(
         NO_TRAFFIC,
         frames=frames,
@@ -742,7 +742,7 @@ def _unseen_losses(
         else:
             came = received.get((peer, cluster.topology.port(peer, node)), -1)
         if came != arrived:
-            return any(one.resends for own in answers.values() for one in own.endpoints.values())
+            return any(endpoint.resends for own in answers.values() for endpoint in own.endpoints.values())
     return False
 
 
@@ -767,7 +767,7 @@ def _real_run(
         lost=sum(seen.lost for seen in links.values()),
         kernel_drops=cluster.target.kernel_drops() + sum(answer.port.dropped for answer in answers.values()),
         workers={host: _shown(answer) for host, answer in answers.items()},
-        changes=[to_plain(one) for one in cluster.resumed],
+        changes=[to_plain(change) for change in cluster.resumed],
         lost_switches=sorted(cluster.lost_switches),
         machines=_machines(cluster),
     )

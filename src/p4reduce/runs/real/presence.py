@@ -208,17 +208,17 @@ class WorkerGroup(Closable):
         Raises ``ClusterError`` that names who ended or reported an error, who has not answered in time, or who has
         used no processor time for ``idle_s`` seconds (a process that is stopped, or waits for what never comes).
         """
-        found: dict[str, Message] = {}
+        answers: dict[str, Message] = {}
         idle = {host: Idle(self.workers[host].process.pid) for host in hosts} if idle_s < math.inf else {}
         while True:
             for host in hosts:
-                if host not in found and self._early[host]:
-                    found[host] = self._early[host].pop(0)
-                    if "error" in found[host]:
-                        raise WorkerError(host, f"{what}: worker {host}: {found[host]['error']}")
-            missing = [host for host in hosts if host not in found]
+                if host not in answers and self._early[host]:
+                    answers[host] = self._early[host].pop(0)
+                    if "error" in answers[host]:
+                        raise WorkerError(host, f"{what}: worker {host}: {answers[host]['error']}")
+            missing = [host for host in hosts if host not in answers]
             if not missing:
-                return found
+                return answers
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ClusterError(
@@ -367,7 +367,7 @@ def check(message: Mapping[str, Any], *, finished: int, term: int, left: bool, r
     finished: operations that its member has said to have finished. term: the last one in which a member was asked.
     left: whether it has said that it leaves. ranks: that there are.
     """
-    kind = next((one for one in KINDS if one in message), None)
+    kind = next((name for name in KINDS if name in message), None)
     if kind == "beat":
         _check_beat(message, finished)
     elif kind == "stopped":
@@ -375,7 +375,7 @@ def check(message: Mapping[str, Any], *, finished: int, term: int, left: bool, r
         _number(message, "finished", finished)
         contributors = message.get("contributors")
         if not isinstance(contributors, list) or any(
-            type(one) is not int or not 0 <= one < ranks for one in contributors
+            type(rank) is not int or not 0 <= rank < ranks for rank in contributors
         ):
             raise FramingError(f"contributors: {contributors!r}")
         if not isinstance(message.get("operation"), str | None) or type(message.get("root")) is not int:
@@ -429,11 +429,11 @@ def _term(message: Mapping[str, Any], name: str, term: int) -> None:
 
 
 def _number(message: Mapping[str, Any], name: str, least: int, end: int = MOST_OPERATIONS) -> None:
-    found = message.get(name)
-    if type(found) is not int or not 0 <= found < end:
-        raise FramingError(f"{name}: {found!r}")
-    if found < least:
-        raise FramingError(f"{name}: {found} operations, and it had finished {least}")
+    number = message.get(name)
+    if type(number) is not int or not 0 <= number < end:
+        raise FramingError(f"{name}: {number!r}")
+    if number < least:
+        raise FramingError(f"{name}: {number} operations, and it had finished {least}")
 
 
 LOOK_S: Final = 0.05
@@ -695,21 +695,21 @@ class Presence(Closable):
             if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
                 seen.since_ns = time.monotonic_ns()
             seen.beat, seen.finished = message, message["beat"]
-            said: Event = Beat(rank, message["beat"], message["calls"], message.get("held"), message["rests"])
+            event: Event = Beat(rank, message["beat"], message["calls"], message.get("held"), message["rests"])
         elif kind == "left":
             seen.beat = {}  # it does not wait any more
             seen.left = seen.finished = message["left"]
-            said = Left(rank, message["left"])
+            event = Left(rank, message["left"])
         elif kind == "stopped":
             seen.finished = message["finished"]
             contributors = tuple(message["contributors"])
             answer = Answer(message["finished"], contributors, message.get("operation"), message["root"])
-            said = Answered(rank, message["stopped"], answer)
+            event = Answered(rank, message["stopped"], answer)
         else:
-            said = Answered(rank, message["array"], None)
+            event = Answered(rank, message["array"], None)
             if message["array"] == self.term and rank == self._holder:
                 self.array, self.failed, self._holder = array, message.get("failed"), None
-        self._events.append(said)
+        self._events.append(event)
 
     def out_of_turn(self, rank: int, why: str) -> None:
         """Exclude a rank whose message no member sends: the others go on without it."""
@@ -724,9 +724,9 @@ class Presence(Closable):
         """Read the messages of a connection; its end is the end of its member."""
         if control.ended:
             return ()
-        found = control.receive()
-        if found is not None:
-            return found
+        message = control.receive()
+        if message is not None:
+            return message
         if rank is not None and control.wrong:
             self.out_of_turn(rank, control.wrong)
             return ()
@@ -773,7 +773,7 @@ class Arrivals:
 
     def __init__(self, times: Sequence[float], hosts: Sequence[str], presence: Presence, start: StartRank) -> None:
         began = time.monotonic()
-        self._due = [began + one for one in times]
+        self._due = [began + after_s for after_s in times]
         self._hosts, self._presence, self._start = hosts, presence, start
         self._first = len(hosts) - len(times)
 
@@ -782,9 +782,9 @@ class Arrivals:
         seen = self._presence.seen
         while len(seen) < len(self._hosts) and time.monotonic() >= self._due[len(seen) - self._first]:
             rank = len(seen)
-            there = [one for one in range(rank) if self._hosts[one] == self._hosts[rank] and seen[one].code is None]
-            for one in there:
-                self._presence.replace(one)
+            there = [peer for peer in range(rank) if self._hosts[peer] == self._hosts[rank] and seen[peer].code is None]
+            for peer in there:
+                self._presence.replace(peer)
             if there or not any(seen[member].left is None and seen[member].code is None for member in members):
                 return
             self._presence.add(self._start(rank), member=False)

@@ -49,11 +49,11 @@ def run_real(
     machines: Machines | None = None,
 ) -> RunResult:
     """Run ``experiment`` on sockets; ``capture``: a pcap of the first worker's link. See :func:`run_session`."""
-    found, _ = run_session(experiment, progress=progress, capture=capture, machines=machines)
-    if found.training is None:
-        return found
-    baseline = accuracy_alone(found.network.workers, training_options(experiment))
-    return replace(found, training=replace(found.training, baseline_accuracy=baseline))
+    result, _ = run_session(experiment, progress=progress, capture=capture, machines=machines)
+    if result.training is None:
+        return result
+    baseline = accuracy_alone(result.network.workers, training_options(experiment))
+    return replace(result, training=replace(result.training, baseline_accuracy=baseline))
 
 
 def run_session(
@@ -85,8 +85,8 @@ def run_session(
         "sizes": list(sizes),
         "machines": None if machines is None else to_plain(machines),
     }
-    found = _session(experiment, request, progress, None)
-    return from_plain(RunResult, found["result"], "the session's result"), found["beside_s"]
+    answer = _session(experiment, request, progress, None)
+    return from_plain(RunResult, answer["result"], "the session's result"), answer["beside_s"]
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def run_script(
     else:
         script["machines"] = to_plain(machines)
     request = {"experiment": experiment.model_dump(mode="json"), "script": script, "machines": script.get("machines")}
-    found = _session(experiment, request, None, emit)
-    if "ended" in found:
-        return Scripted(None, found["ended"]["rank"], found["ended"]["code"])
-    return Scripted(from_plain(RunResult, found["result"], "the session's result"), None, 0, dict(found["outside"]))
+    answer = _session(experiment, request, None, emit)
+    if "ended" in answer:
+        return Scripted(None, answer["ended"]["rank"], answer["ended"]["code"])
+    return Scripted(from_plain(RunResult, answer["result"], "the session's result"), None, 0, dict(answer["outside"]))
 
 
 def _session(
@@ -261,7 +261,7 @@ def measure_real(experiment: Experiment, plan: Plan, progress: PerfProgress, *, 
     ours = [record.communication_ps / PS_PER_US for record in result.network.collectives[1:]]
     rows = _rows(experiment.plan, plan, workers, ours)
     for name, seconds in beside_s.items():
-        rows += _rows(name, plan, workers, [one * 1e6 for one in seconds])
+        rows += _rows(name, plan, workers, [time_s * 1e6 for time_s in seconds])
     return rows
 
 
@@ -269,6 +269,6 @@ def _rows(engine: str, plan: Plan, workers: int, times_us: list[float]) -> list[
     rows = []
     for at, octets in enumerate(plan.sizes):
         mine = times_us[at * plan.iters : (at + 1) * plan.iters]
-        found = figures(octets, sum(mine) / len(mine), plan.collective, workers, 0)
-        rows.append(Row(engine, octets, plan.count(octets, workers), plan.type, "sum", -1, None, found))
+        measured = figures(octets, sum(mine) / len(mine), plan.collective, workers, 0)
+        rows.append(Row(engine, octets, plan.count(octets, workers), plan.type, "sum", -1, None, measured))
     return rows

@@ -132,8 +132,10 @@ def train_digits(cluster: RealCluster) -> None:
     cluster.moved.weights_sha256 = one_model(str(trained.sha256) for trained in ended.values())
     zeros_ns = cluster.moved.zeros_ns
     cluster.moved.points = [
-        TrainingPoint(one.name, one.iteration, (one.time_ns - zeros_ns[one.iteration]) / NS_PER_S, one.value)
-        for one in ended[workers[0]].figures
+        TrainingPoint(
+            figure.name, figure.iteration, (figure.time_ns - zeros_ns[figure.iteration]) / NS_PER_S, figure.value
+        )
+        for figure in ended[workers[0]].figures
     ]
 
 
@@ -321,12 +323,12 @@ class ScriptCluster(RealCluster):
         """Reports by the clock of this machine."""
         return {
             host: replace(
-                one,
-                began_ns=one.began_ns - self.ahead_ns(host),
-                carried=tuple(self.by_our_clock(host, each) for each in one.carried),
-                figures=tuple(replace(each, time_ns=each.time_ns - self.ahead_ns(host)) for each in one.figures),
+                report,
+                began_ns=report.began_ns - self.ahead_ns(host),
+                carried=tuple(self.by_our_clock(host, each) for each in report.carried),
+                figures=tuple(replace(each, time_ns=each.time_ns - self.ahead_ns(host)) for each in report.figures),
             )
-            for host, one in reports.items()
+            for host, report in reports.items()
         }
 
     def _note_collectives(self, reports: Mapping[str, ScriptReport]) -> None:
@@ -337,22 +339,22 @@ class ScriptCluster(RealCluster):
         if len(ends) > 1:
             raise ClusterError(f"ranks have carried different numbers of collectives to their ends: {sorted(ends)}")
         for turn in range(min(report.first for report in reports.values()), ends.pop()):
-            there = {host: one for host, one in reports.items() if one.first <= turn}
+            there = {host: report for host, report in reports.items() if report.first <= turn}
             every = [report.carried[turn - report.first] for report in there.values()]
             first = every[0]
             _check_agreement(turn, dict(zip(there, every, strict=True)))
-            self._same_bytes({host: one.sha256 for host, one in zip(there, every, strict=True)}, turn)
+            self._same_bytes({host: seen.sha256 for host, seen in zip(there, every, strict=True)}, turn)
             self.moved.digest.update(bytes.fromhex(first.sha256))
             carried = "barrier" if first.operation == "barrier" and not self.job.plan.ring else "all_reduce"
             parts = [(self.job, first.elements)]
             if first.operation != "barrier":
                 parts = self.parts(first.elements, first.bits)
-            for _ in range(self.moved.note_closing(turn, [one.closing for one in every])):
+            for _ in range(self.moved.note_closing(turn, [seen.closing for seen in every])):
                 for tree, elements in parts:
                     tree.note(carried, elements, words=first.words, bits=first.bits)
             for (tree, _), bare in zip(parts, first.bare, strict=False):
                 tree.bare += bare
-            start, done = min(one.start_ns for one in every), max(one.end_ns for one in every)
+            start, done = min(seen.start_ns for seen in every), max(seen.end_ns for seen in every)
             self.moved.busy_ns += done - start
             self.moved.records.append(
                 CollectiveRecord(
@@ -361,10 +363,10 @@ class ScriptCluster(RealCluster):
                     elements=first.elements,
                     start_ps=(start - self.moved.zeros_ns[0]) * PS_PER_NS,
                     done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
-                    communication_ps=max(one.end_ns - one.start_ns for one in every) * PS_PER_NS,
+                    communication_ps=max(seen.end_ns - seen.start_ns for seen in every) * PS_PER_NS,
                     bound_ps=self._bound_ps(parts, Operation(carried), first.bits),
                     resends=0,
-                    saturated=max(one.saturated for one in every),
+                    saturated=max(seen.saturated for seen in every),
                     max_error=None,
                     error_bound=None,
                     failed=first.failed,
@@ -386,16 +388,16 @@ def _check_agreement(turn: int, carried: Mapping[str, Carried]) -> None:
     carried: what each host's participant says of the collective.
     """
     called = {
-        host: f"{one.operation}({one.elements} elements"
-        f"{' of int32' if one.words and one.operation == 'all_reduce' else ''}"
-        f"{'' if one.bits == WORD_BITS else f', lane_bits={one.bits}'})"
-        for host, one in carried.items()
+        host: f"{seen.operation}({seen.elements} elements"
+        f"{' of int32' if seen.words and seen.operation == 'all_reduce' else ''}"
+        f"{'' if seen.bits == WORD_BITS else f', lane_bits={seen.bits}'})"
+        for host, seen in carried.items()
     }
     first, *others = called
     for host in others:
         if called[host] != called[first]:
-            said = f"{first} called {called[first]}, {host} {called[host]}"
-            raise ClusterError(f"collective #{turn}: participants disagree: {said}")
+            calls = f"{first} called {called[first]}, {host} {called[host]}"
+            raise ClusterError(f"collective #{turn}: participants disagree: {calls}")
 
 
 class Scripts(Closable):
@@ -497,8 +499,8 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
             else cpu_seconds(cluster.target.processes),
             "session": cpu_seconds([os.getpid()]),
         }
-        found = result(cluster, used)
-    return {"result": to_plain(found), "beside_s": {}, "outside": list(cluster.outside.items())}
+        run_result = result(cluster, used)
+    return {"result": to_plain(run_result), "beside_s": {}, "outside": list(cluster.outside.items())}
 
 
 def _tensors(request: dict[str, Any]) -> dict[str, Any]:
@@ -514,17 +516,17 @@ def _tensors(request: dict[str, Any]) -> dict[str, Any]:
         carry_out(cluster, request["sizes"])
         used = {name: seconds - before[name] for name, seconds in _used(cluster).items()}
         cluster.look_at_clocks()
-        found = result(cluster, used)
+        run_result = result(cluster, used)
         folder = Path(request["folder"])
         beside_s = {name: BESIDE[name](cluster, folder, **given) for name, given in request["beside"].items()}
-    return {"result": to_plain(found), "beside_s": beside_s}
+    return {"result": to_plain(run_result), "beside_s": beside_s}
 
 
 def _used(cluster: RealCluster) -> dict[str, float]:
     """CPU seconds so far."""
     session = cpu_seconds([os.getpid()])
     if isinstance(cluster.target, MachineTarget):
-        workers = sum(one.cpu_s for one in cluster.counts().values())
+        workers = sum(counts.cpu_s for counts in cluster.counts().values())
         return {"workers": workers, "switches": cluster.target.cpu_s(), "session": session}
     workers = cpu_seconds(cluster.group.pids().values())
     return {"workers": workers, "switches": cpu_seconds(cluster.target.processes), "session": session}

@@ -200,11 +200,11 @@ class Bmv2Target:
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """As the P4 program counted: bytes are those that packets had when they came in, which is as long here."""
-        found = {}
+        links = {}
         for switch, own in counters.items():
             for port in range(1, len(self._topology.neighbours(switch)) + 1):
                 first, again = own.link_sent[(port, 0)], own.link_sent[(port, 1)]
-                found[switch, port] = replace(
+                links[switch, port] = replace(
                     NO_TRAFFIC,
                     frames=first.frames + again.frames,
                     bytes=first.bytes + again.bytes,
@@ -213,7 +213,7 @@ class Bmv2Target:
                     inc_resend_frames=again.frames,
                     inc_resend_bytes=again.bytes,
                 )
-        return found
+        return links
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
         """Empty: what BMv2 loses before ingress is not counted."""
@@ -234,14 +234,14 @@ class Bmv2Target:
         self._parts.close()
 
 
-def merged(one: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
+def merged(first: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
     """The sums of what two observers saw of different things."""
-    found = dict(one)
+    sums = dict(first)
     for where, seen in other.items():
-        before = found.get(where, Incidents())
+        before = sums.get(where, Incidents())
         values = {each.name: getattr(before, each.name) + getattr(seen, each.name) for each in fields(Incidents)}
-        found[where] = Incidents(**values)
-    return found
+        sums[where] = Incidents(**values)
+    return sums
 
 
 # Switches on several machines: what each executes, and what the session asks for.
@@ -331,10 +331,10 @@ class MachineTarget:
         tls = ControllerTls(certificate, certificate, key, server_name=CERTIFICATE_NAME)
         targets = []
         for agent in agents.every:
-            said = agent.answer("part", START_S)
-            if "error" in said:
-                raise ClusterError(f"{agent.machine.name}: {said['error']}")
-            address = str(said["p4runtime"])
+            answer = agent.answer("part", START_S)
+            if "error" in answer:
+                raise ClusterError(f"{agent.machine.name}: {answer['error']}")
+            address = str(answer["p4runtime"])
             targets += [Target(name, address, device, tls) for name, device in wires.devices(agent).items()]
         self.controller = Controller(topology, targets, program, deadline_s=CONTROL_DEADLINE_S)
         self.relays: RelaySights = _MachineRelays(self)
@@ -359,7 +359,7 @@ class MachineTarget:
 
     def cpu_s(self) -> float:
         """CPU seconds of all agents since they began."""
-        return sum(one.cpu_s for one in self.counted())
+        return sum(counts.cpu_s for counts in self.counted())
 
     def counted(self) -> list[Counted]:
         """The counts of each machine."""
@@ -370,19 +370,19 @@ class MachineTarget:
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """As the ports counted."""
-        return {hop: seen.sent for one in self.counted() for hop, seen in one.ports.items()}
+        return {hop: seen.sent for counts in self.counted() for hop, seen in counts.ports.items()}
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
         """As the ports counted."""
-        return {hop: seen.received_frames for one in self.counted() for hop, seen in one.ports.items()}
+        return {hop: seen.received_frames for counts in self.counted() for hop, seen in counts.ports.items()}
 
     def kernel_drops(self) -> int:
         """As the ports counted."""
-        return sum(seen.overrun + seen.send_failures for one in self.counted() for seen in one.ports.values())
+        return sum(seen.overrun + seen.send_failures for counts in self.counted() for seen in counts.ports.values())
 
     def incidents(self) -> dict[Where, Incidents]:
         """What switches and relays noted of first transmissions."""
-        return reduce(merged, (one.incidents for one in self.counted()))
+        return reduce(merged, (counts.incidents for counts in self.counted()))
 
     def __enter__(self) -> Self:
         self.controller.__enter__()
@@ -403,7 +403,7 @@ class _MachineRelays:
 
     def links(self) -> dict[Hop, LinkCounters]:
         """Counts of the frames of each directed link."""
-        return {hop: seen for one in self._target.counted() for hop, seen in one.relayed.items()}
+        return {hop: seen for counts in self._target.counted() for hop, seen in counts.relayed.items()}
 
     def incidents(self) -> dict[Where, Incidents]:
         """None: the target has them."""
@@ -412,8 +412,8 @@ class _MachineRelays:
 
 def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Program) -> Controller:
     """Make a controller that has connected and loaded the program."""
-    found = [Target(*target) for target in targets]
-    return Controller(topology, found, program, deadline_s=CONTROL_DEADLINE_S)
+    switches = [Target(*target) for target in targets]
+    return Controller(topology, switches, program, deadline_s=CONTROL_DEADLINE_S)
 
 
 def check_growth(plan: Plan, collective: str) -> None:
@@ -468,12 +468,12 @@ class Damage:
         self._relays.check()
         if self._on_failure == "abort":
             self._target.check()
-            said = []
+            news = []
         else:
-            said = [*self._switches_ended(), *self._links_cut()]
+            news = [*self._switches_ended(), *self._links_cut()]
         while not self._sightings.empty():
-            said += self._heard(self._sightings.get())
-        return said + self._fell_silent()
+            news += self._heard(self._sightings.get())
+        return news + self._fell_silent()
 
     def __enter__(self) -> Self:
         self._parts.enter_context(self._target.controller.look_out(self._saw))
@@ -488,9 +488,9 @@ class Damage:
         self._presence.wake()
 
     def _switches_ended(self) -> list[str]:
-        found = [name for name in self._target.ended() if name not in self._ended]
-        self._ended.update(found)
-        return [self._lose(name, "has ended") for name in found if name not in self._trees.reach.switches]
+        ended = [name for name in self._target.ended() if name not in self._ended]
+        self._ended.update(ended)
+        return [self._lose(name, "has ended") for name in ended if name not in self._trees.reach.switches]
 
     def _links_cut(self) -> list[str]:
         reach = self._trees.reach
@@ -514,14 +514,14 @@ class Damage:
 
     def _fell_silent(self) -> list[str]:
         """Switches that are there, but do nothing, while members wait."""
-        now, said = time.monotonic(), []
+        now, news = time.monotonic(), []
         for switch, (since, signs) in list(self._silent.items()):
             if signs.seen():
                 self._silent[switch] = (now, signs)
             elif now - since > IDLE_S and self._presence.late:
                 del self._silent[switch]
-                said.append(self._lose(switch, "does not answer"))
-        return said
+                news.append(self._lose(switch, "does not answer"))
+        return news
 
     def _lose(self, switch: str, how: str) -> str:
         self._trees.lose(switch)

@@ -124,12 +124,12 @@ class VethWires:
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
         """Switch ends of the pairs, past the kernel's shaping: embedded switches keep to rates themselves."""
-        found = self.network.switch_interfaces
-        return {switch: {port: Veth(name) for port, name in own.items()} for switch, own in found.items()}
+        interfaces = self.network.switch_interfaces
+        return {switch: {port: Veth(name) for port, name in own.items()} for switch, own in interfaces.items()}
 
     def relayed(self) -> list[Relayed]:
         """Pairs of interfaces in this namespace."""
-        return [Relayed(one.link, Veth(one.a_interface), Veth(one.b_interface)) for one in self.network.relays]
+        return [Relayed(relay.link, Veth(relay.a_interface), Veth(relay.b_interface)) for relay in self.network.relays]
 
     def socket(self, host: str) -> SocketSpec:
         """The kernel's own IP stack."""
@@ -191,11 +191,11 @@ class UdpWires:
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
         """A datagram port for each link of a switch."""
-        found: dict[str, dict[int, PortSpec]] = {switch.name: {} for switch in self._topology.switches}
+        ports: dict[str, dict[int, PortSpec]] = {switch.name: {} for switch in self._topology.switches}
         for (node, port), (local, remote) in self._pairs.items():
-            if node in found:
-                found[node][port] = Udp(local, remote)
-        return found
+            if node in ports:
+                ports[node][port] = Udp(local, remote)
+        return ports
 
     def relayed(self) -> list[Relayed]:
         """Pairs of sockets."""
@@ -253,15 +253,18 @@ def placed(
             raise BadInput(f"--place: topology {topology.name!r} has no node {node!r}")
         if name not in names:
             raise BadInput(f"--place: {node}={name}: the machines are {', '.join(names)}")
-    found = {host: names[at] for host, at in zip(workers, spread(machines, len(workers)), strict=True)} | dict(given)
-    left = [node.name for node in topology.nodes if not node.is_host and node.name not in found]
+    place = {host: names[at] for host, at in zip(workers, spread(machines, len(workers)), strict=True)} | dict(given)
+    left = [node.name for node in topology.nodes if not node.is_host and node.name not in place]
     while left:
-        counts = {name: Counter(found[one] for one in topology.neighbours(name) if one in found) for name in left}
+        counts = {
+            name: Counter(place[neighbour] for neighbour in topology.neighbours(name) if neighbour in place)
+            for name in left
+        }
         for name in [name for name in left if counts[name]]:
-            found[name] = max(names, key=counts[name].__getitem__)
-        left = [name for name in left if name not in found]
-    rest = [host.name for host in topology.hosts if host.name not in found]
-    return found | {name: found[topology.neighbours(name)[0]] for name in rest}
+            place[name] = max(names, key=counts[name].__getitem__)
+        left = [name for name in left if name not in place]
+    rest = [host.name for host in topology.hosts if host.name not in place]
+    return place | {name: place[topology.neighbours(name)[0]] for name in rest}
 
 
 @dataclass(frozen=True)
@@ -360,8 +363,8 @@ class MachineWires:
             pieces += [(a, a), (a, b)] if with_relays else [(a, b)]
         wanted: dict[Agent, list[bool]] = {agent: [] for agent in place.values()}
         for piece in pieces:
-            for one in piece:
-                wanted[one].append(piece[0] is not piece[1])
+            for end in piece:
+                wanted[end].append(piece[0] is not piece[1])
         for agent, across in wanted.items():
             mtu = 0 if agent.here is None or not any(across) else agent.here.mtu
             if 0 < mtu < frame_bytes(experiment.lanes) + UDP_BYTES:
@@ -371,7 +374,7 @@ class MachineWires:
                 )
             agent.ask("ports", address=agent.address, across=across)
         free = {agent: iter(agent.answer("ports")) for agent in wanted}
-        sockets = [[(str(host), int(port)) for host, port in (next(free[one]) for one in piece)] for piece in pieces]
+        sockets = [[(str(host), int(port)) for host, port in (next(free[end]) for end in piece)] for piece in pieces]
         for place_of, link in enumerate(topology.links):
             hops = (link.a, link.port_a), (link.b, link.port_b)
             if with_relays:
@@ -383,7 +386,9 @@ class MachineWires:
 
     def devices(self, agent: Agent) -> dict[str, int]:
         """The switches on a machine, each with P4Runtime's number."""
-        return {one.name: one.index + 1 for one in self._topology.switches if self._place[one.name] is agent}
+        return {
+            switch.name: switch.index + 1 for switch in self._topology.switches if self._place[switch.name] is agent
+        }
 
     def share(self, agent: Agent, number: int) -> Share:
         """What a machine executes. number: of the machine; faults are drawn anew on each."""
@@ -473,10 +478,10 @@ class LinkRelays:
     def __init__(self, topology: Topology, cut: Sequence[Relayed], faults: Faults, seed: int) -> None:
         self._topology = topology
         self._ends: list[tuple[Hop, Hop]] = [
-            ((one.link.a, one.link.port_a), (one.link.b, one.link.port_b)) for one in cut
+            ((relayed.link.a, relayed.link.port_a), (relayed.link.b, relayed.link.port_b)) for relayed in cut
         ]
-        delays = [one.link.delay_ps if one.link.delay_ps >= RELAYED_FROM_PS else 0 for one in cut]
-        self._relays = Relays([(one.a, one.b) for one in cut], faults=faults, delay_ps=delays, seed=seed)
+        delays = [relayed.link.delay_ps if relayed.link.delay_ps >= RELAYED_FROM_PS else 0 for relayed in cut]
+        self._relays = Relays([(relayed.a, relayed.b) for relayed in cut], faults=faults, delay_ps=delays, seed=seed)
 
     def check(self) -> None:
         """Raise ``FabricError`` when the relays have ended."""
@@ -484,11 +489,11 @@ class LinkRelays:
 
     def links(self) -> dict[Hop, LinkCounters]:
         """Counts of the frames of each directed link."""
-        found = {}
+        sent = {}
         for pair, (a, b) in enumerate(self._ends):
             there, back = self._relays.directions(pair)
-            found[a], found[b] = there.out.sent, back.out.sent
-        return found
+            sent[a], sent[b] = there.out.sent, back.out.sent
+        return sent
 
     def incidents(self) -> dict[Where, Incidents]:
         """Losses and duplicates of first transmissions."""

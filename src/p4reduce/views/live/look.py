@@ -383,10 +383,10 @@ def _says(frame: bytes, program: Program) -> str:
     place = 14 + 4 * (frame[14] & 15)
     if frame[23] != socket.IPPROTO_UDP or len(frame) < place + 8:
         return f"IPv4 protocol {frame[23]}, {ends}"
-    from p4reduce.views.live.recording import said  # noqa: PLC0415  (slow to import)
+    from p4reduce.views.live.recording import frame_text  # noqa: PLC0415  (slow to import)
 
     ports = [int.from_bytes(frame[at : at + 2]) for at in (place, place + 2)]
-    return said(frame, program) if INC_UDP_PORT in ports else f"UDP {ports[0]} → {ports[1]}, {ends}"
+    return frame_text(frame, program) if INC_UDP_PORT in ports else f"UDP {ports[0]} → {ports[1]}, {ends}"
 
 
 @cache

@@ -43,7 +43,7 @@ def frames(network: VirtualNetwork, link: Hop, program: Program | None) -> list[
             "arrives_ps": waiting.arrives_ps,
             "bytes": len(waiting.frame),
             "damaged": waiting.damaged,
-            "says": said(waiting.frame, program),
+            "says": frame_text(waiting.frame, program),
             "frame": waiting.frame.hex(),
         }
         for waiting in network.on_wire(link, MOST_FRAMES)
@@ -58,13 +58,13 @@ def filmed(flights: Sequence[Flight], program: Program | None) -> list[dict[str,
             "arrives_ps": flight.arrives_ps,
             "bytes": len(flight.frame),
             "damaged": False,
-            "says": said(flight.frame, program),
+            "says": frame_text(flight.frame, program),
         }
         for flight in flights
     ]
 
 
-def said(frame: bytes, program: Program | None) -> str:
+def frame_text(frame: bytes, program: Program | None) -> str:
     """A frame on one line, by the headers of the bundled program."""
     names = [] if program is None else [name for name in HEADERS if name in program.headers]
     if program is None or not names:

@@ -162,24 +162,24 @@ class OpenPort:
             raise FabricError(_why(name, spec, error)) from None
 
     def _open_interface(self, spec: Veth, max_frame: int) -> None:
-        one = self.socket
-        one.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
-        one.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        packet_socket = self.socket
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         if not spec.shaped:
-            one.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
+            packet_socket.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
         # A slot holds what the interface may bring, not what a switch may take: that would be 16 MB for every port.
-        longest = min(max_frame, _mtu(one, spec.interface) + _BEYOND_MTU)
+        longest = min(max_frame, _mtu(packet_socket, spec.interface) + _BEYOND_MTU)
         self.ring_bytes = 1 << (longest + _RING_HEADER - 1).bit_length()
         blocks = RING_FRAMES * self.ring_bytes // _BLOCK_BYTES
         self.ring_frames = RING_FRAMES
         request = struct.pack("IIII", _BLOCK_BYTES, blocks, self.ring_bytes, self.ring_frames)
-        one.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
-        self._mapped = mmap.mmap(one.fileno(), blocks * _BLOCK_BYTES)
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
+        self._mapped = mmap.mmap(packet_socket.fileno(), blocks * _BLOCK_BYTES)
         self.ring = np.frombuffer(self._mapped, dtype=np.uint8)
-        one.bind((spec.interface, _ETH_P_ALL))
+        packet_socket.bind((spec.interface, _ETH_P_ALL))
         index = socket.if_nametoindex(spec.interface)
         membership = struct.pack("iHH8s", index, _PACKET_MR_PROMISC, 0, b"")
-        one.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
 
     def _open_datagrams(self, spec: Udp) -> None:
         for forced, plain in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
@@ -214,17 +214,17 @@ class OpenPort:
         self.socket.close()
 
 
-def drop_waiting(one: socket.socket) -> None:
+def drop_waiting(udp_socket: socket.socket) -> None:
     """Drop datagrams that came before the socket was connected: they may be from others than its peer."""
     came = select.poll()
-    came.register(one, select.POLLIN)
+    came.register(udp_socket, select.POLLIN)
     while came.poll(0):
         with contextlib.suppress(OSError):  # the peer is not there yet
-            one.recv(1)
+            udp_socket.recv(1)
 
 
-def _mtu(one: socket.socket, interface: str) -> int:
-    answer = fcntl.ioctl(one, _SIOCGIFMTU, struct.pack("16si20x", interface.encode(), 0))
+def _mtu(packet_socket: socket.socket, interface: str) -> int:
+    answer = fcntl.ioctl(packet_socket, _SIOCGIFMTU, struct.pack("16si20x", interface.encode(), 0))
     return int(struct.unpack_from("i", answer, 16)[0])
 
 
@@ -421,7 +421,7 @@ class DataPath:
             max_replicas=self._max_replicas,
             limit=_MEMORY_BYTES,
             detours=bool(detours),
-            kept_bytes=max((one.kept_bytes for one in detours), default=0),
+            kept_bytes=max((detour.kept_bytes for detour in detours), default=0),
         )
         memory.world[0]["node_count"] = len(self.node_names)
         for name, array in (
@@ -547,7 +547,7 @@ class DataPath:
             record["session_groups"] = sessions.copies.index.ctypes.data
             record["session_replicas"] = sessions.copies.replicas.ctypes.data
         self._devices[node] = device
-        self._shadows = Shadows({self.node_names[place]: one for place, one in self._devices.items()})
+        self._shadows = Shadows({self.node_names[place]: device for place, device in self._devices.items()})
         self._refresh_shadows()
         self.drain()
         memory = self._make_memory()
@@ -580,7 +580,7 @@ class DataPath:
         waiting = self.recordings.digests(node)
         if device is None or device.detours is None:
             return []
-        return [device.detours.digest(one.learn_list, one.kept) for one in waiting]
+        return [device.detours.digest(digest.learn_list, digest.kept) for digest in waiting]
 
     def drain(self) -> None:
         """Take over what the loop wrote down: packets for the controller, captures, incidents."""
