@@ -46,15 +46,15 @@ addEventListener('keydown', e => { const step = {ArrowRight: 1, PageDown: 1, ' '
 
 def texts() -> dict[str, Any]:
     """Quiz and answers, by lab."""
-    found: dict[str, Any] = yaml.safe_load((HERE / "labs.yaml").read_text("utf-8"))
-    return found
+    labs: dict[str, Any] = yaml.safe_load((HERE / "labs.yaml").read_text("utf-8"))
+    return labs
 
 
 def options(item: dict[str, Any]) -> list[str]:
     """In an order that does not give the right one away, the same each time."""
-    found = [str(item["right"]), *map(str, item["wrong"])]
-    random.Random(item["ask"]).shuffle(found)  # noqa: S311
-    return found
+    choices = [str(item["right"]), *map(str, item["wrong"])]
+    random.Random(item["ask"]).shuffle(choices)  # noqa: S311
+    return choices
 
 
 def quiz(items: list[dict[str, Any]]) -> list[str]:
@@ -69,7 +69,7 @@ def quiz(items: list[dict[str, Any]]) -> list[str]:
 def questions(readme: str) -> list[str]:
     """Those to think about, of a README."""
     part = readme.partition("## Questions to think about")[2].partition("\n\n")[0]
-    return [" ".join(one.split()) for one in re.split(r"(?m)^\d+\. ", part)[1:]]
+    return [" ".join(question.split()) for question in re.split(r"(?m)^\d+\. ", part)[1:]]
 
 
 def sections(readme: str) -> list[str]:
@@ -77,7 +77,7 @@ def sections(readme: str) -> list[str]:
     text = re.sub(r"(?ms)^    pip install.*?\n\n", "", readme)
     text = re.sub(r"(?m)^(?:Some numbers of your copy|Hand in the folder).*\n(?:.+\n)*", "", text)
     text = text.replace("\nAfter this lab you can", "\n## After this lab you can")
-    found = []
+    slides = []
     for part in re.split(r"(?m)^(?=## )", text):
         heading, pages, page = part.partition("\n")[0], [], ""
         for paragraph in re.split(r"\n\n(?! )", part.strip()):
@@ -85,8 +85,8 @@ def sections(readme: str) -> list[str]:
                 pages.append(page)
                 page = f"{heading} (continued)"
             page += f"\n\n{paragraph}"
-        found += [*pages, page]
-    return [one for one in found if one.strip()]
+        slides += [*pages, page]
+    return [slide for slide in slides if slide.strip()]
 
 
 def deck(title: str, slides: list[str]) -> str:
@@ -122,8 +122,10 @@ def key(number: str, readme: str, own: dict[str, Any]) -> str:
         "| README | check | mistakes |",
         "|---|---|---|",
     ]
-    for one in asks.values():
-        lines.append(f"| {one['says'].replace('|', '/')} | {'; '.join(one['checks'])} | {'; '.join(one['mutants'])} |")
+    for demand in asks.values():
+        lines.append(
+            f"| {demand['says'].replace('|', '/')} | {'; '.join(demand['checks'])} | {'; '.join(demand['mutants'])} |"
+        )
     lines += ["", f"## Solution for the student `{EXAMPLE}`"]
     for name in lab.files:
         if (SOLUTIONS / number / name).is_file():
@@ -139,7 +141,7 @@ def build(number: str, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     title = f"Lab {number}: {lab.title}"
     (target / "slides.html").write_text(
-        deck(title, [*sections(readme), *(f"## Quiz\n\n{one}" for one in items)]), "utf-8"
+        deck(title, [*sections(readme), *(f"## Quiz\n\n{question}" for question in items)]), "utf-8"
     )
     (target / "quiz.md").write_text("\n\n".join([f"# {title}: quiz", *items]) + "\n", "utf-8")
     (target / "key.md").write_text(key(number, readme, own), "utf-8")

@@ -50,11 +50,11 @@ class Header:
 
     def unpack(self, data: bytes) -> dict[str, int]:
         """Returns the fields at the beginning of some bytes."""
-        number, found = int.from_bytes(data[: self.bytes], "big"), {}
+        number, fields = int.from_bytes(data[: self.bytes], "big"), {}
         for name, width in reversed(self.bits.items()):
-            found[name] = number & (1 << width) - 1
+            fields[name] = number & (1 << width) - 1
             number >>= width
-        return dict(reversed(found.items()))
+        return dict(reversed(fields.items()))
 
 
 ETHERNET: Final = Header("ethernet", dst=48, src=48, type=16)
@@ -87,13 +87,13 @@ def ip(value: int) -> str:
 
 def fields_of(data: bytes, *headers: Header) -> dict[str, int | str]:
     """Returns the fields of a frame that begins with these headers; a header that is cut short is payload."""
-    found: dict[str, int | str] = {}
+    fields: dict[str, int | str] = {}
     for header in headers:
         if len(data) < header.bytes:
             break
-        found |= {f"{header.name}.{name}": value for name, value in header.unpack(data).items()}
+        fields |= {f"{header.name}.{name}": value for name, value in header.unpack(data).items()}
         data = data[header.bytes :]
-    return {**found, "payload": data.hex()}
+    return {**fields, "payload": data.hex()}
 
 
 @dataclass(frozen=True)
@@ -135,15 +135,15 @@ class Setup:
 
     def learned(self, rows: Iterable[Row]) -> Setup:
         """Returns the setup with further entries, which replace those with the same match."""
-        found = {(row["table"], repr(row.get("match"))): row for row in (*self.rows, *rows)}
-        return replace(self, rows=tuple(found.values()))
+        by_match = {(row["table"], repr(row.get("match"))): row for row in (*self.rows, *rows)}
+        return replace(self, rows=tuple(by_match.values()))
 
     def text(self) -> str:
         """Returns the setup as a file for ``p4reduce trace --entries``."""
 
         def items(name: str, rows: Iterable[object]) -> list[str]:
-            flow = [yaml.safe_dump(one, default_flow_style=True, sort_keys=False, width=1 << 20) for one in rows]
-            return [f"{name}:", *(f"  - {one.strip()}" for one in flow)] if flow else []
+            flow = [yaml.safe_dump(row, default_flow_style=True, sort_keys=False, width=1 << 20) for row in rows]
+            return [f"{name}:", *(f"  - {line.strip()}" for line in flow)] if flow else []
 
         groups = [
             {"group": number, "replicas": [{"port": port} for port in ports]} for number, ports in self.groups.items()
@@ -241,8 +241,8 @@ class Bench:
         """Returns the lab, for ``LAB`` of a module; ``home``: its folder, if that is not in this package."""
 
         def parameters(draws: Draws) -> Mapping[str, str]:
-            found = self.numbers(draws)
-            return {key: f"{value:#06x}" if key.endswith("_type") else str(value) for key, value in found.items()}
+            numbers = self.numbers(draws)
+            return {key: f"{value:#06x}" if key.endswith("_type") else str(value) for key, value in numbers.items()}
 
         def made(draws: Draws) -> Mapping[str, str]:
             scenario = self.example(self.numbers(draws))
@@ -257,7 +257,7 @@ class Bench:
 
 def packets_text(frames: Sequence[Frame]) -> str:
     """Returns frames as a file for ``p4reduce trace --packet``."""
-    lines = [f"{one.port}@{one.at_us} {one.data.hex()} # {one.what}" for one in frames]
+    lines = [f"{frame.port}@{frame.at_us} {frame.data.hex()} # {frame.what}" for frame in frames]
     return "\n".join(["# Port and microsecond, frame, remark.", *lines]) + "\n"
 
 
@@ -280,14 +280,14 @@ def difference(wanted: Out, got: Out, about: Sequence[str], read: Callable[[byte
     named = [name for name in about if name not in ("ports", "frames", "digests")]
     for (port, data), (_, right) in zip(got.sent, wanted.sent, strict=False):
         if data != right and (named or "frames" in about):
-            found, needed = read(data), read(right)
-            differs = [name for name in {**needed, **found} if found.get(name) != needed.get(name)]
-            differs = [name for name in differs if not named or any(_within(name, one) for one in named)]
+            actual, needed = read(data), read(right)
+            differs = [name for name in {**needed, **actual} if actual.get(name) != needed.get(name)]
+            differs = [name for name in differs if not named or any(_within(name, field_name) for field_name in named)]
             if differs:
-                told = [f"{name} is {_value(found, name)}, expected {_value(needed, name)}" for name in differs]
+                told = [f"{name} is {_value(actual, name)}, expected {_value(needed, name)}" for name in differs]
                 return f"left by port {port}: {'; '.join(told[:_MOST_FIELDS])}"
     if "digests" in about and got.digests != wanted.digests:
-        told_, due = (", ".join(map(str, one.digests)) or "nothing" for one in (got, wanted))
+        told_, due = (", ".join(map(str, out.digests)) or "nothing" for out in (got, wanted))
         return f"told the controller {told_}, expected {due}"
     return ""
 
@@ -349,31 +349,31 @@ class _Grader:
 
     def anew(self, program: StudentProgram) -> _Grader:
         """Returns a grader of another program of the student's; its failures have no explanation."""
-        found = _Grader(self.bench, self.task, program, self.number, self.first)
-        found.tables, found._only_asked = self.tables, True
-        return found
+        grader = _Grader(self.bench, self.task, program, self.number, self.first)
+        grader.tables, grader._only_asked = self.tables, True
+        return grader
 
     def steps(self) -> list[Step]:
-        def checked(one: Property) -> Callable[[], None]:
-            return lambda: self._check(one)
+        def checked(property_: Property) -> Callable[[], None]:
+            return lambda: self._check(property_)
 
-        steps = [Step(one.part, one.title, checked(one)) for one in self.bench.properties]
+        steps = [Step(property_.part, property_.title, checked(property_)) for property_ in self.bench.properties]
         return [Step(self.first, "the program compiles", self._compile, gate=True), *steps]
 
     def _compile(self) -> None:
         parts = compiled(self.task, self.bench.file, self.program)
         self.tables, self.lines = {name.rpartition(".")[2] for name in parts.tables}, parts.lines
-        for one in dict.fromkeys(one.scenarios for one in self.bench.properties):
-            setup = one(self.numbers, self.task.hidden)[0].setup
+        for scenarios in dict.fromkeys(property_.scenarios for property_ in self.bench.properties):
+            setup = scenarios(self.numbers, self.task.hidden)[0].setup
             self._loaded(setup)
 
     def _loaded(self, setup: Setup) -> int:
         """Returns a switch with the setup's entries. Raises Wrong if the program cannot take them."""
         switch = self.program.switch()
         if problem := self.program.load(switch, self._taken(setup).text()):
-            said = f"the program does not take the controller's entries: {problem.splitlines()[0]}"
+            reason = f"the program does not take the controller's entries: {problem.splitlines()[0]}"
             raise Wrong(
-                f"{said}. Keep the tables, keys and actions that README and skeleton name", str(self.path),
+                f"{reason}. Keep the tables, keys and actions that README and skeleton name", str(self.path),
                 f"p4reduce p4 check {self.path}",
             )  # fmt: skip
         return switch
@@ -386,13 +386,13 @@ class _Grader:
         switch = self._loaded(scenario.setup)
         reference = self._reference(scenario)
         try:
-            frames = [(one.port, one.data, one.at_us) for one in scenario.frames]
+            frames = [(frame.port, frame.data, frame.at_us) for frame in scenario.frames]
             if not hasattr(reference, "learned"):
                 answers = self.program.play(switch, frames)
             else:
                 answers = []
-                for one in frames:
-                    answers += self.program.play(switch, [one])
+                for frame in frames:
+                    answers += self.program.play(switch, [frame])
                     for digest in answers[-1].digests:
                         self.program.load(switch, self._taken(Setup(_answered(reference, digest))).text())
         finally:
@@ -405,95 +405,99 @@ class _Grader:
 
     def _outs(self, scenario: Scenario, wrong: Mapping[str, Any]) -> tuple[Out, ...]:
         """Returns the results of the reference, whose controller answers its own digests."""
-        reference, found = self._reference(scenario, wrong), []
-        for one in scenario.frames:
-            out: Out = reference.frame(one)
-            found.append(replace(out, sent=tuple(sorted(out.sent))))
+        reference, outs = self._reference(scenario, wrong), []
+        for frame in scenario.frames:
+            out: Out = reference.frame(frame)
+            outs.append(replace(out, sent=tuple(sorted(out.sent))))
             for digest in out.digests:
                 reference.learned(digest)
-        return tuple(found)
+        return tuple(outs)
 
     def _all(self, scenarios: Callable[[Numbers, Draws], Sequence[Scenario]]) -> list[_Played]:
         if scenarios not in self._played:
-            self._played[scenarios] = [self._play(one) for one in scenarios(self.numbers, self.task.hidden)]
+            self._played[scenarios] = [self._play(scenario) for scenario in scenarios(self.numbers, self.task.hidden)]
         return self._played[scenarios]
 
-    def _differs(self, one: Property, frame: Frame, wanted: Out, got: Out) -> str:
-        if one.kinds and frame.kind not in one.kinds:
+    def _differs(self, property_: Property, frame: Frame, wanted: Out, got: Out) -> str:
+        if property_.kinds and frame.kind not in property_.kinds:
             return ""
-        return difference(wanted, got, tuple(one.about), self.bench.read)
+        return difference(wanted, got, tuple(property_.about), self.bench.read)
 
-    def _check(self, one: Property) -> None:
-        for played in self._all(one.scenarios):
+    def _check(self, property_: Property) -> None:
+        for played in self._all(property_.scenarios):
             judged = zip(played.scenario.frames, played.wanted, played.got, strict=True)
             for place, (frame, wanted, got) in enumerate(judged):
-                if self._differs(one, frame, wanted, got):
-                    raise self._shortest(one, played, place)
+                if self._differs(property_, frame, wanted, got):
+                    raise self._shortest(property_, played, place)
 
-    def _shortest(self, one: Property, played: _Played, place: int) -> Wrong:
+    def _shortest(self, property_: Property, played: _Played, place: int) -> Wrong:
         """Returns the explanation of a failed frame, with the shortest frames that show it."""
         if self._only_asked:
             raise Wrong("it fails")
 
         def fails(candidate: Scenario) -> bool:
             tried = self._play(candidate)
-            return bool(self._differs(one, candidate.frames[-1], tried.wanted[-1], tried.got[-1]))
+            return bool(self._differs(property_, candidate.frames[-1], tried.wanted[-1], tried.got[-1]))
 
         begin = replace(played.scenario, frames=played.scenario.frames[: place + 1])
         small = self._play(shrunk(begin, fails, self.bench.smaller, self.bench.fewer))
         frame, wanted, got = small.scenario.frames[-1], small.wanted[-1], small.got[-1]
-        said = f"{frame.what} {self._differs(one, frame, wanted, got)}"
+        problem = f"{frame.what} {self._differs(property_, frame, wanted, got)}"
         if len(small.scenario.frames) > 1:
-            said = f"After {_listed([one.what for one in small.scenario.frames[:-1]])}, {said}"
+            problem = f"After {_listed([earlier.what for earlier in small.scenario.frames[:-1]])}, {problem}"
         lacks = sorted({row["table"] for row in begin.setup.rows} - self.tables)
         missing = f"the program does not apply table {', '.join(lacks)}" if lacks else ""
         causes = [unused(self.path.read_text("utf-8")), self._same(played) or missing]
-        where = "" if self._told or missing else self._culprit(one, played, small, FEW if causes[1] else MOST)
+        where = "" if self._told or missing else self._culprit(property_, played, small, FEW if causes[1] else MOST)
         if not causes[1]:
-            like = "" if where else self._like(one, played)
-            causes.append(like or asked(self.number, one))
+            like = "" if where else self._like(property_, played)
+            causes.append(like or asked(self.number, property_))
         causes.append(where)
-        said += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
-        if said not in self._told:
-            name = f"{one.part}-{len(self._told) + 1}"
-            self._told[said] = Wrong(said, str(self.path), *self._look(name, small))
-        return self._told[said]
+        problem += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
+        if problem not in self._told:
+            name = f"{property_.part}-{len(self._told) + 1}"
+            self._told[problem] = Wrong(problem, str(self.path), *self._look(name, small))
+        return self._told[problem]
 
     def _same(self, played: _Played) -> str:
         """Returns the mistake with which the reference gives the same results for all frames, or an empty text."""
         outs = ((mistake.says, self._outs(played.scenario, mistake.wrong)) for mistake in self.bench.mistakes)
         return next((says for says, out in outs if out == played.got), "")
 
-    def _like(self, one: Property, played: _Played) -> str:
+    def _like(self, property_: Property, played: _Played) -> str:
         """Returns the mistake that explains most of what the check finds wrong, if it explains half; or an empty text.
 
         The measure is Jaccard's: frames that fail as with the mistake, of those that fail in either way.
         """
         frames = list(zip(played.scenario.frames, played.wanted, played.got, strict=True))
-        failed = {place for place, told in enumerate(frames) if self._differs(one, *told)}
-        best, found = _HALF, ""
+        failed = {place for place, told in enumerate(frames) if self._differs(property_, *told)}
+        best, likeliest = _HALF, ""
         for mistake in self.bench.mistakes:
             outs = self._outs(played.scenario, mistake.wrong)
             pairs = list(zip(frames, outs, strict=True))
-            other = {place for place, ((frame, due, _), out) in enumerate(pairs) if self._differs(one, frame, due, out)}
+            other = {
+                place for place, ((frame, due, _), out) in enumerate(pairs) if self._differs(property_, frame, due, out)
+            }
             alike = {
                 place
                 for place in failed & other
-                if not self._differs(one, frames[place][0], outs[place], frames[place][2])
+                if not self._differs(property_, frames[place][0], outs[place], frames[place][2])
             }
             share = len(alike) / len(failed | other)
             if share > best:
-                best, found = share, mistake.says
-        return found
+                best, likeliest = share, mistake.says
+        return likeliest
 
-    def _culprit(self, one: Property, played: _Played, small: _Played, most: int) -> str:
+    def _culprit(self, property_: Property, played: _Played, small: _Played, most: int) -> str:
         """Returns the place in the program where one of the first changes makes all checks pass; empty if none does."""
         judged = zip(played.scenario.frames, played.wanted, played.got, played.lines, strict=True)
-        suspicious = suspects([(ran, bool(self._differs(one, frame, due, got))) for frame, due, got, ran in judged])
+        suspicious = suspects(
+            [(ran, bool(self._differs(property_, frame, due, got))) for frame, due, got, ran in judged]
+        )
         for line in {line for lines in small.lines for line in lines}:  # an earlier frame may have left a wrong state
             suspicious[line] = max(_BEFORE, suspicious.get(line, 0.0))
         text, given = self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)
-        wrong = self._differs(one, small.scenario.frames[-1], small.wanted[-1], small.got[-1])
+        wrong = self._differs(property_, small.scenario.frames[-1], small.wanted[-1], small.got[-1])
         hints = hints_of(self.task, wrong)
         with StudentProgram(self.path) as program:
 
@@ -506,7 +510,7 @@ class _Grader:
                 except Wrong:
                     return False
                 frames = zip(small.scenario.frames, tried.wanted, tried.got, strict=True)
-                return not any(self._differs(one, *told) for told in frames) and passes(grader.steps()[1:])
+                return not any(self._differs(property_, *told) for told in frames) and passes(grader.steps()[1:])
 
             try:
                 return culprit(self.path, islice(p4_edits(text, given, suspicious, self.lines, hints), most), mends)
@@ -537,11 +541,11 @@ def _answered(reference: Any, digest: tuple[int, ...]) -> tuple[Row, ...]:
 _MOST_QUOTED: Final = 3
 
 
-def asked(number: str, one: Property) -> str:
+def asked(number: str, property_: Property) -> str:
     """Returns what the README asks for, for a failure without a known cause; empty without ``requirements.yaml``."""
     path = Path(__file__).with_name("labs") / "requirements.yaml"
     demands = yaml.safe_load(path.read_text("utf-8")).get(number, {"asks": {}})["asks"].values()
-    for name in (f"{one.part}: {one.title}", one.part):
+    for name in (f"{property_.part}: {property_.title}", property_.part):
         if quoted := [" ".join(each["says"].split()) for each in demands if name in each["checks"]]:
             return "README: " + "; ".join(f'"{text.rstrip(".")}"' for text in quoted[:_MOST_QUOTED])
     return ""
@@ -561,23 +565,23 @@ def shrunk(
         smaller: yields simpler forms of a frame, the simplest first.
         fewer: tables whose entries may be left out.
     """
-    found, sent = scenario, 0
+    best, sent = scenario, 0
 
     def better(candidate: Scenario) -> bool:
-        nonlocal found, sent
+        nonlocal best, sent
         sent += len(candidate.frames) + 2
-        if sent > _MOST_FRAMES or candidate == found or not fails(candidate):
+        if sent > _MOST_FRAMES or candidate == best or not fails(candidate):
             return False
-        found = candidate
+        best = candidate
         return True
 
-    better(replace(found, frames=found.frames[-1:]))
-    minimal(found.frames[:-1], lambda kept: better(replace(found, frames=(*kept, found.frames[-1]))))
-    needed = tuple(row for row in found.setup.rows if row["table"] not in fewer)
-    rows = [row for row in found.setup.rows if row["table"] in fewer]
-    minimal(rows, lambda kept: better(replace(found, setup=replace(found.setup, rows=(*needed, *kept)))))
-    for place in range(len(found.frames)):
-        for other in smaller(found.frames[place]):
-            if better(replace(found, frames=(*found.frames[:place], other, *found.frames[place + 1 :]))):
+    better(replace(best, frames=best.frames[-1:]))
+    minimal(best.frames[:-1], lambda kept: better(replace(best, frames=(*kept, best.frames[-1]))))
+    needed = tuple(row for row in best.setup.rows if row["table"] not in fewer)
+    rows = [row for row in best.setup.rows if row["table"] in fewer]
+    minimal(rows, lambda kept: better(replace(best, setup=replace(best.setup, rows=(*needed, *kept)))))
+    for place in range(len(best.frames)):
+        for other in smaller(best.frames[place]):
+            if better(replace(best, frames=(*best.frames[:place], other, *best.frames[place + 1 :]))):
                 break
-    return found
+    return best

@@ -62,7 +62,7 @@ def _own(folder: Path) -> Lab:
         raise LabError(f"{folder / 'lab.py'}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = getattr(module, "LAB", None)
-    if not isinstance(found, Lab):
+    lab = getattr(module, "LAB", None)
+    if not isinstance(lab, Lab):
         raise LabError(f"{folder / 'lab.py'}: define LAB = Lab(...)")
-    return found
+    return lab

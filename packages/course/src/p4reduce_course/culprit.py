@@ -68,7 +68,7 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool]) -> 
     for edit in edits:
         if mends(edit.text):
             line = path.read_text("utf-8").splitlines()[edit.line - 1]
-            was, line = (" ".join(one.split())[:_SHOWN] for one in (edit.was, line))
+            was, line = (" ".join(code.split())[:_SHOWN] for code in (edit.was, line))
             return f"A change in line {edit.line} alone, at '{was}', mends all of it: {line}"
     return ""
 
@@ -103,10 +103,10 @@ def placed(steps: Sequence[Step], search: Callable[[Step], str]) -> list[Step]:
             if told:
                 raise
             told.append(step)
-            found = wrong.finding
+            finding = wrong.finding
             place = search(step)
             raise Wrong(
-                f"{found.said}. {place}" if place else found.said, found.where, found.look, found.files
+                f"{finding.said}. {place}" if place else finding.said, finding.where, finding.look, finding.files
             ) from None
 
     return [replace(step, run=lambda step=step: run(step)) for step in steps]  # type: ignore[misc]
@@ -145,9 +145,11 @@ def in_p4(
     with StudentProgram(path) as program:
 
         def mends(text: str) -> bool:
-            found = program.compile(text)
-            every = [] if found.parts is None else anew(program, found)
-            return bool(every) and passes(one for one in every if one.title == step.title) and passes(every)
+            compilation = program.compile(text)
+            every = [] if compilation.parts is None else anew(program, compilation)
+            return (
+                bool(every) and passes(new_step for new_step in every if new_step.title == step.title) and passes(every)
+            )
 
         try:
             parts = program.compile(text).parts
@@ -181,7 +183,7 @@ def in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode], 
         except Wrong:
             return False
         every = anew(code)
-        return passes(one for one in every if one.title == step.title) and passes(every)
+        return passes(new_step for new_step in every if new_step.title == step.title) and passes(every)
 
     try:
         return culprit(
@@ -202,9 +204,9 @@ def hints_of(task: Task, wrong: str) -> Hints:
     """Returns what a text about a wrong frame and the README say."""
     readme = (catalogue.home(task.lab) / "README.md").read_text("utf-8")
     numbers = [
-        int(one, 0) for one in re.findall(r"\b0x[0-9a-fA-F]+\b|\b[1-9]\d{1,8}\b", filled(readme, task.parameters))
+        int(number, 0) for number in re.findall(r"\b0x[0-9a-fA-F]+\b|\b[1-9]\d{1,8}\b", filled(readme, task.parameters))
     ]
-    fields = {one for name in re.findall(r"\b[a-z]\w*(?:\.\w+)*", wrong) for one in (name, name.rpartition(".")[2])}
+    fields = {part for name in re.findall(r"\b[a-z]\w*(?:\.\w+)*", wrong) for part in (name, name.rpartition(".")[2])}
     fields |= _LEAVES if re.search(r"\b(port|ports|dropped)\b", wrong) else set()
     fields |= {"digest"} if "controller" in wrong else set()
     return Hints(list(numbers)[:_MOST_NUMBERS], frozenset(fields))
@@ -215,12 +217,12 @@ _MOST_NUMBERS: Final = 12
 
 def unused(text: str) -> str:
     """Returns a text about registers of a P4 program that are only read or only written; empty if there are none."""
-    text, found = without_comments(text), []
+    text, problems = without_comments(text), []
     for name in _Names.of(text).registers:
         read, written = (re.search(rf"\b{name}\s*\.\s*{how}\b", text) is not None for how in ("read", "write"))
         if read != written:
-            found.append(f"register {name} is {'read and never written' if read else 'written and never read'}")
-    return "; ".join(found)
+            problems.append(f"register {name} is {'read and never written' if read else 'written and never read'}")
+    return "; ".join(problems)
 
 
 # Changes of Python: the syntax tree with one node changed.
@@ -240,7 +242,7 @@ def python_edits(text: str, given: str = "") -> Iterator[Edit]:
     left = {line.strip() for line in given.splitlines()}
     tree, lines = ast.parse(text), text.splitlines()
     looped = {id(inner) for loop in ast.walk(tree) if isinstance(loop, ast.While) for inner in ast.walk(loop)}
-    changes = sorted(_python_changes(tree), key=lambda one: one[0] + _KINDS * (id(one[1]) in looped))
+    changes = sorted(_python_changes(tree), key=lambda candidate: candidate[0] + _KINDS * (id(candidate[1]) in looped))
     for _, node, name, change in changes:
         at, value = (change.node, change.value) if isinstance(change, _At) else (node, change)
         line = getattr(at, "lineno", 1)
@@ -271,12 +273,12 @@ def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
     for node in ast.walk(tree):
         match node:
             case ast.BinOp() | ast.AugAssign():
-                yield from ((1, node, "op", one()) for one in _ADDED if not isinstance(node.op, one))
+                yield from ((1, node, "op", operator()) for operator in _ADDED if not isinstance(node.op, operator))
                 if isinstance(node, ast.BinOp):
                     yield 1, node, "", ast.BinOp(node.right, node.op, node.left)
-                    yield from ((2, node, "", one) for one in (node.left, node.right))
+                    yield from ((2, node, "", operand) for operand in (node.left, node.right))
             case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() | ast.Eq() | ast.NotEq() as is_]):
-                yield from ((0, node, "ops", [one()]) for one in _COMPARED if not isinstance(is_, one))
+                yield from ((0, node, "ops", [operator()]) for operator in _COMPARED if not isinstance(is_, operator))
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 half = value / 2 if value % 2 else value // 2
                 for new in dict.fromkeys((value + 1, value - 1, -value, 2 * value, half)):
@@ -289,11 +291,11 @@ def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
             case ast.Attribute(attr=name) | ast.Name(id=name) if any(name in alike for alike in _FUNCTIONS):
                 key = "attr" if isinstance(node, ast.Attribute) else "id"
                 yield from (
-                    (0, node, key, one) for alike in _FUNCTIONS if name in alike for one in alike if one != name
+                    (0, node, key, other) for alike in _FUNCTIONS if name in alike for other in alike if other != name
                 )
             case ast.Call(args=[first, *_] as given):
-                for place, one in enumerate(given):
-                    yield 1, node, "args", [*given[:place], ast.UnaryOp(ast.USub(), one), *given[place + 1 :]]
+                for place, argument in enumerate(given):
+                    yield 1, node, "args", [*given[:place], ast.UnaryOp(ast.USub(), argument), *given[place + 1 :]]
                 yield 2, node, "", first
                 if len(given) == 2:
                     yield 1, node, "args", given[::-1]
@@ -310,23 +312,24 @@ def _python_changes(tree: ast.AST) -> Iterator[tuple[int, ast.AST, str, Any]]:
                 yield 1, node, "", node.value
             case ast.BoolOp():
                 yield 1, node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And()
-    keys = Counter(one.slice.value for one in ast.walk(tree) if _key(one))
-    own_ = Counter(one.attr for one in ast.walk(tree) if _own(one))
+    keys = Counter(subscript.slice.value for subscript in ast.walk(tree) if _key(subscript))
+    own_ = Counter(attribute.attr for attribute in ast.walk(tree) if _own(attribute))
     for node in ast.walk(tree):
         if _key(node):
             mine = node.slice.value
-            yield from ((3, node.slice, "value", one) for one, _ in keys.most_common(_MOST_KEYS) if one != mine)
+            yield from ((3, node.slice, "value", other) for other, _ in keys.most_common(_MOST_KEYS) if other != mine)
         elif _own(node) and isinstance(node.ctx, ast.Load):
-            yield from ((2, node, "attr", one) for one, _ in own_.most_common(_MOST_KEYS) if one != node.attr)
+            yield from ((2, node, "attr", other) for other, _ in own_.most_common(_MOST_KEYS) if other != node.attr)
         for name in ("body", "orelse"):
             block = getattr(node, name, None)
             yield from _blocks(node, name, block) if isinstance(block, list) else ()
-    for function in (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)):
-        names = [one for one in ast.walk(function) if isinstance(one, ast.Name)]
-        own = [one.arg for one in function.args.args] + [one.id for one in names if isinstance(one.ctx, ast.Store)]
-        for one in names:
-            if isinstance(one.ctx, ast.Load) and one.id in own:
-                yield from ((3, one, "id", new) for new in dict.fromkeys(own) if new != one.id)
+    for function in (inner for inner in ast.walk(tree) if isinstance(inner, ast.FunctionDef)):
+        names = [inner for inner in ast.walk(function) if isinstance(inner, ast.Name)]
+        own = [parameter.arg for parameter in function.args.args]
+        own += [target.id for target in names if isinstance(target.ctx, ast.Store)]
+        for variable in names:
+            if isinstance(variable.ctx, ast.Load) and variable.id in own:
+                yield from ((3, variable, "id", new) for new in dict.fromkeys(own) if new != variable.id)
 
 
 _MOST_KEYS: Final = 6
@@ -348,11 +351,12 @@ def _own(node: ast.AST) -> TypeGuard[Any]:
 def _blocks(owner: ast.AST, name: str, block: Sequence[ast.stmt]) -> Iterator[tuple[int, ast.AST, str, Any]]:
     """Yields a block of statements without one of them, or with two exchanged."""
     plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.If)
-    for place, one in enumerate(block):
-        if isinstance(one, plain) and len(block) > 1:
-            yield 2, owner, name, _At(one, [*block[:place], *block[place + 1 :]])
-        if place and isinstance(one, plain) and isinstance(block[place - 1], plain):
-            yield 2, owner, name, _At(one, [*block[: place - 1], one, block[place - 1], *block[place + 1 :]])
+    for place, statement in enumerate(block):
+        if isinstance(statement, plain) and len(block) > 1:
+            yield 2, owner, name, _At(statement, [*block[:place], *block[place + 1 :]])
+        if place and isinstance(statement, plain) and isinstance(block[place - 1], plain):
+            exchanged = [*block[: place - 1], statement, block[place - 1], *block[place + 1 :]]
+            yield 2, owner, name, _At(statement, exchanged)
 
 
 # Changes of P4: the text with one token, condition or statement changed.
@@ -389,24 +393,24 @@ class _Names:
 
     @classmethod
     def of(cls, text: str) -> _Names:
-        found, types = cls(), dict[str, list[tuple[str, int]]]()
+        names, types = cls(), dict[str, list[tuple[str, int]]]()
         for kind, name, body in re.findall(r"\b(header|struct)\s+(\w+)\s*\{([^}]*)\}", text):
-            types[name] = [(one, int(bits)) for bits, one in re.findall(r"bit<(\d+)>\s*(\w+)\s*;", body)]
+            types[name] = [(member, int(bits)) for bits, member in re.findall(r"bit<(\d+)>\s*(\w+)\s*;", body)]
             if kind == "struct":
-                for of, one in re.findall(r"\b(\w+)\s+(\w+)\s*;", body):
+                for of, member in re.findall(r"\b(\w+)\s+(\w+)\s*;", body):
                     if of in types:
-                        found.headers.append(f"hdr.{one}")
-                        found._add((f"hdr.{one}.{name}", bits) for name, bits in types[of])
-                if "hdr" not in "".join(found.headers) or name.startswith("meta"):
-                    found._add((f"meta.{one}", bits) for one, bits in types[name])
-        found._add((f"std.{name}", bits) for name, bits in _STANDARD.items())
+                        names.headers.append(f"hdr.{member}")
+                        names._add((f"hdr.{member}.{name}", bits) for name, bits in types[of])
+                if "hdr" not in "".join(names.headers) or name.startswith("meta"):
+                    names._add((f"meta.{member}", bits) for member, bits in types[name])
+        names._add((f"std.{name}", bits) for name, bits in _STANDARD.items())
         outside = re.sub(r"\b(?:header|struct)\s+\w+\s*\{[^}]*\}", " ", text)
         declared = re.findall(r"(?<!<)\bbit<(\d+)>\s+(\w+)\s*(?=[;=,)])", outside)
-        found._add((name, int(bits)) for bits, name in declared)
-        found.registers = re.findall(r"\bregister<[^;]*?>\s*\([^)]*\)\s*(\w+)\s*;", outside)
-        found.constants = re.findall(r"\bconst\s+bit<\d+>\s+(\w+)", outside)
-        found.states = [name for name in re.findall(r"\bstate\s+(\w+)", text) if name != "start"]
-        return found
+        names._add((name, int(bits)) for bits, name in declared)
+        names.registers = re.findall(r"\bregister<[^;]*?>\s*\([^)]*\)\s*(\w+)\s*;", outside)
+        names.constants = re.findall(r"\bconst\s+bit<\d+>\s+(\w+)", outside)
+        names.states = [name for name in re.findall(r"\bstate\s+(\w+)", text) if name != "start"]
+        return names
 
     def _add(self, pairs: Iterable[tuple[str, int]]) -> None:
         for name, bits in pairs:
@@ -420,13 +424,13 @@ class _Names:
             among = [*self.bits] if cast else self.values[self.bits[name]]
         else:
             among = next((list_ for list_ in (self.headers, self.registers, self.states) if name in list_), [])
-        return [one for one in among if one != name]
+        return [other for other in among if other != name]
 
 
-def _akin(one: str, other: str) -> bool:
+def _akin(name: str, other: str) -> bool:
     """Returns whether two names differ in digits only, or are fields of one header."""
-    return re.sub(r"\d", "", one) == re.sub(r"\d", "", other) or (
-        "." in one and one.rpartition(".")[0] == other.rpartition(".")[0]
+    return re.sub(r"\d", "", name) == re.sub(r"\d", "", other) or (
+        "." in name and name.rpartition(".")[0] == other.rpartition(".")[0]
     )
 
 
@@ -446,25 +450,25 @@ def p4_edits(
     hints = hints or Hints()
     near = _near(by_line, hints.fields)
     ranked: list[tuple[bool, float, Edit]] = []
-    for line, found in by_line.items():
-        if found[0][1].partition("<")[0] in _DECLARED:
+    for line, tokens in by_line.items():
+        if tokens[0][1].partition("<")[0] in _DECLARED:
             continue
         weight, own = suspicious.get(line, 0.0 if line in able else 0.5), line not in left or "/*" in text
         kinds: list[tuple[float, Iterator[Edit]]] = [(0.6, _statements(text, line))]
         if weight:
             kinds = [
-                (1.0, _operators(text, found, hints.numbers)),
-                (0.9, _named(text, found, names, akin=True)),
-                (0.8, _conditions(text, found)),
-                (0.7, _terms(text, found, names)),
+                (1.0, _operators(text, tokens, hints.numbers)),
+                (0.9, _named(text, tokens, names, akin=True)),
+                (0.8, _conditions(text, tokens)),
+                (0.7, _terms(text, tokens, names)),
                 *kinds,
-                (0.4, _named(text, found, names, akin=False)),
-                (0.3, _compared(text, found, names)),
+                (0.4, _named(text, tokens, names, akin=False)),
+                (0.3, _compared(text, tokens, names)),
             ]
         for likely, edits in kinds:
             score = (weight or _MOVED) * near.get(line, _FAR) * likely
             ranked += [(own, score * _LATER**place, edit) for place, edit in enumerate(edits)]
-    ranked.sort(key=lambda one: one[:2], reverse=True)
+    ranked.sort(key=lambda candidate: candidate[:2], reverse=True)
     alike = defaultdict[str, list[int]](list)
     for line in by_line:
         alike[re.sub(r"\d", "", " ".join(bare[line - 1].split()))].append(line)
@@ -477,7 +481,7 @@ def p4_edits(
 
 def _left(mine: Sequence[str], given: Sequence[str]) -> set[int]:
     """Returns the lines that are the skeleton's, in its order and as deep."""
-    blocks = SequenceMatcher(None, [one.rstrip() for one in mine], [one.rstrip() for one in given], autojunk=False)
+    blocks = SequenceMatcher(None, [line.rstrip() for line in mine], [line.rstrip() for line in given], autojunk=False)
     return {line + 1 for at, _, size in blocks.get_matching_blocks() for line in range(at, at + size)}
 
 
@@ -494,7 +498,7 @@ _CALLED: Final = re.compile(r"[A-Za-z_]\w*$")
 
 def _near(by_line: Mapping[int, Sequence[tuple[int, str, int]]], fields: Iterable[str]) -> dict[int, float]:
     """Returns the lines that may have to do with some fields: by names that they share, from line to line."""
-    found, weight = dict[int, float](), 1.0
+    weights, weight = dict[int, float](), 1.0
     names, seen = set(fields), set[str]()
     while names:
         seen |= names
@@ -503,11 +507,11 @@ def _near(by_line: Mapping[int, Sequence[tuple[int, str, int]]], fields: Iterabl
             mine = {
                 part for _, token, _ in tokens for part in (token, token.rpartition(".")[2], token.partition(".")[0])
             }
-            if line not in found and mine & names:
-                found[line] = weight
-                more |= {one for one in mine if _CALLED.match(one)} - _COMMON
+            if line not in weights and mine & names:
+                weights[line] = weight
+                more |= {name for name in mine if _CALLED.match(name)} - _COMMON
         names, weight = more - seen, weight * _STEP
-    return found
+    return weights
 
 
 _COMMON: Final = frozenset(
@@ -526,11 +530,11 @@ def _in_alike_lines(text: str, edit: Edit, alike: Sequence[int]) -> Edit | None:
     fewer = len(before) - len(after)
     if fewer not in (0, 1) or before[begin + 1 :] != after[begin + 1 - fewer :]:
         return None
-    for line, found in zip(alike, tokens, strict=True):
-        if len(found) != len(before):
+    for line, line_tokens in zip(alike, tokens, strict=True):
+        if len(line_tokens) != len(before):
             return None
-        at, token, _ = found[begin]
-        mine = {a: c for a, (_, c, _) in zip(before, found, strict=True)}
+        at, token, _ = line_tokens[begin]
+        mine = {a: c for a, (_, c, _) in zip(before, line_tokens, strict=True)}
         new = "" if fewer else mine.get(after[begin], after[begin])
         lines[line - 1] = lines[line - 1][:at] + new + lines[line - 1][at + len(token) :]
     return Edit(edit.line, edit.was, "\n".join(lines) + "\n")
@@ -539,41 +543,41 @@ def _in_alike_lines(text: str, edit: Edit, alike: Sequence[int]) -> Edit | None:
 def _tokens(text: str) -> list[tuple[int, str, int]]:
     """Returns place, token and line (from 1) of all tokens outside comments and strings."""
     hidden = re.sub(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"|#[^\n]*', lambda at: re.sub(r"[^\n]", " ", at[0]), text, flags=re.S)
-    found, line, last = [], 1, 0
+    tokens, line, last = [], 1, 0
     for at in _TOKEN.finditer(hidden):
         line += hidden.count("\n", last, at.start())
         last = at.start()
-        found.append((at.start(), at[0], line))
-    return found
+        tokens.append((at.start(), at[0], line))
+    return tokens
 
 
 def _put(text: str, place: int, old: str, new: str, line: int, was: str = "") -> Edit:
     return Edit(line, was or old, text[:place] + new + text[place + len(old) :])
 
 
-def _operators(text: str, found: Sequence[tuple[int, str, int]], numbers: Sequence[int]) -> Iterator[Edit]:
-    for at in _CAST.finditer(text, found[0][0], found[-1][0]):
-        yield _put(text, at.start(), at[0], "", found[0][2])
-    for index, (place, token, line) in enumerate(found):
+def _operators(text: str, tokens: Sequence[tuple[int, str, int]], numbers: Sequence[int]) -> Iterator[Edit]:
+    for at in _CAST.finditer(text, tokens[0][0], tokens[-1][0]):
+        yield _put(text, at.start(), at[0], "", tokens[0][2])
+    for index, (place, token, line) in enumerate(tokens):
         for alike in _ALIKE:
             word = token.rpartition(".")[2]
             if word in alike and token in (word, f"HashAlgorithm.{word}"):
                 for other in alike:
                     if other != word:
                         yield _put(text, place, token, token[: len(token) - len(word)] + other, line)
-        if token in ("!", "~") and not (index + 1 < len(found) and found[index + 1][1] == "="):
+        if token in ("!", "~") and not (index + 1 < len(tokens) and tokens[index + 1][1] == "="):
             yield _put(text, place, token, "", line)
         if (number := _NUMBER.fullmatch(token)) is not None:
             value, kind = int(number[3], 0), f"{number[1]}{number[2]}" if number[1] else ""
-            large = [one for one in numbers if one > _SMALL] if value > _SMALL else []
-            for one in dict.fromkeys((value + 1, value - 1, 0, 1, 2 * value, *large)):
-                if one >= 0 and one != value:
-                    yield _put(text, place, token, f"{kind}{one}", line)
+            large = [readme_number for readme_number in numbers if readme_number > _SMALL] if value > _SMALL else []
+            for new in dict.fromkeys((value + 1, value - 1, 0, 1, 2 * value, *large)):
+                if new >= 0 and new != value:
+                    yield _put(text, place, token, f"{kind}{new}", line)
     slice_ = re.compile(r"\[(\d+):(\d+)\]")
-    begin, end = found[0][0], text.find("\n", found[0][0])
+    begin, end = tokens[0][0], text.find("\n", tokens[0][0])
     for at in slice_.finditer(text, begin, end if end >= 0 else len(text)):
         for bit in (0, 40):
-            yield _put(text, at.start(), at[0], f"[{bit}:{bit}]", found[0][2])
+            yield _put(text, at.start(), at[0], f"[{bit}:{bit}]", tokens[0][2])
 
 
 _CAST: Final = re.compile(r"\(bit<\d+>\)")
@@ -583,9 +587,9 @@ _ASSIGNED: Final = re.compile(r"=\s*([^;{}]+);")
 _LIST: Final = re.compile(r"\{([^{};]*,[^{};]*)\}")
 
 
-def _terms(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> Iterator[Edit]:
+def _terms(text: str, tokens: Sequence[tuple[int, str, int]], names: _Names) -> Iterator[Edit]:
     """Yields assignments that also use the variable itself, or one operand only; lists with one more header field."""
-    (begin, target, line), end = found[0], text.find("\n", found[0][0])
+    (begin, target, line), end = tokens[0], text.find("\n", tokens[0][0])
     end = end if end >= 0 else len(text)
     if (at := _ASSIGNED.search(text, begin, end)) is not None and target in names.bits:
         for operator in ("+", "|", "&", "|+|"):
@@ -594,12 +598,12 @@ def _terms(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> I
         sides = re.split(r"\s(?:\+|-|\||&|\^|\|\+\|)\s", at[1])
         for side in sides if len(sides) == 2 else ():
             yield Edit(line, at[1], text[: at.start(1)] + side + text[at.end(1) :])
-    for place, word, at_line in found:
+    for place, word, at_line in tokens:
         if word == "{" and (inside := _LIST.match(text, place)) is not None:
-            there = [one.strip() for one in inside[1].split(",")]
-            for number, one in enumerate(there):
-                header = [name for name in names.bits if name.rpartition(".")[0] == one.rpartition(".")[0]]
-                after = header[header.index(one) + 1 :][:1] if "." in one and one in header else []
+            there = [member.strip() for member in inside[1].split(",")]
+            for number, member in enumerate(there):
+                header = [name for name in names.bits if name.rpartition(".")[0] == member.rpartition(".")[0]]
+                after = header[header.index(member) + 1 :][:1] if "." in member and member in header else []
                 for name in after:
                     if name not in there:
                         more = ", ".join([*there[: number + 1], name, *there[number + 1 :]])
@@ -609,24 +613,24 @@ def _terms(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> I
 _COMPARED_P4: Final = re.compile(r"([\w.]+) (==|!=|<=|>=|<|>) ([\w.]+)")
 
 
-def _compared(text: str, found: Sequence[tuple[int, str, int]], names: _Names) -> Iterator[Edit]:
+def _compared(text: str, tokens: Sequence[tuple[int, str, int]], names: _Names) -> Iterator[Edit]:
     """Yields comparisons of some bits of a name, and of another name by another operator."""
-    for at in _COMPARED_P4.finditer(text, found[0][0], found[-1][0]):
+    for at in _COMPARED_P4.finditer(text, tokens[0][0], tokens[-1][0]):
         if at[1] in names.bits and at[2] in ("==", "!="):
             for other in names.others(at[1], cast=False):
-                yield _put(text, at.start(), at[0], f"({at[1]} & {other}) {at[2]} {at[3]}", found[0][2])
+                yield _put(text, at.start(), at[0], f"({at[1]} & {other}) {at[2]} {at[3]}", tokens[0][2])
         for side in (1, 3):
             for other in names.others(at[side], cast=False) if at[side] in names.bits else ():
                 for operator in _ALIKE[0]:
                     if operator != at[2]:
                         parts = [at[1], operator, at[3]]
                         parts[side - 1] = other
-                        yield _put(text, at.start(), at[0], " ".join(parts), found[0][2])
+                        yield _put(text, at.start(), at[0], " ".join(parts), tokens[0][2])
 
 
-def _conditions(text: str, found: Sequence[tuple[int, str, int]]) -> Iterator[Edit]:
+def _conditions(text: str, tokens: Sequence[tuple[int, str, int]]) -> Iterator[Edit]:
     """Yields an ``if`` negated, always or never true, or without one of its parts."""
-    for place, word, line in found:
+    for place, word, line in tokens:
         if word != "if" or (open_ := text.find("(", place)) < 0:
             continue
         depth, parts, begin, end = 0, list[tuple[int, int]](), open_ + 1, len(text)
@@ -671,14 +675,14 @@ _INDEX: Final = 32
 _CELL: Final = re.compile(r"\.(?:read|write)$")
 
 
-def _targets(found: Sequence[tuple[int, str, int]], names: _Names) -> set[int]:
+def _targets(tokens: Sequence[tuple[int, str, int]], names: _Names) -> set[int]:
     """Returns the bits of the names in a line."""
-    return {names.bits[token] for _, token, _ in found if token in names.bits}
+    return {names.bits[token] for _, token, _ in tokens if token in names.bits}
 
 
-def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, akin: bool) -> Iterator[Edit]:
+def _named(text: str, tokens: Sequence[tuple[int, str, int]], names: _Names, *, akin: bool) -> Iterator[Edit]:
     """Yields another name in place of one: a similar name (``akin``) or any other that fits; lists, arguments."""
-    for index, (place, token, line) in enumerate(found):
+    for index, (place, token, line) in enumerate(tokens):
         name, _, method = token.rpartition(".")
         if method in ("setValid", "setInvalid", "isValid", "read", "write", "apply", "extract", "emit", "next"):
             if method.startswith("set"):
@@ -686,10 +690,12 @@ def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, a
             rest = f".{method}"
         else:
             name, rest = token, ""
-        cast = index > 0 and found[index - 1][1] == ")"
+        cast = index > 0 and tokens[index - 1][1] == ")"
         if akin and token[0].isdigit():
-            near = _targets(found, names) | ({_INDEX} if any(_CELL.search(one) for _, one, _ in found) else set())
-            for other in dict.fromkeys((*names.constants, *(one for bits in near for one in names.values[bits]))):
+            near = _targets(tokens, names) | ({_INDEX} if any(_CELL.search(word) for _, word, _ in tokens) else set())
+            for other in dict.fromkeys(
+                (*names.constants, *(fitting for bits in near for fitting in names.values[bits]))
+            ):
                 yield _put(text, place, token, other, line)
         for other in names.others(name, cast=cast):
             if _akin(other, name) == akin:
@@ -698,9 +704,9 @@ def _named(text: str, found: Sequence[tuple[int, str, int]], names: _Names, *, a
             continue
         if method in ("read", "write") and (at := _SWAPPED.match(text, place + len(token))) is not None:
             yield Edit(line, token, f"{text[: at.start()]}({at[2]}, {at[1]}){text[at.end() :]}")
-        if index + 1 < len(found) and found[index + 1][1] == "," and index and found[index - 1][1] in ("{", ","):
-            comma = found[index + 1][0]
+        if index + 1 < len(tokens) and tokens[index + 1][1] == "," and index and tokens[index - 1][1] in ("{", ","):
+            comma = tokens[index + 1][0]
             yield Edit(line, token, text[:place] + text[comma + 1 :])  # removed from a list
-            if index + 2 < len(found):  # exchanged with the next one
-                after, other, _ = found[index + 2]
+            if index + 2 < len(tokens):  # exchanged with the next one
+                after, other, _ = tokens[index + 2]
                 yield Edit(line, token, text[:place] + other + text[comma:after] + token + text[after + len(other) :])

@@ -85,26 +85,34 @@ def grade_all(flags: LabGradeAll) -> None:
     with ends, progress_bar(output) as bar:
         jobs = flags.jobs or len(os.sched_getaffinity(0))
         graded = grade_class(flags.folder, terms, jobs=jobs, told=bar("grading"))
-    rows = [one.row() for one in graded]
-    parts = list(dict.fromkeys(name for one in graded if one.report is not None for name in one.report.parts))
+    rows = [submission.row() for submission in graded]
+    parts = list(
+        dict.fromkeys(
+            name for submission in graded if submission.report is not None for name in submission.report.parts
+        )
+    )
     if flags.csv is not None:
         flags.csv.parent.mkdir(parents=True, exist_ok=True)
         flags.csv.write_text(class_csv(parts, rows), "utf-8")
     output.data(rows)
     table = [
-        [one.student, f"{one.report.points}/{one.report.most}" if one.report else "-", str(row["first_failure"])[:200]]
-        for one, row in zip(graded, rows, strict=True)
+        [
+            submission.student,
+            f"{submission.report.points}/{submission.report.most}" if submission.report else "-",
+            str(row["first_failure"])[:200],
+        ]
+        for submission, row in zip(graded, rows, strict=True)
     ]
     output.table(("student", "points", "first failure"), table)
-    for one, row in zip(graded, rows, strict=True):
+    for submission, row in zip(graded, rows, strict=True):
         if row.get("same_as") or row.get("note"):
             same = f"the same as {row['same_as']}" if row.get("same_as") else ""
-            output.line(f"{one.student}: {'; '.join(str(part) for part in (same, row.get('note')) if part)}")
+            output.line(f"{submission.student}: {'; '.join(str(part) for part in (same, row.get('note')) if part)}")
     if flags.feedback is not None:
         write_feedback(flags.feedback, graded)
     for line in logged(flags.log, graded, flags.because) if flags.log is not None else ():
         output.line(line)
-    if any(one.report is None and one.problem != NOTHING for one in graded):
+    if any(submission.report is None and submission.problem != NOTHING for submission in graded):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -172,8 +180,8 @@ def _print_check(output: Output, check: Check, told: dict[Finding, str]) -> None
         output.line(f"        the same as above, in '{told[check.finding]}'")
         return
     told[check.finding] = check.title
-    said = check.finding.said.replace("\n", "\n        ")
-    for label, text in (("", said), ("where: ", check.finding.where)):
+    problem = check.finding.said.replace("\n", "\n        ")
+    for label, text in (("", problem), ("where: ", check.finding.where)):
         if text:
             output.line(f"        {label}{text}")
     if check.finding.look:  # on one line, however long, so that it can be copied

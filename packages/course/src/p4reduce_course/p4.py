@@ -53,9 +53,9 @@ def read(data: bytes) -> Sum | None:
     return Sum(kind, seq, tuple(lanes))
 
 
-def added(one: Lanes, other: Lanes) -> Lanes:
+def added(lanes: Lanes, other: Lanes) -> Lanes:
     """Returns the sums lane by lane, modulo 2^32."""
-    return tuple((a + b) % WRAP for a, b in zip(one, other, strict=True))
+    return tuple((a + b) % WRAP for a, b in zip(lanes, other, strict=True))
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ def minimal(items: Sequence[T], fails: Callable[[list[T]], bool]) -> None:
 
     Delta debugging: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002.
     """
-    found = list(items)
-    size = len(found)
+    rest = list(items)
+    size = len(rest)
     while size:
         start = 0
-        while start < len(found):
-            kept = found[:start] + found[start + size :]
+        while start < len(rest):
+            kept = rest[:start] + rest[start + size :]
             if fails(kept):
-                found = kept
+                rest = kept
             else:
                 start += size
         size //= 2
@@ -118,24 +118,24 @@ def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]],
         slots: slots of the switch; chunks that are so far apart share one.
         fails: returns whether the last frame fails, and workers would send such frames.
     """
-    found, sent = list(pushes), 0
+    best, sent = list(pushes), 0
 
     def better(candidate: list[Push]) -> bool:
-        nonlocal found, sent
+        nonlocal best, sent
         sent += len(candidate)
-        if not candidate or candidate == found or sent > _MOST or not fails(candidate):
+        if not candidate or candidate == best or sent > _MOST or not fails(candidate):
             return False
-        found = candidate
+        best = candidate
         return True
 
-    last = found[-1]
-    if not better([last]) and not better([push for push in found if push.seq == last.seq]):
-        better([push for push in found if push.seq % slots == last.seq % slots])
-    minimal(found[:-1], lambda kept: better([*kept, found[-1]]))
+    last = best[-1]
+    if not better([last]) and not better([push for push in best if push.seq == last.seq]):
+        better([push for push in best if push.seq % slots == last.seq % slots])
+    minimal(best[:-1], lambda kept: better([*kept, best[-1]]))
     sent = 0
-    if not better(_small(found)):
-        better([Push(one.worker, one.seq, (_HALF,) * LANES) for one in found])
-    return found
+    if not better(_small(best)):
+        better([Push(push.worker, push.seq, (_HALF,) * LANES) for push in best])
+    return best
 
 
 def _small(pushes: Sequence[Push]) -> list[Push]:
@@ -162,8 +162,8 @@ def shown(
     entries, packets = f"{workers}-workers.yaml", f"{name}.txt"
     look = f"p4reduce trace {file} --entries {home / LOOK / entries} --packet {home / LOOK / packets}"
     lines = [f"{port} {frame.hex()} # {remark}" for port, frame, remark in frames]
-    said = f"# Port, frame, remark: {counted(len(frames), 'frame')}; the last one shows it.\n"
-    texts = ((entries, entries_text(workers)), (packets, said + "\n".join(lines) + "\n"))
+    heading = f"# Port, frame, remark: {counted(len(frames), 'frame')}; the last one shows it.\n"
+    texts = ((entries, entries_text(workers)), (packets, heading + "\n".join(lines) + "\n"))
     return f"{look} --only {len(frames)} --brief", texts
 
 
@@ -193,8 +193,8 @@ class Strangers:
             look = shown(self.path, self.home, "strangers", 2, [(port, data, what)])
             with new_bench(program, parts, 2) as bench:
                 if bench.send(port, data).sent:
-                    said = f"{what} was sent on; the skeleton drops it, because {why}: leave the first if as it is"
-                    raise Wrong(said, str(self.path), *look)
+                    problem = f"{what} was sent on; the skeleton drops it, because {why}: leave the first if as it is"
+                    raise Wrong(problem, str(self.path), *look)
                 if any(any(bench.cells(register)) for register in self.registers if register in there):
                     raise Wrong(
                         f"{what} is not for the slots, because {why}, and changed a register", str(self.path), *look
@@ -237,18 +237,18 @@ def compiled(task: Task, name: str, program: StudentProgram) -> Parts:
     todos = [number for number, line in enumerate(text.splitlines(), start=1) if re.search(r"\bTODO\b", line)]
     if plain(name, text) == plain(name, skeleton_of(task, name)):
         where = ", line " + ", ".join(map(str, todos)) if todos else ""
-        said = "nothing is written yet (that is how the lab begins): see README.md"
-        raise Wrong(said, f"{path}{where}")
+        problem = "nothing is written yet (that is how the lab begins): see README.md"
+        raise Wrong(problem, f"{path}{where}")
     look = f"p4reduce p4 check {path}"
-    found = program.compile(text)
-    if found.refused:
-        raise Wrong(f"{path.name}: the embedded switch does not run this: {found.refused}", str(path), look)
-    if found.parts is None:
-        said = "\n".join([f"{path.name} does not compile:", *found.messages[:_SHOWN]])
+    compilation = program.compile(text)
+    if compilation.refused:
+        raise Wrong(f"{path.name}: the embedded switch does not run this: {compilation.refused}", str(path), look)
+    if compilation.parts is None:
+        problem = "\n".join([f"{path.name} does not compile:", *compilation.messages[:_SHOWN]])
         if todos:
-            said += f"\n{counted(len(todos), 'TODO')} left, line {', '.join(map(str, todos))}"
-        raise Wrong(said, str(path), look)
-    return found.parts
+            problem += f"\n{counted(len(todos), 'TODO')} left, line {', '.join(map(str, todos))}"
+        raise Wrong(problem, str(path), look)
+    return compilation.parts
 
 
 class Bench:
@@ -306,10 +306,10 @@ class Bench:
 
 
 def _named(there: Iterable[str], wanted: str, what: str) -> str:
-    found = [name for name in there if name == wanted or name.endswith(f".{wanted}")]
-    if len(found) != 1:
+    full_names = [name for name in there if name == wanted or name.endswith(f".{wanted}")]
+    if len(full_names) != 1:
         raise Wrong(f"the program has no {what} {wanted}: keep the names of the skeleton")
-    return found[0]
+    return full_names[0]
 
 
 def look(path: Path, port: int, frame: bytes) -> str:

@@ -85,7 +85,7 @@ class Book:
             return "an entry of table peer" if same else ""
         if replica is not None:
             rid = replica.match["egress_rid"]
-            used = any(one == rid for _, one in self.group(switch, number) or ())
+            used = any(copy_rid == rid for _, copy_rid in self.group(switch, number) or ())
             return f"replication id {rid}" if used else ""
         return ""
 
@@ -109,7 +109,7 @@ class Book:
     def groups(self, switch: str) -> dict[int, list[tuple[int, int]]]:
         """Returns (port, replication id) of each copy, by multicast group."""
         return {
-            entity.multicast_group_id: [(one.port, one.instance) for one in entity.replicas]  # type: ignore[union-attr]
+            entity.multicast_group_id: [(replica.port, replica.instance) for replica in entity.replicas]  # type: ignore[union-attr]
             for entity in self.held.get(switch, {}).values()
             if isinstance(entity, fy.P4MulticastGroupEntry)
         }
@@ -140,12 +140,12 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
     """
     for early, number, epoch, group in book.early:
         if (number, epoch) == (plan.job, plan.epoch) and book.group(early, group) is not None:
-            said = f"{early}: the entry of table job named multicast group {group} before the group existed"
-            raise Wrong(f"{said}: a sum that completes in between reaches no child. Write the group first", where)
+            problem = f"{early}: the entry of table job named multicast group {group} before the group existed"
+            raise Wrong(f"{problem}: a sum that completes in between reaches no child. Write the group first", where)
     for late, number, epoch, what in book.behind:
         if (number, epoch) == (plan.job, plan.epoch):
-            said = f"{late}: {what} was written after the entry of table job, which lets packets in"
-            raise Wrong(f"{said}: packets in between are refused or lost. Write the entry of table job last", where)
+            problem = f"{late}: {what} was written after the entry of table job, which lets packets in"
+            raise Wrong(f"{problem}: packets in between are refused or lost. Write the entry of table job last", where)
     for aggregator in plan.aggregators:
         job = _job(book, plan, aggregator, where)
         _children(book, plan, aggregator, job, where)
@@ -153,33 +153,35 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
         _parent(book, plan, aggregator, job, where)
     for switch in plan.topology.switches:
         if switch.name not in (*plan.by_switch, *dead) and (plan.job, plan.epoch) in book.jobs(switch.name):
-            said = f"{switch.name} has an entry of table job for job {plan.job}, epoch {plan.epoch}"
-            raise Wrong(f"{said}, and no worker below it: it waits for contributions that no worker sends", where)
+            problem = f"{switch.name} has an entry of table job for job {plan.job}, epoch {plan.epoch}"
+            raise Wrong(f"{problem}, and no worker below it: it waits for contributions that no worker sends", where)
 
 
 def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
     name, jobs = aggregator.name, book.jobs(aggregator.name)
-    found = jobs.get((plan.job, plan.epoch))
-    if found is None:
-        said = f"{name} has no entry of table job for job {plan.job}, epoch {plan.epoch}"
+    entry = jobs.get((plan.job, plan.epoch))
+    if entry is None:
+        problem = f"{name} has no entry of table job for job {plan.job}, epoch {plan.epoch}"
         others = sorted(epoch for job, epoch in jobs if job == plan.job)
         if others:
-            said += f"; it has one for epoch {others[-1]}: a stale epoch. Workers send epoch {plan.epoch}"
-            raise Wrong(f"{said}, and all their packets are refused, reason 7", where)
+            problem += f"; it has one for epoch {others[-1]}: a stale epoch. Workers send epoch {plan.epoch}"
+            raise Wrong(f"{problem}, and all their packets are refused, reason 7", where)
         held = {switch.name: book.jobs(switch.name).get((plan.job, plan.epoch)) for switch in plan.topology.switches}
         roots = [switch for switch, row in held.items() if row is not None and row.action == "root"]
         if roots and plan.root not in roots:
-            raise Wrong(f"{said}; {roots[0]} has action root, and the job's root is {plan.root}", where)
+            raise Wrong(f"{problem}; {roots[0]} has action root, and the job's root is {plan.root}", where)
         below = ", ".join(child.name for child in aggregator.children)
-        raise Wrong(f"{said}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where)
-    if found.params["generation"] < 1:
-        said = f"{name}: generation of job {plan.job} is 0, which marks unused slots"
-        raise Wrong(f"{said}: no sum begins anew there. Generations are 1 or higher", where)
+        raise Wrong(
+            f"{problem}; in the tree {below} {'is' if len(aggregator.children) == 1 else 'are'} below it", where
+        )
+    if entry.params["generation"] < 1:
+        problem = f"{name}: generation of job {plan.job} is 0, which marks unused slots"
+        raise Wrong(f"{problem}: no sum begins anew there. Generations are 1 or higher", where)
     right = "root" if aggregator.parent is None else "inner"
-    if found.action != right:
+    if entry.action != right:
         why = "it is the root" if right == "root" else f"its parent is {aggregator.parent.name}"  # type: ignore[union-attr]
-        raise Wrong(f"{name}: table job has the action {found.action} for job {plan.job}: {why}, so {right}", where)
-    return found
+        raise Wrong(f"{name}: table job has the action {entry.action} for job {plan.job}: {why}, so {right}", where)
+    return entry
 
 
 def _children(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
@@ -189,15 +191,15 @@ def _children(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: s
     for child in aggregator.children:
         row = peers.get((child.address.port, child.address.ip))
         if row is None or row.action != "child":
-            said = f"{name} has no entry child of table peer for {child.name} at port {child.address.port}"
-            raise Wrong(f"{said}, job {plan.job}, epoch {plan.epoch}: its packets are refused, reason 8", where)
+            problem = f"{name} has no entry child of table peer for {child.name} at port {child.address.port}"
+            raise Wrong(f"{problem}, job {plan.job}, epoch {plan.epoch}: its packets are refused, reason 8", where)
         bits[child.name] = row.params["bit_"]
         if row.params["lowest"]:
             lowest.append(child.name)
     _bits(name, bits, job.params["full"], where)
     if len(lowest) != 1:
-        said = f"{name}: lowest is 1 for {' and '.join(lowest) or 'no child'}; one child has it"
-        raise Wrong(f"{said}: it is the one for which the switch asks its parent again", where)
+        problem = f"{name}: lowest is 1 for {' and '.join(lowest) or 'no child'}; one child has it"
+        raise Wrong(f"{problem}: it is the one for which the switch asks its parent again", where)
     wanted = {(child.address.port, child.address.ip) for child in aggregator.children}
     for (port, ip), row in peers.items():
         if row.action == "child" and (port, ip) not in wanted:
@@ -209,30 +211,30 @@ def _bits(name: str, bits: dict[str, int], full: int, where: str) -> None:
     taken = 0
     for child, bit in bits.items():
         if bit & ~full:
-            said = (
+            problem = (
                 f"{name} has {children}, full is {full:#b}, and bit_ of {child} is {bit:#b}, which full does not have"
             )
-            raise Wrong(f"{said}. A bitmap with it never equals full, and no sum ever leaves", where)
+            raise Wrong(f"{problem}. A bitmap with it never equals full, and no sum ever leaves", where)
         if bit & taken or bit.bit_count() != 1:
-            said = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, which no other child has"
-            raise Wrong(said, where)
+            problem = f"{name}: bit_ of {child} is {bit:#b}; each child has one bit, which no other child has"
+            raise Wrong(problem, where)
         taken |= bit
     if taken != full:
-        said = f"{name}: full is {full:#b}, the children have {taken:#b}: it waits for a child that is not there"
-        raise Wrong(said, where)
+        problem = f"{name}: full is {full:#b}, the children have {taken:#b}: it waits for a child that is not there"
+        raise Wrong(problem, where)
 
 
 def _not_a_child(plan: Plan, aggregator: Aggregator, port: int, ip: int) -> str:
     node = plan.topology.by_ip.get(ip)
     who = f"{ip:#x}" if node is None else node.name
-    said = f"{aggregator.name}: table peer takes {who} for a child at port {port}"
+    problem = f"{aggregator.name}: table peer takes {who} for a child at port {port}"
     if not 1 <= port <= len(plan.topology.neighbours(aggregator.name)):
-        return f"{said}, which has no link"
+        return f"{problem}, which has no link"
     there = plan.topology.neighbour(aggregator.name, port)
     if any(child.address.ip == ip for child in aggregator.children):
-        said += f", where {there} is: the address is trusted without the port"
-        return f"{said}. Any host behind that port may write {who}'s address into its packets"
-    return f"{said}, where {there} is: it has no part in job {plan.job}"
+        problem += f", where {there} is: the address is trusted without the port"
+        return f"{problem}. Any host behind that port may write {who}'s address into its packets"
+    return f"{problem}, where {there} is: it has no part in job {plan.job}"
 
 
 def _group(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
@@ -240,28 +242,30 @@ def _group(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str)
     replicas = book.group(name, number)
     ports = {child.address.port: child for child in aggregator.children}
     if replicas is None:
-        said = f"{name} has no multicast group {number}, and its entry of table job names it"
+        problem = f"{name} has no multicast group {number}, and its entry of table job names it"
         others = [other for other in plan.by_switch if book.group(other, number) is not None]
         if others:
-            said += f"; {others[0]} has one: one group for two switches. Groups are each switch's own"
-        raise Wrong(said, where)
+            problem += f"; {others[0]} has one: one group for two switches. Groups are each switch's own"
+        raise Wrong(problem, where)
     if sorted(port for port, _ in replicas) != sorted(ports):
-        said = f"{name}: group {number} copies to ports {sorted(port for port, _ in replicas)}, its children are at "
-        said += str(sorted(ports))
+        problem = f"{name}: group {number} copies to ports {sorted(port for port, _ in replicas)}, its children are at "
+        problem += str(sorted(ports))
         twins = [other for other in plan.by_switch if other != name and book.group(other, number) == replicas]
         if twins:
-            said += f". {twins[0]} has the same copies: one group for two switches. Groups are each switch's own"
-        raise Wrong(said, where)
+            problem += f". {twins[0]} has the same copies: one group for two switches. Groups are each switch's own"
+        raise Wrong(problem, where)
     for port, rid in replicas:
         address, row = ports[port].address, book.replica(name, rid)
         wanted = {"mac": address.mac, "ip": address.ip, "udp": address.udp}
         if row is None:
-            said = f"{name}: group {number} copies to port {port} with replication id {rid}, and table replica has none"
-            raise Wrong(f"{said}: the copy keeps the address of the last packet that came in", where)
+            problem = (
+                f"{name}: group {number} copies to port {port} with replication id {rid}, and table replica has none"
+            )
+            raise Wrong(f"{problem}: the copy keeps the address of the last packet that came in", where)
         for member, value in wanted.items():
             if row.params.get(member) != value:
-                said = f"{name}: replication id {rid} goes to {address.name} at port {port}, and its {member} is "
-                raise Wrong(f"{said}{_shown(member, row.params.get(member, 0))}, not {_shown(member, value)}", where)
+                problem = f"{name}: replication id {rid} goes to {address.name} at port {port}, and its {member} is "
+                raise Wrong(f"{problem}{_shown(member, row.params.get(member, 0))}, not {_shown(member, value)}", where)
 
 
 def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
@@ -271,12 +275,12 @@ def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str
     wanted = {"parent_port": parent.port, "parent_mac": parent.mac, "parent_ip": parent.ip, "parent_udp": parent.udp}
     for member, value in wanted.items():
         if job.params[member] != value:
-            said = f"{aggregator.name}: {member} of job {plan.job} is {_shown(member, job.params[member])}"
-            raise Wrong(f"{said}, its parent {parent.name} has {_shown(member, value)}", where)
+            problem = f"{aggregator.name}: {member} of job {plan.job} is {_shown(member, job.params[member])}"
+            raise Wrong(f"{problem}, its parent {parent.name} has {_shown(member, value)}", where)
     row = book.peers(aggregator.name, plan.job, plan.epoch).get((parent.port, parent.ip))
     if row is None or row.action != "parent":
-        said = f"{aggregator.name} has no entry parent of table peer for {parent.name} at port {parent.port}"
-        raise Wrong(f"{said}: every RESULT from above is refused, reason 8", where)
+        problem = f"{aggregator.name} has no entry parent of table peer for {parent.name} at port {parent.port}"
+        raise Wrong(f"{problem}: every RESULT from above is refused, reason 8", where)
 
 
 def _shown(field: str, value: int) -> str:
@@ -291,8 +295,8 @@ def check_open(opened: Collection[str], topology: Topology, where: str) -> None:
     """Raises Wrong if a controller is not primary in every switch."""
     for switch in topology.switches:
         if switch.name not in opened:
-            said = f"{switch.name} was not opened: a later tree may need it. Open every switch"
-            raise Wrong(said, where)
+            problem = f"{switch.name} was not opened: a later tree may need it. Open every switch"
+            raise Wrong(problem, where)
 
 
 def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int], where: str) -> None:
@@ -301,8 +305,8 @@ def check_given(book: Book, plan: Plan, names: Sequence[str], job: dict[str, int
         row = book.jobs(aggregator.name)[plan.job, plan.epoch]
         for name in names:
             if row.params[name] != job[name]:
-                said = f"{aggregator.name}: {name} of job {plan.job} is {row.params[name]}, it was given {job[name]}"
-                raise Wrong(said, where)
+                problem = f"{aggregator.name}: {name} of job {plan.job} is {row.params[name]}, it was given {job[name]}"
+                raise Wrong(problem, where)
 
 
 def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
@@ -318,13 +322,15 @@ def check_apart(book: Book, plans: Sequence[Plan], where: str) -> None:
             if slots != plan.slots:
                 raise Wrong(f"{switch.name}: slots of job {plan.job} is {slots}, it has {plan.slots}", where)
             if base + slots > SLOTS or stats >= STATS_JOBS:
-                said = f"{switch.name}: job {plan.job} has slots {base}..{base + slots - 1} and stats {stats}"
-                raise Wrong(f"{said}; there are {SLOTS} slots, and {STATS_JOBS} stats", where)
+                problem = f"{switch.name}: job {plan.job} has slots {base}..{base + slots - 1} and stats {stats}"
+                raise Wrong(f"{problem}; there are {SLOTS} slots, and {STATS_JOBS} stats", where)
             for job, first, count, cells in taken:
                 if base < first + count and first < base + slots:
-                    said = f"{switch.name}: job {job} has slots {first}..{first + count - 1}, job {plan.job} has "
-                    said += f"{base}..{base + slots - 1}: they overlap. Each takes the other's chunks for its own slots"
-                    raise Wrong(f"{said}, and none is ever complete", where)
+                    problem = f"{switch.name}: job {job} has slots {first}..{first + count - 1}, job {plan.job} has "
+                    problem += (
+                        f"{base}..{base + slots - 1}: they overlap. Each takes the other's chunks for its own slots"
+                    )
+                    raise Wrong(f"{problem}, and none is ever complete", where)
                 if stats == cells:
                     raise Wrong(f"{switch.name}: jobs {job} and {plan.job} count into the same stats {stats}", where)
             taken.append((plan.job, base, slots, stats))
@@ -338,12 +344,16 @@ def check_cleared(book: Book, old: Plan, new: Plan, where: str) -> None:
         if now is None or then is None or now["generation"] > then["generation"]:
             continue
         if now["base"] < then["base"] + then["slots"] and then["base"] < now["base"] + now["slots"]:
-            said = f"{name}: slots not cleared. Job {new.job} has generation {now['generation']} in epoch {new.epoch}, "
-            said += f"and had {then['generation']} in epoch {old.epoch}, in the same slots: what is left in them would "
-            raise Wrong(f"{said}count as new. A larger generation each time clears them", where)
-        said = f"{name}: job {new.job} has generation {now['generation']} in epoch {new.epoch}, and had "
-        said += f"{then['generation']} in epoch {old.epoch}. Use a larger generation for each change"
-        raise Wrong(f"{said}, in other slots too: a job that used them before is not looked up", where)
+            problem = (
+                f"{name}: slots not cleared. Job {new.job} has generation {now['generation']} in epoch {new.epoch}, "
+            )
+            problem += (
+                f"and had {then['generation']} in epoch {old.epoch}, in the same slots: what is left in them would "
+            )
+            raise Wrong(f"{problem}count as new. A larger generation each time clears them", where)
+        problem = f"{name}: job {new.job} has generation {now['generation']} in epoch {new.epoch}, and had "
+        problem += f"{then['generation']} in epoch {old.epoch}. Use a larger generation for each change"
+        raise Wrong(f"{problem}, in other slots too: a job that used them before is not looked up", where)
 
 
 def check_untouched(book: Book, plan: Plan, where: str) -> None:
@@ -357,19 +367,21 @@ def check_untouched(book: Book, plan: Plan, where: str) -> None:
                 touched, what = entity.multicast_group_id == own["group"], f"multicast group {own['group']}"
             elif (replica := _row(entity, "replica")) is not None:
                 rid = replica.match["egress_rid"]
-                touched = any(rid == one for _, one in book.group(switch, own["group"]) or ())
+                touched = any(rid == copy_rid for _, copy_rid in book.group(switch, own["group"]) or ())
                 what = f"the entry of table replica for id {rid}"
         if touched:
-            said = f"{switch}: {what} of job {plan.job} was deleted or written over while job {plan.job} adds up"
-            raise Wrong(f"{said}: packets that come in between are refused or lost. Do not touch its entries", where)
+            problem = f"{switch}: {what} of job {plan.job} was deleted or written over while job {plan.job} adds up"
+            raise Wrong(f"{problem}: packets that come in between are refused or lost. Do not touch its entries", where)
 
 
 def check_order(book: Book, job: int, epoch: int, where: str) -> None:
     """Raises Wrong if an entry that a job's epoch needs was deleted before its entry of table job."""
     for switch, number, of, what in book.undermined:
         if (number, of) == (job, epoch):
-            said = f"{switch}: {what} was deleted while table job still had its entry for job {job}, epoch {epoch}"
-            raise Wrong(f"{said}: packets that come in between are half served. Delete that of table job first", where)
+            problem = f"{switch}: {what} was deleted while table job still had its entry for job {job}, epoch {epoch}"
+            raise Wrong(
+                f"{problem}: packets that come in between are half served. Delete that of table job first", where
+            )
 
 
 def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
@@ -377,10 +389,14 @@ def check_gone(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -
     for switch in plan.topology.switches:
         for job, epoch in book.jobs(switch.name):
             if job == plan.job and epoch != plan.epoch and switch.name not in dead:
-                said = f"{switch.name} has an entry of table job for job {job}, epoch {epoch}, and workers send epoch"
-                raise Wrong(f"{said} {plan.epoch}: late packets would be taken in. Delete it", where)
+                problem = (
+                    f"{switch.name} has an entry of table job for job {job}, epoch {epoch}, and workers send epoch"
+                )
+                raise Wrong(f"{problem} {plan.epoch}: late packets would be taken in. Delete it", where)
         for row in book.rows(switch.name, "peer"):
             job, epoch = row.match["job"], row.match["epoch"]
             if job == plan.job and epoch != plan.epoch and switch.name not in dead:
-                said = f"{switch.name} still has an entry of table peer for job {job}, epoch {epoch}, and workers send"
-                raise Wrong(f"{said} epoch {plan.epoch}. Delete all entries of the old epoch", where)
+                problem = (
+                    f"{switch.name} still has an entry of table peer for job {job}, epoch {epoch}, and workers send"
+                )
+                raise Wrong(f"{problem} epoch {plan.epoch}. Delete all entries of the old epoch", where)

@@ -120,8 +120,8 @@ class Sessions:
             self._loop.run(connection.open(keep=True))
         except ControllerError as error:
             self._loop.run(connection.close())
-            said = f"{self._plain(target, error)}; an older controller holds it: open it with a higher election id"
-            raise Untold(said) from None
+            problem = f"{self._plain(target, error)}; an older controller holds it: open it with a higher election id"
+            raise Untold(problem) from None
         self._open[switch] = connection
         self.highest[switch] = election_id
 
@@ -148,12 +148,12 @@ class Sessions:
         target, connection = self._connected(switch)
         try:
             wanted = fy.P4MulticastGroupEntry() if table == "groups" else fy.P4TableEntry(_text(table))
-            found = self._loop.run(connection.read([wanted]))
+            entities = self._loop.run(connection.read([wanted]))
         except ControllerError as error:
             raise Untold(self._plain(target, error)) from None
         except ValueError as error:
             raise Untold(f"{switch}: {error}") from None
-        return [self._data(entity) for entity in found if isinstance(entity, Entity)]
+        return [self._data(entity) for entity in entities if isinstance(entity, Entity)]
 
     def _slot(self, switch: str, index: int) -> dict[str, int]:
         target, connection = self._connected(switch)
@@ -185,8 +185,10 @@ class Sessions:
         if switch in self.dead:
             self.asked_dead[switch] = self.asked_dead.get(switch, 0) + 1
             if self.asked_dead[switch] > PATIENCE:
-                said = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
-                raise Wrong(f"{said}: waiting for ever. Leave out a switch that does not answer; do not ask it again")
+                problem = f"the controller has asked {switch}, which is dead, more than {PATIENCE} times"
+                raise Wrong(
+                    f"{problem}: waiting for ever. Leave out a switch that does not answer; do not ask it again"
+                )
             raise Untold(f"{switch}: UNAVAILABLE: no answer within 1 ms; is the switch running?")
 
     def _entities(self, entries: Any, *, whole: bool) -> list[Entity]:
@@ -200,11 +202,11 @@ class Sessions:
             raise Untold(f"{entry!r:.60}: {_SHAPE}")
         try:
             made = _made(entry, whole)
-            found = fy.p4entity.decode_entity(made.encode(self._schema), self._schema)
+            entity = fy.p4entity.decode_entity(made.encode(self._schema), self._schema)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise Untold(f"{_shown(entry)}: {error}") from None
-        assert isinstance(found, Entity)  # noqa: S101  (what was encoded)
-        return found
+        assert isinstance(entity, Entity)  # noqa: S101  (what was encoded)
+        return entity
 
     def _data(self, entity: Entity) -> dict[str, Any]:
         """Returns an entity in the form that students write, with the full names of its keys."""
@@ -387,8 +389,8 @@ class Room:
             for switch in topology.switches:
                 older.insert(switch.name, _taken(topology, switch.name, held))
                 if not edges:
-                    found = older.read(wildcards(["edge"]))[switch.name]
-                    older.delete(switch.name, [entry for entry in found if isinstance(entry, Entity)])
+                    entries = older.read(wildcards(["edge"]))[switch.name]
+                    older.delete(switch.name, [entry for entry in entries if isinstance(entry, Entity)])
             self._switches = switches
             self.deaths: list[tuple[int, str]] = []
             self.network = opened.enter_context(JobNetwork(switches))
@@ -467,8 +469,10 @@ class Room:
                 if entry.match == _NONCE:
                     continue
                 keys = (key.name.rpartition(".")[2] if key.name.count(".") < 2 else key.name for key in table.spec.keys)
-                match = ", ".join(f"{key}: {_match_text(one)}" for key, one in zip(keys, entry.match, strict=True))
-                names = [one.name for one in actions[entry.action].parameters]
+                match = ", ".join(
+                    f"{key}: {_match_text(key_match)}" for key, key_match in zip(keys, entry.match, strict=True)
+                )
+                names = [parameter.name for parameter in actions[entry.action].parameters]
                 params = ", ".join(f"{key}: {value}" for key, value in zip(names, entry.arguments, strict=True))
                 lines.append(f"  - {{table: {table.spec.name.rpartition('.')[2]}, match: {{{match}}},")
                 lines.append(f"     action: {entry.action.rpartition('.')[2]}, params: {{{params}}}}}")
@@ -494,42 +498,44 @@ class Room:
 
     def waiting(self, job: Job) -> list[str]:
         """Returns the waiting workers of a job, with the chunk that they lack, as texts."""
-        found = []
+        waiting = []
         for worker, index in job.members.items():
             if self.network.endpoints.records[index]["status"] != State.DONE:
-                found.append(f"{worker} for chunk {self.network.endpoints.oldest_missing(index)}")
-        return found
+                waiting.append(f"{worker} for chunk {self.network.endpoints.oldest_missing(index)}")
+        return waiting
 
     def why(self) -> str:
         """Returns the packets that switches have refused, as a text; empty if there are none."""
-        found = [
+        refusals = [
             f"{switch} refused {counted(count, 'packet')}, reason {reason}: {REASONS[reason]}"
             for switch, counts in self.refused().items()
             for reason, count in counts.items()
         ]
-        return "; ".join(found[:3])
+        return "; ".join(refusals[:3])
 
     def refused(self) -> dict[str, dict[int, int]]:
         """Returns the number of refused packets for each switch, by reason."""
-        found = {}
+        by_switch = {}
         for name, device in self._switches.devices().items():
             cells = device.counters["IncIngress.refuse.refused"].cells[:, 0].tolist()
-            found[name] = {reason: count for reason, count in enumerate(cells) if count and reason in REASONS}
-        return found
+            by_switch[name] = {reason: count for reason, count in enumerate(cells) if count and reason in REASONS}
+        return by_switch
 
     def check_sum(self, job: Job, inputs: Sequence[Words], wanted: Words, where: str) -> None:
         """Raises Wrong if a worker still waits, or its sum is not exact."""
         if waiting := self.waiting(job):
-            said = f"job {job.plan.job}: no sum after {LONG_PS // PS_PER_MS} ms of virtual time: "
-            said += ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
+            problem = f"job {job.plan.job}: no sum after {LONG_PS // PS_PER_MS} ms of virtual time: "
+            problem += ", ".join(waiting[:4]) + (", ..." if len(waiting) > 4 else "")
             if why := self.why():
-                said += f". {why}"
-            raise Wrong(said, where)
+                problem += f". {why}"
+            raise Wrong(problem, where)
         for worker, words in zip(job.members, inputs, strict=True):
             if not np.array_equal(words, wanted):
                 place = int(np.flatnonzero(words != wanted)[0])
-                said = f"job {job.plan.job}: {worker} got {words[place]} as element {place}, the sum is {wanted[place]}"
-                raise Wrong(f"{said}: a contribution is missing, or in twice, or another job's", where)
+                problem = (
+                    f"job {job.plan.job}: {worker} got {words[place]} as element {place}, the sum is {wanted[place]}"
+                )
+                raise Wrong(f"{problem}: a contribution is missing, or in twice, or another job's", where)
 
     def check_links(self, jobs: Sequence[Job], where: str) -> None:
         """Raises Wrong if a link carried other bytes than the trees predict."""
@@ -557,14 +563,14 @@ def drawn(random: np.random.Generator, workers: int, elements: int) -> tuple[lis
 def _taken(topology: Topology, switch: str, held: Held) -> list[Entity]:
     """Returns groups and replication ids that the older controller holds."""
     node = topology.node(topology.neighbours(switch)[0])
-    found: list[Entity] = [
+    entities: list[Entity] = [
         fy.P4MulticastGroupEntry(group, replicas=((1, held.first_rid - 1),)) for group in range(1, held.first_group)
     ]
     address = fy.P4TableAction("address", mac=node.mac, ip=node.ip, udp=9400)
     for rid in range(1, held.first_rid):
         match = fy.P4TableMatch({"std.egress_rid": rid})
-        found.append(fy.P4TableEntry("replica", match=match, action=address))
-    return found
+        entities.append(fy.P4TableEntry("replica", match=match, action=address))
+    return entities
 
 
 # Forged packets, and the reasons for which a switch must refuse them.
@@ -623,17 +629,17 @@ def check_refused(room: Room, forgery: Forgery, where: str) -> None:
     room.network.fabric.send(forgery.host, forgery.frame)
     room.network.advance(room.network.now + _WHILE_PS)
     after = room.refused()
-    found = {
+    refusals = {
         (switch, reason): count - before[switch].get(reason, 0)
         for switch, counts in after.items()
         for reason, count in counts.items()
         if count != before[switch].get(reason, 0)
     }
-    if found == {(forgery.switch, forgery.reason): 1}:
+    if refusals == {(forgery.switch, forgery.reason): 1}:
         return
     wanted = f"{forgery.switch} must refuse it for reason {forgery.reason}, {REASONS[forgery.reason]}"
-    if not found:
+    if not refusals:
         raise Wrong(f"{forgery.said}: it was taken in. {wanted}: {forgery.otherwise}", where)
-    (switch, reason), _ = next(iter(found.items()))
-    said = f"{forgery.said}: {switch} refused it for reason {reason}, {REASONS[reason]}"
-    raise Wrong(f"{said}. {wanted}: {forgery.otherwise}", where)
+    (switch, reason), _ = next(iter(refusals.items()))
+    problem = f"{forgery.said}: {switch} refused it for reason {reason}, {REASONS[reason]}"
+    raise Wrong(f"{problem}. {wanted}: {forgery.otherwise}", where)

@@ -93,16 +93,16 @@ def read_roster(path: Path) -> Roster:
         raise LabError(f"{path}: cannot be read: {error}") from None
     if not rows or "student" not in rows[0]:
         raise LabError(f"{path}: is no roster; it is a CSV file whose first line names a column 'student'")
-    found: dict[str, str] = {}
+    roster: dict[str, str] = {}
     for number, row in enumerate(rows, start=2):
         student = checked_student((row["student"] or "").strip())
         for value in row.values():
             name = value.strip().casefold() if isinstance(value, str) else ""
-            if name and found.setdefault(name, student) != student:
+            if name and roster.setdefault(name, student) != student:
                 raise LabError(
-                    f"{path}, line {number}: {name!r} names {found[name]} already; give each a name of its own"
+                    f"{path}, line {number}: {name!r} names {roster[name]} already; give each a name of its own"
                 )
-    return found
+    return roster
 
 
 # Submissions: folders and files as platforms name them.
@@ -152,17 +152,17 @@ def submissions(folder: Path, scratch: Path) -> list[HandedIn]:
     if not folder.is_dir():
         raise LabError(f"{folder}: there is no such folder; it holds one folder for each student")
     told = _gradescope(folder / _METADATA)
-    found = []
+    handed_in = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not path.is_dir():
             continue
         moodle = _MOODLE.fullmatch(path.name)
         names, when = told.get(path.name, (moodle.groups() if moodle else (path.name,), ""))
-        found.append(HandedIn(path, names, when))
-    found += _canvas(folder, scratch)
-    if not found:
+        handed_in.append(HandedIn(path, names, when))
+    handed_in += _canvas(folder, scratch)
+    if not handed_in:
         raise LabError(f"{folder}: holds no folder; it holds one for each student, named as the student")
-    return found
+    return handed_in
 
 
 def _gradescope(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -177,56 +177,56 @@ def _gradescope(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
         raise LabError(f"{path}: cannot be read: {error}") from None
     except yaml.YAMLError as error:
         raise LabError(f"{path}: is not YAML: {one_line(error)}") from None
-    found = {}
+    by_folder = {}
     for name, told in data.items() if isinstance(data, dict) else ():
         who = told.get(":submitters") if isinstance(told, dict) else None
         if isinstance(who, list) and who and isinstance(who[0], dict):
             names = [who[0].get(key) for key in (":email", ":name", ":sid")]
-            given = tuple(one for one in names if isinstance(one, str) and one)
-            found[str(name)] = given or (str(name),), str(told.get(":created_at", ""))
-    return found
+            given = tuple(text for text in names if isinstance(text, str) and text)
+            by_folder[str(name)] = given or (str(name),), str(told.get(":created_at", ""))
+    return by_folder
 
 
 def _canvas(folder: Path, scratch: Path) -> list[HandedIn]:
     """Puts files side by side into folders; links stay links, which are never followed."""
-    found: dict[str, HandedIn] = {}
+    by_folder: dict[str, HandedIn] = {}
     for path in sorted(folder.iterdir()):
         told = None if path.is_dir() or path.name == _METADATA else _CANVAS.fullmatch(path.name)
         if told is not None and (path.is_file() or path.is_symlink()):
             target = scratch / "canvas" / f"{told[1]}_{told[2]}"
             target.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target / _AGAIN.sub("", told[4]), follow_symlinks=False)
-            found[target.name] = HandedIn(target, (told[1], told[2]))
-    return list(found.values())
+            by_folder[target.name] = HandedIn(target, (told[1], told[2]))
+    return list(by_folder.values())
 
 
 def _student(names: Sequence[str], roster: Roster) -> str | None:
     """Returns a student of the roster; a repository's name may end in the student's, as in GitHub Classroom."""
     for name in names:
-        if (found := roster.get(name.casefold())) is not None:
-            return found
+        if (student := roster.get(name.casefold())) is not None:
+            return student
     ends = [known for known in roster for name in names if name.casefold().endswith(f"-{known}")]
     return roster[max(ends, key=len)] if ends else None
 
 
-def attempts(one: HandedIn, lab: str | None) -> list[HandedIn]:
+def attempts(submission: HandedIn, lab: str | None) -> list[HandedIn]:
     """Returns a folder, or the numbered or dated folders in it that each hold answers, in order."""
     try:
-        what = lab_of(one.path, lab)
-        inner = [path for path in one.path.iterdir() if path.is_dir() and _ATTEMPT.fullmatch(path.name)]
+        what = lab_of(submission.path, lab)
+        inner = [path for path in submission.path.iterdir() if path.is_dir() and _ATTEMPT.fullmatch(path.name)]
         inner = [path for path in inner if not path.is_symlink()]
-        if len(inner) <= 1 or any((one.path / name).exists() for name in what.files):
-            return [one]
+        if len(inner) <= 1 or any((submission.path / name).exists() for name in what.files):
+            return [submission]
         for path in inner:
             answers_folder(what, path)
     except (LabError, OSError):
-        return [one]
-    return [replace(one, path=path, when=f"{one.when} {_natural(path.name)}") for path in inner]
+        return [submission]
+    return [replace(submission, path=path, when=f"{submission.when} {_natural(path.name)}") for path in inner]
 
 
 def _natural(text: str) -> str:
     """Returns a key that sorts numbers by their size."""
-    return re.sub(r"\d+", lambda found: found[0].zfill(20), text)
+    return re.sub(r"\d+", lambda digits: digits[0].zfill(20), text)
 
 
 # Grading the submissions.
@@ -280,55 +280,60 @@ def grade_all(folder: Path, terms: Terms, *, jobs: int, told: Told) -> list[Grad
     Raises:
         LabError: there is nothing to grade, or no such student.
     """
-    found: dict[str, list[Graded]] = defaultdict(list)
+    by_student: dict[str, list[Graded]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="p4reduce-class-") as copies:
         works = _works(submissions(folder, Path(copies)), terms)
         processes = max(1, min(jobs, len(works)))
         run = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)
         try:
-            for done, graded in enumerate(run(delayed(_graded)(one, terms, os.getpid(), copies) for one in works), 1):
-                found[graded.student].append(graded)
+            for done, graded in enumerate(run(delayed(_graded)(work, terms, os.getpid(), copies) for work in works), 1):
+                by_student[graded.student].append(graded)
                 told(graded.student, done, len(works))
         except BaseException:  # processes must end before their copies are removed
             if processes > 1:
                 get_reusable_executor().shutdown(wait=True, kill_workers=True)
             raise
-    for student in _missing(terms, found):
-        found[student].append(Graded(student, None, NOTHING))
-    best = [max(several, key=lambda one: one.report.points if one.report else -1) for several in found.values()]
-    return _compared(sorted(best, key=lambda one: one.student))
+    for student in _missing(terms, by_student):
+        by_student[student].append(Graded(student, None, NOTHING))
+    best = [
+        max(several, key=lambda submission: submission.report.points if submission.report else -1)
+        for several in by_student.values()
+    ]
+    return _compared(sorted(best, key=lambda submission: submission.student))
 
 
-def _missing(terms: Terms, found: Mapping[str, object]) -> list[str]:
+def _missing(terms: Terms, by_student: Mapping[str, object]) -> list[str]:
     wanted = set(terms.students or (terms.roster or {}).values())
-    if strange := sorted(set(terms.students) - {*found, *(terms.roster or {}).values()}):
+    if strange := sorted(set(terms.students) - {*by_student, *(terms.roster or {}).values()}):
         raise LabError(f"--student {strange[0]}: is neither in the roster nor the name of a folder")
-    return sorted(wanted - set(found))
+    return sorted(wanted - set(by_student))
 
 
 def _works(handed_in: Sequence[HandedIn], terms: Terms) -> list[_Work]:
     """Returns one submission for each student, or several if the best counts."""
     by_student: dict[str, list[HandedIn]] = defaultdict(list)
     notes: dict[str, str] = {}
-    same = Counter(one.names for one in handed_in if not one.when)
+    same = Counter(submission.names for submission in handed_in if not submission.when)
     names = Counter(name for names in same for name in names[:1])
-    for one in handed_in:
-        student = _student(one.names, terms.roster or {})
+    for submission in handed_in:
+        student = _student(submission.names, terms.roster or {})
         if student is None:
-            student = one.names[0] if names[one.names[0]] <= 1 else one.path.name
+            student = submission.names[0] if names[submission.names[0]] <= 1 else submission.path.name
             notes[student] = "is not in the roster" if terms.roster is not None else ""
-            if student != one.names[0]:
-                notes[student] = f"{names[one.names[0]]} folders are of a {one.names[0]}: tell them apart by --roster"
-        by_student[student] += attempts(one, terms.lab)
-    found = []
+            if student != submission.names[0]:
+                notes[student] = (
+                    f"{names[submission.names[0]]} folders are of a {submission.names[0]}: tell them apart by --roster"
+                )
+        by_student[student] += attempts(submission, terms.lab)
+    works = []
     for student, several in by_student.items():
-        ordered = sorted(several, key=lambda one: (one.when, _natural(one.path.name)))
+        ordered = sorted(several, key=lambda submission: (submission.when, _natural(submission.path.name)))
         chosen = {"last": ordered[-1:], "first": ordered[:1], "best": ordered}[terms.several]
-        for one in chosen if not terms.students or student in terms.students else ():
-            place = f"{ordered.index(one) + 1} of {len(ordered)}" if len(ordered) > 1 else ""
-            whose = student if student not in notes else one.names[0]
-            found.append(_Work(student, whose, one.path, place, notes.get(student, "")))
-    return found
+        for submission in chosen if not terms.students or student in terms.students else ():
+            place = f"{ordered.index(submission) + 1} of {len(ordered)}" if len(ordered) > 1 else ""
+            whose = student if student not in notes else submission.names[0]
+            works.append(_Work(student, whose, submission.path, place, notes.get(student, "")))
+    return works
 
 
 def _graded(work: _Work, terms: Terms, master: int, copies: str) -> Graded:
@@ -353,12 +358,12 @@ def _compared(all_of: list[Graded]) -> list[Graded]:
     for graded in all_of:
         if graded.report is not None and graded.report.digest:
             by_digest[graded.report.digest].append(graded.student)
-    found = []
+    compared = []
     for graded in all_of:
         alike = by_digest[graded.report.digest] if graded.report is not None and graded.report.digest else []
         others = tuple(name for name in alike if name != graded.student)
-        found.append(replace(graded, same_as=others))
-    return found
+        compared.append(replace(graded, same_as=others))
+    return compared
 
 
 # Feedback, and a log of changed grades.
@@ -366,22 +371,22 @@ def _compared(all_of: list[Graded]) -> list[Graded]:
 
 def write_feedback(target: Path, graded: Iterable[Graded]) -> None:
     """Writes ``feedback.md`` and the files that it names to a folder for each student, named as the submission."""
-    for one in graded:
-        mine = target / (one.folder if one.folder and not one.attempt else one.student)
+    for submission in graded:
+        mine = target / (submission.folder if submission.folder and not submission.attempt else submission.student)
         mine.mkdir(parents=True, exist_ok=True)
-        (mine / "feedback.md").write_text(feedback(one), "utf-8")
-        if one.report is not None:
-            write_looks(mine, one.report)
+        (mine / "feedback.md").write_text(feedback(submission), "utf-8")
+        if submission.report is not None:
+            write_looks(mine, submission.report)
 
 
-def feedback(one: Graded) -> str:
+def feedback(submission: Graded) -> str:
     """Returns a student's feedback in Markdown: points by part, and each check that failed, with its cause."""
-    report = one.report
+    report = submission.report
     if report is None:
-        return f"# {one.student}\n\n0 points: {one.problem}.\n"
-    lines = [f"# {report.lab}: {report.points} of {counted(report.most, 'point')}", "", f"For {one.student}."]
-    if one.attempt:
-        lines.append(f"Of your submissions, number {one.attempt} counts.")
+        return f"# {submission.student}\n\n0 points: {submission.problem}.\n"
+    lines = [f"# {report.lab}: {report.points} of {counted(report.most, 'point')}", "", f"For {submission.student}."]
+    if submission.attempt:
+        lines.append(f"Of your submissions, number {submission.attempt} counts.")
     lines += ["", "| part | points |", "|---|---|"]
     lines += [f"| {name} | {had} of {most} |" for name in report.parts for had, most in [report.part(name)]]
     if report.passed:
@@ -409,17 +414,17 @@ def logged(log: Path, graded: Iterable[Graded], because: str) -> list[str]:
             latest[entry["student"]] = {name: entry[name] for name in (*_COMPARED_FIELDS, "lab")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"{log}: is no log of grades ({error}); name another file") from None
-    said, new = [], []
-    for one in graded:
-        report, before = one.report, latest.get(one.student)
+    changes, new = [], []
+    for submission in graded:
+        report, before = submission.report, latest.get(submission.student)
         entry = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "student": one.student,
+            "student": submission.student,
             "lab": report.lab if report else "",
             "points": report.points if report else 0,
             "parts": {name: report.part(name)[0] for name in report.parts} if report else {},
-            "problem": one.problem,
-            "attempt": one.attempt,
+            "problem": submission.problem,
+            "attempt": submission.attempt,
             "handed_in": report.handed_in if report else "",
             "grader": __version__,
             "because": because,
@@ -429,19 +434,19 @@ def logged(log: Path, graded: Iterable[Graded], because: str) -> list[str]:
         if before is None or any(before[name] != entry[name] for name in _COMPARED_FIELDS):
             new.append(json.dumps(entry, ensure_ascii=False))
             if before is not None:
-                said.append(_change(before, entry))
+                changes.append(_change(before, entry))
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in new)
     except OSError as error:
         raise LabError(f"{log}: cannot be written: {error.strerror}") from None
-    return said
+    return changes
 
 
 def _change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     had = before["parts"]
     parts = [f"{name} {had.get(name, 0)} -> {new}" for name, new in now["parts"].items() if had.get(name) != new]
     why = "handed in again" if before["handed_in"] != now["handed_in"] else "the same files"
-    said = f"{now['student']}: {before['points']} -> {now['points']} points, {why}"
-    return said + (f" ({', '.join(parts)})" if parts else "")
+    change = f"{now['student']}: {before['points']} -> {now['points']} points, {why}"
+    return change + (f" ({', '.join(parts)})" if parts else "")

@@ -95,10 +95,10 @@ def skeleton_of(task: Task, name: str) -> str:
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Returns the text with each ``{{name}}`` filled in. Raises LabError for a name that the lab does not have."""
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in values:
-            raise LabError(f"{{{{{found[1]}}}}}: the lab has no parameter of this name")
-        return values[found[1]]
+    def value(placeholder: re.Match[str]) -> str:
+        if placeholder[1] not in values:
+            raise LabError(f"{{{{{placeholder[1]}}}}}: the lab has no parameter of this name")
+        return values[placeholder[1]]
 
     return _PLACE.sub(value, text)
 
@@ -113,12 +113,12 @@ def note_of(folder: Path) -> dict[str, str]:
 
 def _places(folder: Path) -> list[Path]:
     """Returns the folder and its subfolders, which a platform may have put around the answers; outer ones first."""
-    found = level = [folder]
+    folders = level = [folder]
     for _ in range(_DEEPEST):
         inner = (path for place in level if place.is_dir() for path in sorted(place.iterdir()) if path.is_dir())
         level = [path for path in inner if path.name not in _NOT_STUDENTS and not path.name.startswith(".")]
-        found = [*found, *level]
-    return found
+        folders = [*folders, *level]
+    return folders
 
 
 def _read(path: Path) -> dict[str, str]:
@@ -142,11 +142,11 @@ def lab_of(folder: Path, named: str | None) -> Lab:
         return catalogue.find(named)
     if not folder.is_dir():
         raise LabError(f"{folder}: there is no such folder; 'p4reduce lab copy 01' makes one")
-    said = note_of(folder).get("lab")
-    if said is not None:
-        if said not in catalogue.NAMES.values():  # a student's file must not choose the code that runs
-            raise LabError(f"{folder}: lab.yaml names no lab that there is: {said!r}; name it with --lab")
-        return catalogue.find(said)
+    noted = note_of(folder).get("lab")
+    if noted is not None:
+        if noted not in catalogue.NAMES.values():  # a student's file must not choose the code that runs
+            raise LabError(f"{folder}: lab.yaml names no lab that there is: {noted!r}; name it with --lab")
+        return catalogue.find(noted)
     for name in catalogue.NAMES.values():
         if folder.resolve().name == name:
             return catalogue.find(name)
@@ -211,23 +211,23 @@ def grade(
 
 def _contents(folder: Path) -> str:
     """Returns SHA-256 of all files with their paths, which is equal for equal submissions."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            found.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode("utf-8", "surrogateescape"))
-            found.update(path.read_bytes())
-    return found.hexdigest()
+            sha256.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode("utf-8", "surrogateescape"))
+            sha256.update(path.read_bytes())
+    return sha256.hexdigest()
 
 
 def _as_named(report: Report, taken: Intake) -> Report:
     """Returns the report on a copy as a report on the folder that the user named."""
     checks = []
     for check in report.checks:
-        found = check.finding
-        if found is not None:
-            said, where, look = map(taken.as_named, (found.said, found.where, found.look))
-            found = Finding(said, where, look, found.files)
-        checks.append(replace(check, finding=found))
+        finding = check.finding
+        if finding is not None:
+            problem, where, look = map(taken.as_named, (finding.said, finding.where, finding.look))
+            finding = Finding(problem, where, look, finding.files)
+        checks.append(replace(check, finding=finding))
     notes = (*map(taken.as_named, report.notes), *_left_out(taken))
     return replace(report, folder=taken.as_named(report.folder), checks=tuple(checks), notes=notes)
 
@@ -245,31 +245,31 @@ def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only
         what, answers, folder, whose, personal(what.name, whose), hidden(what.name, whose, seed), frozenset(wanted)
     )
     checks = _checks(what, task)
-    found = digest(answers, what.files)
+    own_digest = digest(answers, what.files)
     return Report(
         lab=what.name,
         folder=str(answers),
         checks=tuple(_with_points(what, wanted, checks)),
         student=whose,
         praise=what.praise if len(wanted) == len(what.parts) else "what was asked for holds",
-        notes=(*_of_another(folder, whose), *_notes(what, whose, found), *task.failures),
-        digest="" if what.alike else found,
+        notes=(*_of_another(folder, whose), *_notes(what, whose, own_digest), *task.failures),
+        digest="" if what.alike else own_digest,
         sandbox=tuple(task.seen),
     )
 
 
 def _checks(lab: Lab, task: Task) -> list[Check]:
     """Returns all checks; if the grader fails, those before it, and one that says so for each part without a check."""
-    found: list[Check] = []
+    checks: list[Check] = []
     try:
-        found.extend(lab.grade(task))
+        checks.extend(lab.grade(task))
     except Exception as error:  # the student keeps the other points, and the teacher sees the reason
         task.failures.append(f"the grader failed: {type(error).__name__}: {error}")
-        begun = {check.subject for check in found}
+        begun = {check.subject for check in checks}
         missing = [part.name for part in lab.parts if part.name in task.only and part.name not in begun]
-        last = [found[-1].subject] if found else []
-        found += [Check(name, "the other checks", False, failure(error)) for name in (missing or last)]
-    return found
+        last = [checks[-1].subject] if checks else []
+        checks += [Check(name, "the other checks", False, failure(error)) for name in (missing or last)]
+    return checks
 
 
 def _parts(lab: Lab, only: Sequence[str]) -> list[str]:
@@ -282,32 +282,32 @@ def _parts(lab: Lab, only: Sequence[str]) -> list[str]:
 
 def _with_points(lab: Lab, wanted: Sequence[str], checks: Iterable[Check]) -> list[Check]:
     listed = list(checks)
-    found: list[Check] = []
+    scored: list[Check] = []
     for part in lab.parts:
         mine = [check for check in listed if check.subject == part.name]
         if part.name in wanted:
-            found += shared_out(part.points, mine)
+            scored += shared_out(part.points, mine)
         else:  # a gate of another part is shown if it fails
-            found += [Check(c.subject, c.title, c.passed, c.finding, 0) for c in mine if c.passed is False]
-    return found
+            scored += [Check(c.subject, c.title, c.passed, c.finding, 0) for c in mine if c.passed is False]
+    return scored
 
 
 def _of_another(folder: Path, student: str) -> list[str]:
     """Returns a note if a folder has the numbers of another student, which explains most failures."""
     try:
-        said = note_of(folder).get("student", student)
+        noted = note_of(folder).get("student", student)
     except LabError:  # the student's name was given
         return []
-    if said == student:
+    if noted == student:
         return []
-    note = f"lab.yaml says that this is a copy for {said}, and it is graded with the numbers of {student}"
+    note = f"lab.yaml says that this is a copy for {noted}, and it is graded with the numbers of {student}"
     return [f"{note}, which are other ones: p4reduce lab copy --student {student}"]
 
 
-def _notes(lab: Lab, student: str, found: str) -> list[str]:
-    if lab.alike or student == EXAMPLE or not found:
+def _notes(lab: Lab, student: str, own_digest: str) -> list[str]:
+    if lab.alike or student == EXAMPLE or not own_digest:
         return []
-    if found == published().get(lab.name):
+    if own_digest == published().get(lab.name):
         return ["this is the published solution, but for comments, spaces, names and numbers"]
     return []
 
@@ -315,5 +315,5 @@ def _notes(lab: Lab, student: str, found: str) -> list[str]:
 @functools.cache
 def published() -> dict[str, str]:
     """Returns the digests of the solutions in the repository, by lab."""
-    found: dict[str, str] = json.loads((catalogue.package() / "labs" / "published.json").read_text("utf-8"))
-    return found
+    digests: dict[str, str] = json.loads((catalogue.package() / "labs" / "published.json").read_text("utf-8"))
+    return digests

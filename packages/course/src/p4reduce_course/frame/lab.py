@@ -155,8 +155,8 @@ class Lab:
 
 def failure(error: Exception) -> Finding:
     """Returns the finding of a check in which the grader itself failed."""
-    said = f"the grader failed at this check, which is not your fault: {type(error).__name__}: {error}"
-    return Finding(f"{said}. Tell your teacher")
+    problem = f"the grader failed at this check, which is not your fault: {type(error).__name__}: {error}"
+    return Finding(f"{problem}. Tell your teacher")
 
 
 def run_steps(task: Task, steps: Sequence[Step]) -> Iterator[Check]:
@@ -264,19 +264,19 @@ def _meant(answer: str) -> str:
 
 def judge(part: str, path: Path, questions: Sequence[Question], draws: Draws) -> Iterator[Check]:
     """Yields one check for each question."""
-    found = read_answers(path)
+    answers = read_answers(path)
     for question in questions:
         title = f"question {question.key}"
-        if isinstance(found, Finding):
-            yield Check(part, title, False, found)
+        if isinstance(answers, Finding):
+            yield Check(part, title, False, answers)
             continue
-        given = found.get(question.key, "")
+        given = answers.get(question.key, "")
         if _meant(given) in {_meant(answer) for answer in question.answers(draws)}:
             yield Check(part, title, True)
             continue
-        said = "is not answered" if given in ("", "TODO") else f"{given[:40]!r} is not right"
+        problem = "is not answered" if given in ("", "TODO") else f"{given[:40]!r} is not right"
         letters = _LETTERS[: len(question.options)]
         if question.options and given not in ("", "TODO") and _meant(given) not in tuple(letters):
-            said = f"{given[:40]!r} is no letter from {letters[0]} to {letters[-1]}"
+            problem = f"{given[:40]!r} is no letter from {letters[0]} to {letters[-1]}"
         hint = question.hint[:1].upper() + question.hint[1:]
-        yield Check(part, title, False, Finding(f"{question.key}: {said}. {hint}", str(path)))
+        yield Check(part, title, False, Finding(f"{question.key}: {problem}. {hint}", str(path)))

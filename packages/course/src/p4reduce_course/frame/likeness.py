@@ -29,7 +29,7 @@ def digest(folder: Path, files: Iterable[str]) -> str:
 
     Empty if a file cannot be read, or is far larger than any file that a lab asks for.
     """
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for name in files:
         try:
             if (folder / name).stat().st_size > _COMPARED:
@@ -37,8 +37,8 @@ def digest(folder: Path, files: Iterable[str]) -> str:
             text = (folder / name).read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
-        found.update(f"{name}\0{plain(name, text)}\0".encode())
-    return found.hexdigest()
+        sha256.update(f"{name}\0{plain(name, text)}\0".encode())
+    return sha256.hexdigest()
 
 
 def plain(name: str, text: str) -> str:
@@ -60,7 +60,7 @@ def plain(name: str, text: str) -> str:
 
 def without_comments(text: str) -> str:
     """Returns P4 with a space for each comment, in time proportional to the text's length."""
-    return _P4_COMMENT.sub(lambda found: found[1] or " ", text)
+    return _P4_COMMENT.sub(lambda match: match[1] or " ", text)
 
 
 _TOKEN = re.compile(r'"[^"\n]*"|\b(?:bit|int|varbit)\s*<\s*\w+\s*>|[A-Za-z_]\w*(?:\.\w+)*|\w+|<<|>>|[=!<>]=|&&|\|\||\S')
@@ -86,14 +86,14 @@ _DEEPEST: Final = 20
 
 def _p4(text: str) -> str:
     """Returns the tokens of P4 as `plain` reduces them."""
-    found, statement = list[str](), list[str]()
+    reduced, statement = list[str](), list[str]()
     for word in _without_unread(_TOKEN.findall(_NUMBER.sub("0", text))):
         if word in "{};":
-            found += [_in_order(statement, 0), word]
+            reduced += [_in_order(statement, 0), word]
             statement = []
         else:
             statement.append(_renamed(word))
-    return " ".join([*found, _in_order(statement, 0)])
+    return " ".join([*reduced, _in_order(statement, 0)])
 
 
 def _renamed(word: str) -> str:
@@ -122,24 +122,24 @@ def _in_order(tokens: Sequence[str], depth: int) -> str:
     for mark in _CHAINS:
         if mark in tokens and not (mark == "+" and "-" in tokens) and (parts := _split(tokens, levels, mark)):
             return f" {mark} ".join(sorted(_in_order(part, depth + 1) for part in parts))
-    found, begin = list[str](), 0
+    ordered, begin = list[str](), 0
     for place, word in enumerate(tokens):  # brackets of this level, and their contents
         if word in ")]" and levels[place] == 0:
-            found += [_in_order(tokens[begin:place], depth + 1), word]
+            ordered += [_in_order(tokens[begin:place], depth + 1), word]
         elif levels[place] == 0:
-            found.append(word)
+            ordered.append(word)
             begin = place + 1
-    return " ".join(found)
+    return " ".join(ordered)
 
 
 def _split(tokens: Sequence[str], levels: Sequence[int], mark: str) -> list[Sequence[str]]:
     """Returns the parts between marks outside of brackets; none if there is no such mark."""
-    found, begin = list[Sequence[str]](), 0
+    parts, begin = list[Sequence[str]](), 0
     for place, word in enumerate(tokens):
         if word == mark and levels[place] == 0:
-            found.append(tokens[begin:place])
+            parts.append(tokens[begin:place])
             begin = place + 1
-    return [*found, tokens[begin:]] if found else []
+    return [*parts, tokens[begin:]] if parts else []
 
 
 _LOCAL: Final = re.compile(r"(?:bit|int)<\w+>|(?:bit|int)\s*<.*>|bool")
@@ -150,31 +150,33 @@ def _without_unread(tokens: list[str]) -> list[str]:
     for _ in range(_PASSES):
         statements = _statements(_without_empty(tokens))
         counts = Counter(word for statement in statements for word in statement)
-        declared = {one[1] for one in statements if len(one) > 2 and _LOCAL.fullmatch(one[0])}
+        declared = {
+            declaration[1] for declaration in statements if len(declaration) > 2 and _LOCAL.fullmatch(declaration[0])
+        }
         writes = Counter[str]()
         for statement in statements:
             if (name := _written(statement)) in declared:
                 writes[name] += statement.count(name)
-        found, fields = list[str](), False
+        kept, fields = list[str](), False
         for statement in statements:
             end, name = statement[-1], _written(statement)
             fields = (fields and end != "}") or (end == "{" and statement[0] in ("header", "struct"))
             itself = len(statement) == 4 and statement[1] == "=" and statement[0] == statement[2]
             if fields or not (itself or (name in declared and counts[name] == writes[name])):
-                found += statement
-        if len(found) == len(tokens):
+                kept += statement
+        if len(kept) == len(tokens):
             break
-        tokens = found
+        tokens = kept
     return tokens
 
 
 def _statements(tokens: Sequence[str]) -> list[list[str]]:
-    found, begin = list[list[str]](), 0
+    statements, begin = list[list[str]](), 0
     for end, word in enumerate(tokens, start=1):
         if word in "{};":
-            found.append(list(tokens[begin:end]))
+            statements.append(list(tokens[begin:end]))
             begin = end
-    return [*found, list(tokens[begin:])] if begin < len(tokens) else found
+    return [*statements, list(tokens[begin:])] if begin < len(tokens) else statements
 
 
 def _written(statement: Sequence[str]) -> str:
@@ -191,33 +193,33 @@ def _written(statement: Sequence[str]) -> str:
 
 def _without_empty(tokens: Sequence[str]) -> list[str]:
     """Removes lone ``;`` and ``{ }``, and ``if`` without statements whose condition calls nothing."""
-    found: list[str] = []
+    kept: list[str] = []
     for word in tokens:
-        if word == ";" and (not found or found[-1] in "{};"):
+        if word == ";" and (not kept or kept[-1] in "{};"):
             continue
-        found.append(word)
-        if found[-2:] == ["{", "}"]:
-            before = found[-3] if len(found) > 2 else "{"
+        kept.append(word)
+        if kept[-2:] == ["{", "}"]:
+            before = kept[-3] if len(kept) > 2 else "{"
             if before in "{};":
-                del found[-2:]
+                del kept[-2:]
             elif before == "else":
-                del found[-3:]
+                del kept[-3:]
             elif before == ")":
-                _without_if(found)
-    return found
+                _without_if(kept)
+    return kept
 
 
-def _without_if(found: list[str]) -> None:
+def _without_if(tokens: list[str]) -> None:
     """Removes a trailing ``if (...) { }``, if there is one."""
-    level, place = 0, len(found) - 3
-    while place > 0 and len(found) - place < _LONGEST:
-        level += (found[place] == ")") - (found[place] == "(")
+    level, place = 0, len(tokens) - 3
+    while place > 0 and len(tokens) - place < _LONGEST:
+        level += (tokens[place] == ")") - (tokens[place] == "(")
         if level == 0:
             break
         place -= 1
-    inside = found[place + 1 : -3]
-    if level == 0 and place and found[place - 1] == "if" and "(" not in inside:
-        del found[place - (2 if place > 1 and found[place - 2] == "else" else 1) :]
+    inside = tokens[place + 1 : -3]
+    if level == 0 and place and tokens[place - 1] == "if" and "(" not in inside:
+        del tokens[place - (2 if place > 1 and tokens[place - 2] == "else" else 1) :]
 
 
 _BUILTIN: Final = frozenset(dir(builtins))
@@ -261,8 +263,8 @@ def _sorted(tree: ast.AST) -> str:
 
     def operands(node: ast.BinOp) -> list[str]:
         """Returns the operands of a chain of one operator, whose order a copy may change."""
-        return [one for side in (node.left, node.right)
-                for one in (chains[id(side)] if isinstance(side, ast.BinOp) and type(side.op) is type(node.op)
+        return [operand for side in (node.left, node.right)
+                for operand in (chains[id(side)] if isinstance(side, ast.BinOp) and type(side.op) is type(node.op)
                             and id(side) in chains else [of(side)])]  # fmt: skip
 
     for node in reversed(list(ast.walk(tree))):  # inner nodes first
@@ -278,8 +280,8 @@ def _sorted(tree: ast.AST) -> str:
             fields["values"] = ",".join(sorted(map(of, node.values)))
         elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
             fields["left"], fields["comparators"] = sorted((fields["left"], fields["comparators"].strip("[]")))
-        said = f"{type(node).__name__}{fields}"
-        known[id(node)] = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        shape = f"{type(node).__name__}{fields}"
+        known[id(node)] = hashlib.blake2b(shape.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return known[id(tree)]
 
 

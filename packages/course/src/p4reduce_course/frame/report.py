@@ -39,7 +39,9 @@ class LabError(BadInput, ValueError):
 
 def printable(text: str) -> str:
     """Returns the text with control characters and lone surrogates escaped as in Python."""
-    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1] for character in text
+    )
 
 
 LOOK: Final = "look"
@@ -201,7 +203,7 @@ def write_looks(folder: Path, report: Report) -> bool:
 
     Submissions are hostile: links are not followed, and existing files are replaced, not written to.
     """
-    files = {name: text for one in report.checks if one.finding is not None for name, text in one.finding.files}
+    files = {name: text for check in report.checks if check.finding is not None for name, text in check.finding.files}
     if not files:
         return True
     try:
@@ -252,10 +254,10 @@ def gradescope(report: Report) -> str:
                 "visibility": "visible",
             }
         )
-    found = {"score": report.points, "stdout_visibility": "hidden", "tests": tests}
+    results = {"score": report.points, "stdout_visibility": "hidden", "tests": tests}
     if of_another := [note for note in report.notes if "lab.yaml" in note]:  # the other notes are for teachers
-        found["output"] = "\n".join(of_another)
-    return json.dumps(found, indent=1) + "\n"
+        results["output"] = "\n".join(of_another)
+    return json.dumps(results, indent=1) + "\n"
 
 
 def said_of(check: Check) -> str:

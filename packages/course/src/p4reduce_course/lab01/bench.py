@@ -72,21 +72,21 @@ class Role:
 
 def roles(topology: Topology, root: str, job: int = JOB, epoch: int = EPOCH) -> dict[str, Role]:
     """Returns the role of each switch in the tree below ``root``; the topology must be a tree."""
-    found: dict[str, Role] = {}
-    _visit(topology, root, None, found)
-    return {switch.name: replace(found[switch.name], job=job, epoch=epoch) for switch in topology.switches}
+    by_name: dict[str, Role] = {}
+    _visit(topology, root, None, by_name)
+    return {switch.name: replace(by_name[switch.name], job=job, epoch=epoch) for switch in topology.switches}
 
 
-def _visit(topology: Topology, name: str, parent: str | None, found: dict[str, Role]) -> int:
+def _visit(topology: Topology, name: str, parent: str | None, by_name: dict[str, Role]) -> int:
     children, workers = [], 0
     for other in topology.neighbours(name):
         if other == parent:
             continue
         children.append(_neighbour(topology, name, other))
-        workers += 1 if topology.node(other).is_host else _visit(topology, other, name, found)
+        workers += 1 if topology.node(other).is_host else _visit(topology, other, name, by_name)
     node = topology.node(name)
     above = None if parent is None else _neighbour(topology, name, parent)
-    found[name] = Role(name, node.ip, node.mac, tuple(children), above, workers)
+    by_name[name] = Role(name, node.ip, node.mac, tuple(children), above, workers)
     return workers
 
 
@@ -260,8 +260,8 @@ class Student:
     def where_match(self, table: str, match: tuple[int, ...]) -> str:
         """Returns the place of the entry of an exact table with this match; the file if there is none."""
         for placed in self.entries.tables:
-            found = getattr(placed.entry, "match", None)
-            if placed.table == table and found is not None and tuple(m.value for m in found) == match:
+            entry_match = getattr(placed.entry, "match", None)
+            if placed.table == table and entry_match is not None and tuple(m.value for m in entry_match) == match:
                 return placed.where
         return f"{self.path}: table {short(table)} (there is no such entry)"
 

@@ -72,11 +72,11 @@ def refused(role: Role, student: Student, step: Step, answer: Answer) -> Said:
     sender = step.sender
     local = answer.table(LOCAL)
     if local is not None and not local.hit:
-        said = (
+        problem = (
             f"table local_address has no entry for {_ip(role.ip)}, {role.name}'s own address: "
             f"{sender.name}'s packet was routed on instead of summed"
         )
-        return said, student.where(LOCAL)
+        return problem, student.where(LOCAL)
     match answer.refused:
         case number if number == _JOB:
             return f"table job has no entry for job {role.job}, epoch {role.epoch}", student.where(JOBS)
@@ -85,69 +85,69 @@ def refused(role: Role, student: Student, step: Step, answer: Answer) -> Said:
         case number if number == _TYPE:
             return _wrong_kind(role, student, sender)
         case number if number == _KIND:
-            said = "a first contribution was refused: generation must be 1 or more, since 0 marks empty slots"
-            return said, student.where(JOBS)
+            problem = "a first contribution was refused: generation must be 1 or more, since 0 marks empty slots"
+            return problem, student.where(JOBS)
         case number if number == _RESULT:
             return _unexpected_result(role, student, sender, answer)
     return f"{sender.name}'s packet was refused: {answer.reason}", student.where(JOBS)
 
 
 def _unknown(role: Role, student: Student, sender: Neighbour) -> Said:
-    said = (
+    problem = (
         f"table peer has no entry for {sender.name}: port {sender.port}, {_ip(sender.ip)}, "
         f"job {role.job}, epoch {role.epoch}"
     )
     for entry in student.entries.of(PEERS):
         port, ip, *_ = (m.value for m in entry.match if isinstance(m, Exact))
         if ip == sender.ip and port != sender.port:
-            said += f". There is one for port {port}, but {sender.name} is behind port {sender.port} of {role.name}"
-            return said, student.where_match(PEERS, tuple(m.value for m in entry.match if isinstance(m, Exact)))
+            problem += f". There is one for port {port}, but {sender.name} is behind port {sender.port} of {role.name}"
+            return problem, student.where_match(PEERS, tuple(m.value for m in entry.match if isinstance(m, Exact)))
         if port == sender.port and ip != sender.ip:
-            said += f". There is one for {_ip(ip)} at port {port}"
-            return said, student.where_match(PEERS, tuple(m.value for m in entry.match if isinstance(m, Exact)))
-    return said, student.peer(sender.port, sender.ip)
+            problem += f". There is one for {_ip(ip)} at port {port}"
+            return problem, student.where_match(PEERS, tuple(m.value for m in entry.match if isinstance(m, Exact)))
+    return problem, student.peer(sender.port, sender.ip)
 
 
 def _wrong_kind(role: Role, student: Student, sender: Neighbour) -> Said:
-    wanted, found = ("child", "parent") if sender in role.children else ("parent", "child")
-    said = (
-        f"table peer says that {sender.name} is a {found} of {role.name}, but it is its {wanted}: use action {wanted}"
+    wanted, given = ("child", "parent") if sender in role.children else ("parent", "child")
+    problem = (
+        f"table peer says that {sender.name} is a {given} of {role.name}, but it is its {wanted}: use action {wanted}"
     )
-    return said, student.peer(sender.port, sender.ip)
+    return problem, student.peer(sender.port, sender.ip)
 
 
 def _unexpected_result(role: Role, student: Student, sender: Neighbour, answer: Answer) -> Said:
     full = answer.argument(JOBS, "full")
-    said = (
+    problem = (
         f"the RESULT from {sender.name} was refused ({answer.reason}): the slot was not full ({full:#b}) "
         "or done already. If job is installed as root, it is done too early: an inner switch needs action inner"
     )
-    return said, student.where(JOBS)
+    return problem, student.where(JOBS)
 
 
 def bits(role: Role, student: Student) -> dict[str, int]:
     """Returns the bit that table `peer` gives each child, without children that have no entry."""
-    found = {}
+    by_child = {}
     for child in role.children:
         for entry in student.entries.of(PEERS):
             values = tuple(m.value for m in entry.match if isinstance(m, Exact))
             if values == (child.port, child.ip, role.job, role.epoch) and entry.action == CHILD:
-                found[child.name] = entry.arguments[0]
-    return found
+                by_child[child.name] = entry.arguments[0]
+    return by_child
 
 
 def shared_bit(role: Role, student: Student, step: Step, answer: Answer) -> Said:
     """Explains why a first contribution was taken for a repetition."""
     name = step.sender.name
-    said = f"{name}'s contribution was taken for a repetition (refused {answer.reason})"
-    return f"{said}: {_sharing(role, student, name)}", student.peer(step.port, step.sender.ip)
+    problem = f"{name}'s contribution was taken for a repetition (refused {answer.reason})"
+    return f"{problem}: {_sharing(role, student, name)}", student.peer(step.port, step.sender.ip)
 
 
 def _sharing(role: Role, student: Student, name: str) -> str:
     """Returns which children share a bit with the named one; empty if none does."""
-    found = bits(role, student)
-    mine = found.get(name, 0)
-    others = [other for other, bit in found.items() if other != name and bit & mine]
+    by_child = bits(role, student)
+    mine = by_child.get(name, 0)
+    others = [other for other, bit in by_child.items() if other != name and bit & mine]
     if not others:
         return ""
     return (
@@ -164,31 +164,31 @@ def _full(student: Student) -> int:
 
 
 def _bits_text(role: Role, student: Student) -> str:
-    found = bits(role, student)
+    by_child = bits(role, student)
     union = 0
-    for bit in found.values():
+    for bit in by_child.values():
         union |= bit
-    listed = ", ".join(f"{name} {bit:#b}" for name, bit in found.items())
+    listed = ", ".join(f"{name} {bit:#b}" for name, bit in by_child.items())
     return f"The children's bits are {listed}, together {union:#b}; job's full is {_full(student):#b}"
 
 
 def too_early(role: Role, student: Student, step: Step) -> Said:
     """Explains why a frame left before all children had contributed."""
-    said = f"{role.name} answered after {step.sender.name}'s contribution already, without waiting for the others. "
+    problem = f"{role.name} answered after {step.sender.name}'s contribution already, without waiting for the others. "
     if sharing := _sharing(role, student, step.sender.name):
-        return said + sharing, student.peer(step.port, step.sender.ip)
-    return said + _bits_text(role, student) + ": full must be all of the bits", student.where(JOBS)
+        return problem + sharing, student.peer(step.port, step.sender.ip)
+    return problem + _bits_text(role, student) + ": full must be all of the bits", student.where(JOBS)
 
 
 def never_full(role: Role, student: Student) -> Said:
     """Explains why nothing left though all children had contributed."""
-    found = bits(role, student)
+    by_child = bits(role, student)
     for child in role.children:
-        if found.get(child.name) == 0:
-            said = f"{child.name} has bit_ 0 in table peer: its contribution is added but never noted. Give it a bit"
-            return said, student.peer(child.port, child.ip)
-    said = f"all children of {role.name} have contributed, but nothing left: the slot waits for ever. "
-    return said + _bits_text(role, student) + ": full must be all of the bits and no other", student.where(JOBS)
+        if by_child.get(child.name) == 0:
+            problem = f"{child.name} has bit_ 0 in table peer: its contribution is added but never noted. Give it a bit"
+            return problem, student.peer(child.port, child.ip)
+    problem = f"all children of {role.name} have contributed, but nothing left: the slot waits for ever. "
+    return problem + _bits_text(role, student) + ": full must be all of the bits and no other", student.where(JOBS)
 
 
 def copies(role: Role, student: Student, answer: Answer) -> Said | None:
@@ -207,27 +207,29 @@ def copies(role: Role, student: Student, answer: Answer) -> Said | None:
         rid = here[0]
         where = student.where_match(REPLICAS, (rid,))
         if rid == 0 or not any(m.match == (Exact(rid),) for m in student.entries.of(REPLICAS)):
-            said = (
+            problem = (
                 f"table replica has no entry for rid {rid}: the copy for {child.name} (port {child.port}) left with "
                 "the addresses of another node, and its host drops it"
             )
-            return (said if rid else f"the copy for {child.name} has rid 0: give each copy a rid from 1 up"), where
+            return (problem if rid else f"the copy for {child.name} has rid 0: give each copy a rid from 1 up"), where
         sent = [message for port, message in answer.messages if port == child.port]
         wrong = "nothing left" if not sent else wrong_address(sent[0].destination, sent[0].udp, end(child), "")
         if wrong:
             return f"the copy for {child.name} (rid {rid}): {wrong} ({child.name}'s)", where
     if len(replicas) != len(role.children):
-        said = f"multicast group {group} has {len(replicas)} copies, but {role.name} has {len(role.children)} children"
-        return said, place
+        problem = (
+            f"multicast group {group} has {len(replicas)} copies, but {role.name} has {len(role.children)} children"
+        )
+        return problem, place
     return None
 
 
-def wrong_address(found: End, udp: int, wanted: End, prefix: str) -> str:
+def wrong_address(actual: End, udp: int, wanted: End, prefix: str) -> str:
     """Returns the first of MAC, IPv4 and UDP that is wrong; empty if all are right."""
-    if found.ip != wanted.ip:
-        return f"{prefix}ip is {_ip(found.ip)}, expected {_ip(wanted.ip)}"
-    if found.mac != wanted.mac:
-        return f"{prefix}mac is {show(found.mac, 'mac', 48)}, expected {show(wanted.mac, 'mac', 48)}"
+    if actual.ip != wanted.ip:
+        return f"{prefix}ip is {_ip(actual.ip)}, expected {_ip(wanted.ip)}"
+    if actual.mac != wanted.mac:
+        return f"{prefix}mac is {show(actual.mac, 'mac', 48)}, expected {show(wanted.mac, 'mac', 48)}"
     return f"{prefix}udp is {udp}, expected {INC_UDP_PORT}" if udp != INC_UDP_PORT else ""
 
 
@@ -262,9 +264,9 @@ class Examined:
         pairs = zip(self.steps, self.answers, strict=True)
         return [(n, step, answer) for n, (step, answer) in enumerate(pairs, start=1) if step.purpose == purpose]
 
-    def fail(self, number: int, said: str, where: str) -> Finding:
+    def fail(self, number: int, problem: str, where: str) -> Finding:
         """Returns a finding about packet ``number`` of the script."""
-        return Finding(said, where, self.look(number))
+        return Finding(problem, where, self.look(number))
 
 
 def examine(role: Role, student: Student, fresh: Callable[[], Bench], look: Look) -> list[Check]:
@@ -288,20 +290,20 @@ def titles(role: Role) -> list[str]:
 
 def _checks(role: Role) -> list[tuple[str, Callable[[Examined], Finding | None]]]:
     children = " and ".join(child.name for child in role.children)
-    found: list[tuple[str, Callable[[Examined], Finding | None]]] = [
+    checks: list[tuple[str, Callable[[Examined], Finding | None]]] = [
         (f"takes in what {children} push", _takes_in),
         (f"waits for {children}, then answers once", _waits_for_all),
     ]
     if role.parent is None:
-        found.append((f"sends the sum down to {children}", _result_down))
+        checks.append((f"sends the sum down to {children}", _result_down))
     else:
-        found.append((f"sends the sum up to {role.parent.name}", _sum_up))
-        found.append(("sends the sum up again when its first child asks again", _up_again))
-        found.append((f"sends {role.parent.name}'s RESULT down to {children}", _parents_result_down))
-    found.append(("answers a retransmission from its slot, to that child only", _replays))
-    found.append(("takes nothing from a wrong port", _wrong_ports))
-    found.append((f"remembers the last {SLOTS} chunks", _remembers))
-    return found
+        checks.append((f"sends the sum up to {role.parent.name}", _sum_up))
+        checks.append(("sends the sum up again when its first child asks again", _up_again))
+        checks.append((f"sends {role.parent.name}'s RESULT down to {children}", _parents_result_down))
+    checks.append(("answers a retransmission from its slot, to that child only", _replays))
+    checks.append(("takes nothing from a wrong port", _wrong_ports))
+    checks.append((f"remembers the last {SLOTS} chunks", _remembers))
+    return checks
 
 
 def _takes_in(examined: Examined) -> Finding | None:
@@ -341,16 +343,16 @@ def _sum_up(examined: Examined) -> Finding | None:
         return None
     where = examined.student.where(JOBS)
     if _installed(answer) == ROOT:
-        said = (
+        problem = (
             f"job is installed as root: {role.name} sent a RESULT down, but {parent.name} above it has not seen the sum"
         )
-        return examined.fail(number, f"{said}; an inner switch needs action inner", where)
+        return examined.fail(number, f"{problem}; an inner switch needs action inner", where)
     if not answer.messages:
         return examined.fail(number, "the sum left by no port; look at parent_port", where)
     port, message = answer.messages[0]
     if port != parent.port:
-        said = f"parent_port is {port}, but {parent.name} is behind port {parent.port} of {role.name}"
-        return examined.fail(number, said, where)
+        problem = f"parent_port is {port}, but {parent.name} is behind port {parent.port} of {role.name}"
+        return examined.fail(number, problem, where)
     wrong = wrong_address(message.destination, message.udp, end(parent), "parent_")
     if wrong:
         return examined.fail(number, f"{wrong} ({parent.name}'s)", where)
@@ -362,8 +364,8 @@ def _sum_up(examined: Examined) -> Finding | None:
 def _result_down(examined: Examined) -> Finding | None:
     number, _, answer = examined.of("push")[-1]
     if _installed(answer) == INNER:
-        said = "job is installed as inner: the sum went up by a port, but nothing is above the root; use action root"
-        return examined.fail(number, said, examined.student.where(JOBS))
+        problem = "job is installed as inner: the sum went up by a port, but nothing is above the root; use action root"
+        return examined.fail(number, problem, examined.student.where(JOBS))
     return _copies(examined, number, answer) or _one_lowest(examined, number)
 
 
@@ -375,8 +377,8 @@ def _one_lowest(examined: Examined, number: int) -> Finding | None:
     lowest = sum(arguments[1] for arguments in given if len(arguments) > 1)
     if lowest == 1:
         return None
-    said = f"{lowest} children have lowest: 1; give it to one child"
-    return examined.fail(number, said, examined.student.where(PEERS))
+    problem = f"{lowest} children have lowest: 1; give it to one child"
+    return examined.fail(number, problem, examined.student.where(PEERS))
 
 
 def _up_again(examined: Examined) -> Finding | None:
@@ -384,12 +386,14 @@ def _up_again(examined: Examined) -> Finding | None:
     first = examined.of("again")[0][0]
     where = examined.student.where(PEERS)
     if not sent:
-        said = "no child has lowest: 1. When the partial sum gets lost, no child makes the switch send it again"
-        return examined.fail(first, f"{said}; give one child lowest: 1", where)
+        problem = "no child has lowest: 1. When the partial sum gets lost, no child makes the switch send it again"
+        return examined.fail(first, f"{problem}; give one child lowest: 1", where)
     if len(sent) > 1:
         names = " and ".join(step.sender.name for _, step in sent)
-        said = f"{names} have lowest: 1: every time-out would send the sum up {len(sent)} times; give it to one child"
-        return examined.fail(sent[1][0], said, examined.student.peer(sent[1][1].port, sent[1][1].sender.ip))
+        problem = (
+            f"{names} have lowest: 1: every time-out would send the sum up {len(sent)} times; give it to one child"
+        )
+        return examined.fail(sent[1][0], problem, examined.student.peer(sent[1][1].port, sent[1][1].sender.ip))
     return None
 
 
@@ -416,16 +420,18 @@ def _replays(examined: Examined) -> Finding | None:
         there = [(port, message.destination) for port, message in answer.messages]
         if there != [(step.port, end(step.sender))]:
             reason = f" (refused {answer.reason})" if answer.refused else ""
-            said = f"{step.sender.name} asked again for chunk 0, but the cached RESULT did not go to it alone{reason}"
-            return examined.fail(number, said, examined.student.peer(step.port, step.sender.ip))
+            problem = (
+                f"{step.sender.name} asked again for chunk 0, but the cached RESULT did not go to it alone{reason}"
+            )
+            return examined.fail(number, problem, examined.student.peer(step.port, step.sender.ip))
     return None
 
 
 def _wrong_ports(examined: Examined) -> Finding | None:
     for number, step, answer in examined.of("wrong"):
         if not answer.refused:
-            said = f"{step.note}: it was taken in. An entry of table peer belongs to one neighbour and its one port"
-            return examined.fail(number, said, examined.student.peer(step.port, step.sender.ip))
+            problem = f"{step.note}: it was taken in. An entry of table peer belongs to one neighbour and its one port"
+            return examined.fail(number, problem, examined.student.peer(step.port, step.sender.ip))
     role = examined.role
     strangers = {n.name: n.ip for n in role.neighbours} | {role.name: role.ip, "a stranger": 0x0A0000FE}
     for port in range(1, len(role.neighbours) + 2):
@@ -434,13 +440,13 @@ def _wrong_ports(examined: Examined) -> Finding | None:
                 continue
             data = frame(PacketType.PUSH, End(ip, 0x020000000000 | ip), end(role), 1, job=role.job, epoch=role.epoch)
             if not examined.fresh().send(port, data).refused:
-                said = (
+                problem = (
                     f"a PUSH by port {port} with {name}'s address {show(ip, 'ip', 32)} was taken in; remove the entry"
                 )
                 look = (
                     f"p4reduce trace --program 64 --entries {examined.student.path} --port {port} --packet {data.hex()}"
                 )
-                return Finding(said, examined.student.peer(port, ip), look)
+                return Finding(problem, examined.student.peer(port, ip), look)
     return None
 
 
@@ -460,10 +466,10 @@ def _remembers(examined: Examined) -> Finding | None:
     return None
 
 
-def _forgotten(examined: Examined, answer: Answer, said: str) -> Finding:
+def _forgotten(examined: Examined, answer: Answer, problem: str) -> Finding:
     base, slots = answer.argument(JOBS, "base"), answer.argument(JOBS, "slots")
-    said += f": job has base {base} and slots {slots}. slots must be {SLOTS} here, and base + slots at most 4096"
-    return Finding(said, examined.student.where(JOBS))
+    problem += f": job has base {base} and slots {slots}. slots must be {SLOTS} here, and base + slots at most 4096"
+    return Finding(problem, examined.student.where(JOBS))
 
 
 # leaf2 as a colleague left it: complete, with three wrong entries, which differ from student to student.
@@ -625,7 +631,10 @@ def answer_sheet(draws: Draws) -> str:
 
 def questions(path: Path, draws: Draws, traced: Mapping[str, str]) -> Iterator[Check]:
     """Yields one check for each answer; ``traced`` holds the answers that the student's own switch shows."""
-    asked = [replace(one, right=(traced[one.key],)) if one.key in traced else one for one in QUESTIONS]
+    asked = [
+        replace(question, right=(traced[question.key],)) if question.key in traced else question
+        for question in QUESTIONS
+    ]
     return judge("questions", path, asked, draws)
 
 
@@ -674,12 +683,12 @@ def examine_network(
 
 
 def _workers(topology: Topology, tree: Mapping[str, Role]) -> dict[str, Worker]:
-    found = {}
+    workers = {}
     for number, host in enumerate(topology.workers):
         leaf = parent_of(host.name, tree)
         parent = End(leaf.ip, leaf.mac)
-        found[host.name] = Worker(host.name, number, End(host.ip, host.mac), parent, CHUNKS, leaf.job, leaf.epoch)
-    return found
+        workers[host.name] = Worker(host.name, number, End(host.ip, host.mac), parent, CHUNKS, leaf.job, leaf.epoch)
+    return workers
 
 
 def _judge(wire: Wire) -> Finding | None:
@@ -764,8 +773,10 @@ def _read(path: Path, program: Program, text: TextFormat, students: dict[str, St
     if todos:
         lines = ", ".join(str(line) for line in todos[:8]) + (", ..." if len(todos) > 8 else "")
         still = "still says" if len(todos) == 1 else "still say"
-        said = f"{counted(len(todos), 'line')} {still} TODO (that is how the lab begins): fill them in, see README.md"
-        return Finding(said, f"{path}, line {lines}")
+        problem = (
+            f"{counted(len(todos), 'line')} {still} TODO (that is how the lab begins): fill them in, see README.md"
+        )
+        return Finding(problem, f"{path}, line {lines}")
     try:
         entries: Entries = load_entries(path, program)
         Bench(path.stem, program, entries, text)
@@ -773,7 +784,7 @@ def _read(path: Path, program: Program, text: TextFormat, students: dict[str, St
         return Finding(str(error))
     for group, replicas in entries.groups.items():
         if len(replicas) > MOST_COPIES:
-            said = f"multicast group {group} makes {len(replicas)} copies; one for each child is enough"
-            return Finding(said, f"{path}: multicast")
+            problem = f"multicast group {group} makes {len(replicas)} copies; one for each child is enough"
+            return Finding(problem, f"{path}: multicast")
     students[path.stem] = Student(path, entries, role.job, role.epoch)
     return None

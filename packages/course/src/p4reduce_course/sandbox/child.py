@@ -57,8 +57,8 @@ class Channel:
         line = self._reader.readline()
         if not line:
             os._exit(0)
-        found: dict[str, Any] = unpack(line)
-        return found
+        message: dict[str, Any] = unpack(line)
+        return message
 
     def write(self, message: dict[str, Any]) -> None:
         """Sends one message."""

@@ -135,17 +135,17 @@ def taken_in(folder: Path, *, follow: bool = True) -> Iterator[Intake]:
     try:
         with tempfile.TemporaryDirectory(prefix="p4reduce-taken-", ignore_cleanup_errors=True) as home:
             name = Path(os.path.realpath(folder)).name or "submission"
-            found = Intake(Path(home) / "in" / name, folder)
-            found.folder.parent.mkdir(mode=0o700)
-            found.take(source, found.folder, "", 1)
+            intake = Intake(Path(home) / "in" / name, folder)
+            intake.folder.parent.mkdir(mode=0o700)
+            intake.take(source, intake.folder, "", 1)
             if name == "skeleton":
-                _beside(source, found)
-            yield found
+                _beside(source, intake)
+            yield intake
     finally:
         os.close(source)
 
 
-def _beside(source: int, found: Intake) -> None:
+def _beside(source: int, intake: Intake) -> None:
     """Copies the ``lab.yaml`` of the folder above, which names the lab and the student."""
     try:
         above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=source)
@@ -153,7 +153,7 @@ def _beside(source: int, found: Intake) -> None:
         return
     try:
         if stat.S_ISREG(os.stat("lab.yaml", dir_fd=above, follow_symlinks=False).st_mode):
-            found._one(above, "lab.yaml", found.folder.parent / "lab.yaml", "../lab.yaml", DEEPEST)
+            intake._one(above, "lab.yaml", intake.folder.parent / "lab.yaml", "../lab.yaml", DEEPEST)
     except OSError:
         pass
     finally:

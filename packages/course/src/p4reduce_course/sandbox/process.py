@@ -152,15 +152,15 @@ class Apart(Closable, ABC):
         folder = Path(self._folder.name)
         inward, self._requests = os.pipe()
         self._answers, outward = os.pipe()
-        self._prints, said = os.pipe()
+        self._prints, prints = os.pipe()
         try:
-            self._process = self._begin(folder, inward, outward, said)
+            self._process = self._begin(folder, inward, outward, prints)
         except BaseException:
             for pipe in (self._requests, self._answers, self._prints):
                 os.close(pipe)
             raise
         finally:
-            for pipe in (inward, outward, said):
+            for pipe in (inward, outward, prints):
                 os.close(pipe)
         for pipe in (self._prints, self._answers, self._requests):
             os.set_blocking(pipe, False)
@@ -169,10 +169,10 @@ class Apart(Closable, ABC):
         self._checked(self._message(self.file.name), self.file.name)
 
     @abstractmethod
-    def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
+    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> Process:
         """Starts the process, which confines itself to ``folder``.
 
-        It reads requests from descriptor ``inward``, writes answers to ``outward``, and prints to ``said``.
+        It reads requests from descriptor ``inward``, writes answers to ``outward``, and prints to ``prints``.
         """
 
     def _kill(self) -> None:
@@ -241,8 +241,8 @@ class Apart(Closable, ABC):
                 if min(left, patience) <= 0:
                     self._kill()
                     waited = f"{self.limits.wall_s:g} s of waiting" if left > 0 else f"{self.limits.calls_s:g} s"
-                    said = f"{name} did not return within {waited}, all calls together: does it wait for something?"
-                    raise Wrong(said, str(self.file))
+                    problem = f"{name} did not return within {waited}, all calls together: does it wait for something?"
+                    raise Wrong(problem, str(self.file))
                 for key, _ in selector.select(min(left, patience)):
                     if key.fd == self._requests:
                         self._send(selector)
@@ -294,8 +294,8 @@ class Apart(Closable, ABC):
         self.printed = (self.printed + data.decode("utf-8", "replace"))[-4000:]
         if self._output > self.limits.output:
             self._kill()
-            said = f"{name} printed more than {self.limits.output // 1024} KiB: take the print out of the loop"
-            raise Wrong(said, str(self.file))
+            problem = f"{name} printed more than {self.limits.output // 1024} KiB: take the print out of the loop"
+            raise Wrong(problem, str(self.file))
 
     def _ended(self, name: str) -> Wrong:
         """Returns the reason why the process has ended."""
@@ -308,8 +308,8 @@ class Apart(Closable, ABC):
                 return Wrong(f"{doing} closed the grader's pipe; leave descriptors 3 and 4 alone", str(self.file))
             time.sleep(0.01)
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
-            said = f"{doing} used more than {self.limits.cpu_s} s of processor time: does a loop never end?"
-            return Wrong(said, str(self.file))
+            problem = f"{doing} used more than {self.limits.cpu_s} s of processor time: does a loop never end?"
+            return Wrong(problem, str(self.file))
         if code == -signal.SIGXFSZ:
             return Wrong(f"{doing} wrote a file of more than {self.limits.file // MIB} MiB", str(self.file))
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -352,7 +352,7 @@ class StudentCode(Apart):
             return wrong
         text = _REPLAY.format(module=self.file.stem)
         for call in self._calls:
-            given = ", ".join(_written(one) for one in call.arguments)
+            given = ", ".join(_written(argument) for argument in call.arguments)
             lines = f"ANSWERS[:] = [{', '.join(map(_written, call.answers))}]\n" if call.answers else ""
             lines += f"show({call.name!r}, {given})\n"
             if len(text) + len(lines) > _LONG:
@@ -361,7 +361,7 @@ class StudentCode(Apart):
         look = f"cd {self.file.parent} && PYTHONPATH=. python3 {home / LOOK / name}.py"
         return Wrong(wrong.finding.said, wrong.finding.where, look, ((f"{name}.py", text),))
 
-    def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
+    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> Process:
         _copy(self.file.parent, folder)
         root = Path(p4reduce.__file__).parent.parent
         environment = {
@@ -383,8 +383,8 @@ class StudentCode(Apart):
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=prints,
+            stderr=prints,
             pass_fds=(inward, outward),
             start_new_session=True,
         )

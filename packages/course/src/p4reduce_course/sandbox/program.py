@@ -150,10 +150,10 @@ class StudentProgram(Apart):
 
     def play(self, switch: int, frames: Sequence[tuple[int, bytes, int]]) -> list[Answer]:
         """Sends several frames in order: port, frame and time in microseconds of each. Returns the results."""
-        found = self._told(list[Answer], self.call("play", switch, [list(one) for one in frames]))
-        if len(found) != len(frames):
+        answers = self._told(list[Answer], self.call("play", switch, [list(frame) for frame in frames]))
+        if len(answers) != len(frames):
             raise self._no_answer()
-        return found
+        return answers
 
     def load(self, switch: int, entries: str) -> str:
         """Loads an entries file of ``p4reduce trace``; returns why the program cannot take it, or an empty text."""
@@ -173,23 +173,23 @@ class StudentProgram(Apart):
 
     def values(self, switch: int, registers: Sequence[str], index: int) -> list[int]:
         """Returns the value of one cell in each of several registers, given by their full names."""
-        found = self._told(list[int], self.call("values", switch, list(registers), index))
-        if len(found) != len(registers):
+        values = self._told(list[int], self.call("values", switch, list(registers), index))
+        if len(values) != len(registers):
             raise self._no_answer()
-        return found
+        return values
 
     def _told(self, kind: type[T], value: Any) -> T:
         try:
-            found: T = _adapter(cast(Hashable, kind)).validate_python(value)
+            valid: T = _adapter(cast(Hashable, kind)).validate_python(value)
         except ValidationError:
             raise self._no_answer() from None
-        return found
+        return valid
 
     def _no_answer(self) -> Wrong:
         return Wrong(f"{self.file.name}: what came from the process that runs it is no answer", str(self.file))
 
-    def _begin(self, folder: Path, inward: int, outward: int, said: int) -> Process:
-        return _SERVER.copy(folder, self.limits, (inward, outward, said))
+    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> Process:
+        return _SERVER.copy(folder, self.limits, (inward, outward, prints))
 
     def _checked(self, message: dict[str, Any], name: str) -> Any:
         if message.get("kind") == "MemoryError":
@@ -217,18 +217,18 @@ class _Server:
         with self._lock:
             if self._process is None or self._of != os.getpid() or self._process.poll() is not None:
                 self._start()
-            found = self._asked({"folder": str(folder), "limits": asdict(limits)}, descriptors)
-        if found is None:
+            process_id = self._asked({"folder": str(folder), "limits": asdict(limits)}, descriptors)
+        if process_id is None:
             raise Wrong("the process that runs P4 programs has ended")
-        return _Copy(found, self)
+        return _Copy(process_id, self)
 
     def ended(self, copy: int, *, wait: bool) -> int | None:
         """Returns the exit code of a copy; None while it runs; -9 if the server has ended, which ends its copies."""
         with self._lock:
             if self._of != os.getpid() or self._process is None:
                 return -signal.SIGKILL
-            found = self._asked({"of": copy, "wait": wait})
-        return -signal.SIGKILL if found is None else None if found == _RUNS else found
+            code = self._asked({"of": copy, "wait": wait})
+        return -signal.SIGKILL if code is None else None if code == _RUNS else code
 
     def _asked(self, question: dict[str, Any], descriptors: Sequence[int] = ()) -> int | None:
         assert self._socket is not None  # noqa: S101  (it was started)
@@ -241,7 +241,7 @@ class _Server:
 
     def _start(self) -> None:
         undumpable()
-        path = os.pathsep.join(one for one in sys.path if one)
+        path = os.pathsep.join(folder for folder in sys.path if folder)
         if self._socket is not None:
             self._socket.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -345,9 +345,9 @@ def _copy(folder: Path, limits: Limits, descriptors: Sequence[int], functions: A
     try:
         gc.freeze()  # the copy must not clean up the server's objects
         die_with_parent()
-        inward, outward, said = descriptors
+        inward, outward, prints = descriptors
         for stream in (1, 2):
-            os.dup2(said, stream)
+            os.dup2(prints, stream)
         channel = Channel(*moved(inward, outward))
         os.closerange(5, 1 << 16)
         pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform == "linux" else 0
@@ -372,15 +372,19 @@ class Switches:
 
     def compile(self, text: str, name: str) -> dict[str, Any]:
         """Returns ``Compiled`` as plain data."""
-        found = compile_text(text, name, library_only=True)
-        messages = [str(one) for one in found.messages()]
-        if not found.ok or found.json is None:
+        compilation = compile_text(text, name, library_only=True)
+        messages = [str(message) for message in compilation.messages()]
+        if not compilation.ok or compilation.json is None:
             return {"parts": None, "messages": messages, "refused": ""}
         try:
-            self._program = load_program(found.json)
+            self._program = load_program(compilation.json)
         except ProgramError as error:
             return {"parts": None, "messages": messages, "refused": str(error)}
-        return {"parts": _parts(self._program) | {"lines": _lines(found.json)}, "messages": messages, "refused": ""}
+        return {
+            "parts": _parts(self._program) | {"lines": _lines(compilation.json)},
+            "messages": messages,
+            "refused": "",
+        }
 
     def switch(self) -> int:
         """Makes a switch; returns its number."""
@@ -411,17 +415,17 @@ class Switches:
     def _sent(self, switch: int, port: int, frame: bytes, time_us: int) -> dict[str, Any]:
         self._digests.clear()
         trace = self._switches[switch][1].run(Packet(frame, port, time_us=time_us))
-        verdicts = [one for one in trace.events if isinstance(one, Verdict)]
-        groups = [one.target for one in verdicts if one.stage == "ingress" and one.kind == "multicast"]
-        errors = [one.error for one in trace.events if isinstance(one, ParserFailed)]
+        verdicts = [event for event in trace.events if isinstance(event, Verdict)]
+        groups = [verdict.target for verdict in verdicts if verdict.stage == "ingress" and verdict.kind == "multicast"]
+        errors = [event.error for event in trace.events if isinstance(event, ParserFailed)]
         return {
-            "sent": [(one.port, one.frame) for one in trace.sent],
-            "extracted": [one.header for one in trace.events if isinstance(one, HeaderExtracted)],
-            "emitted": [one.header for one in trace.events if isinstance(one, HeaderEmitted)],
+            "sent": [(packet.port, packet.frame) for packet in trace.sent],
+            "extracted": [event.header for event in trace.events if isinstance(event, HeaderExtracted)],
+            "emitted": [event.header for event in trace.events if isinstance(event, HeaderEmitted)],
             "parser_error": errors[0] if errors else "",
             "group": groups[0] if groups else 0,
             "digests": list(self._digests),
-            "lines": sorted({one.line for one in map(_source, trace.events) if one is not None}),
+            "lines": sorted({source.line for source in map(_source, trace.events) if source is not None}),
         }
 
     def insert(self, switch: int, table: str, match: list[int], action: str, arguments: list[int]) -> None:
@@ -435,8 +439,8 @@ class Switches:
 
     def cells(self, switch: int, register: str) -> list[int]:
         """Returns all values of a register."""
-        found = self._switches[switch][0].registers[register]
-        return [int(found.read(index)) for index in range(found.size)]
+        array = self._switches[switch][0].registers[register]
+        return [int(array.read(index)) for index in range(array.size)]
 
     def values(self, switch: int, registers: list[str], index: int) -> list[int]:
         """Returns the value of one cell in each of several registers."""
@@ -460,21 +464,22 @@ def _parts(program: Program) -> dict[str, Any]:
     device = Device(program, executor="interpreted")
     return {
         "headers": {
-            name: [(field.name, field.width) for field in one.type.fields] for name, one in program.headers.items()
+            name: [(field.name, field.width) for field in header.type.fields]
+            for name, header in program.headers.items()
         },
-        "states": {one.name: _open_ended(one) for one in states},
+        "states": {state.name: _open_ended(state) for state in states},
         "deparser": list(program.deparser),
         "tables": list(device.tables),
         "actions": [action.name for action in program.actions.values()],
-        "registers": {name: one.size for name, one in device.registers.items()},
+        "registers": {name: register.size for name, register in device.registers.items()},
     }
 
 
 def _lines(program: Mapping[str, Any]) -> list[int]:
     """Returns the lines of the source with a primitive or a condition."""
-    parts = [one for action in program["actions"] for one in action["primitives"]]
-    parts += [one for pipeline in program["pipelines"] for one in pipeline["conditionals"]]
-    return sorted({one["source_info"]["line"] for one in parts if one.get("source_info")})
+    parts = [primitive for action in program["actions"] for primitive in action["primitives"]]
+    parts += [conditional for pipeline in program["pipelines"] for conditional in pipeline["conditionals"]]
+    return sorted({part["source_info"]["line"] for part in parts if part.get("source_info")})
 
 
 _TRIED: Final = 8
