@@ -65,11 +65,11 @@ class Layout:
 
     def unpacked(self, data: bytes) -> dict[str, int]:
         """Returns the header's fields."""
-        number, found = int.from_bytes(data[:HOP_BYTES], "big"), {}
+        number, hop = int.from_bytes(data[:HOP_BYTES], "big"), {}
         for name, width in reversed(self.fields):
-            found[name] = number & (1 << width) - 1
+            hop[name] = number & (1 << width) - 1
             number >>= width
-        return found
+        return hop
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
     def number(bits: int) -> int:
         return int(random.integers(0, 1 << bits))
 
-    found: list[Case] = []
+    drawn: list[Case] = []
     for place in range(20):
         payload = random.bytes(number(5))
         hop = {name: number(width) for name, width in layout.fields}
@@ -113,22 +113,22 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
         if kind == "other":
             other = layout.ether_type ^ (1 << number(3))
             data = layout.frame(None, None, random.bytes(20), other)
-            found.append(Case(kind, data, (layout.other_port, data), {}, None))
+            drawn.append(Case(kind, data, (layout.other_port, data), {}, None))
             continue
         hop["flags"] = hop["flags"] & 0b1110 | (kind != "bare")
         grown = {**hop, "hops": hop["hops"] + 1 & 0xFF, "flags": hop["flags"] | 1}
         if kind == "cut":
-            whole = layout.frame(hop, None if len(found) == 5 else total, b"")  # the first one is cut within the hop
+            whole = layout.frame(hop, None if len(drawn) == 5 else total, b"")  # the first one is cut within the hop
             data = whole[: len(whole) - 1 - number(3)]
-            found.append(Case(kind, data, None, hop, total))
+            drawn.append(Case(kind, data, None, hop, total))
         elif kind == "value":
             data = layout.frame(hop, total, payload)
             out = layout.frame(grown, total + hop["worker"] & 0xFFFFFFFF, payload)
-            found.append(Case(kind, data, (layout.hop_port, out), hop, total))
+            drawn.append(Case(kind, data, (layout.hop_port, out), hop, total))
         else:
             data = layout.frame(hop, None, payload)
-            found.append(Case(kind, data, (layout.hop_port, layout.frame(grown, hop["seq"], payload)), hop, None))
-    return found
+            drawn.append(Case(kind, data, (layout.hop_port, layout.frame(grown, hop["seq"], payload)), hop, None))
+    return drawn
 
 
 # Grading of lab 02: fields, states, rules, bytes.
@@ -154,9 +154,9 @@ class _Grader:
         self.parts: Parts | None = None
 
     def steps(self) -> list[Step]:
-        def anew(program: StudentProgram, found: Compiled) -> list[Step]:
+        def anew(program: StudentProgram, compilation: Compiled) -> list[Step]:
             other = _Grader(self.task, program)
-            other.parts = found.parts
+            other.parts = compilation.parts
             return other.checks()
 
         return [
@@ -204,23 +204,23 @@ class _Grader:
             return
         header = re.search(r"\bheader\s+hop_t\s*\{([^}]*)\}", text)
         fields = re.findall(r"\bbit\s*<\s*(\d{1,4})\s*>\s*(\w+)\s*;", header[1]) if header else []
-        found = [(name, int(bits)) for bits, name in fields]
-        if sum(bits for _, bits in found) % 8:
+        declared = [(name, int(bits)) for bits, name in fields]
+        if sum(bits for _, bits in declared) % 8:
             try:
-                self._compare(found)
+                self._compare(declared)
             except Wrong as fields_wrong:
-                said = f"{fields_wrong.finding.said}\n{wrong.finding.said}"
-                raise Wrong(said, str(self.path), wrong.finding.look) from None
+                message = f"{fields_wrong.finding.said}\n{wrong.finding.said}"
+                raise Wrong(message, str(self.path), wrong.finding.look) from None
 
     def fields(self) -> None:
         assert self.parts is not None  # noqa: S101  (a gate before)
         self._compare(self.parts.headers["hop"])
 
-    def _compare(self, found: list[tuple[str, int]]) -> None:
+    def _compare(self, declared: list[tuple[str, int]]) -> None:
         """Raises Wrong if the fields are not those of the student's hop."""
         wanted = list(self.layout.fields)
-        show = look(self.path, 1, next(one for one in self.cases if one.kind == "value").frame)
-        for number, ((name, bits), have) in enumerate(zip(wanted, found + [("", 0)] * 5, strict=False), start=1):
+        show = look(self.path, 1, next(case for case in self.cases if case.kind == "value").frame)
+        for number, ((name, bits), have) in enumerate(zip(wanted, declared + [("", 0)] * 5, strict=False), start=1):
             if have == (name, bits):
                 continue
             if not have[0]:
@@ -231,16 +231,18 @@ class _Grader:
                     str(self.path),
                     show,
                 )
-            if sorted(found) == sorted(wanted):
-                said = f"hop: field {number} is {have[0]}; {name} comes there. The order is that of the README's table"
-                raise Wrong(said, str(self.path), show)
+            if sorted(declared) == sorted(wanted):
+                message = (
+                    f"hop: field {number} is {have[0]}; {name} comes there. The order is that of the README's table"
+                )
+                raise Wrong(message, str(self.path), show)
             raise Wrong(
                 f"hop: field {number} is {have[0]} of {have[1]} bits, expected {name} of {bits}",
                 str(self.path),
                 show,
             )
-        if len(found) != len(wanted):
-            raise Wrong(f"hop has {len(found)} fields; it has {len(wanted)} on the wire", str(self.path), show)
+        if len(declared) != len(wanted):
+            raise Wrong(f"hop has {len(declared)} fields; it has {len(wanted)} on the wire", str(self.path), show)
 
     # --- frames
 
@@ -266,45 +268,47 @@ class _Grader:
     def finds_hop(self) -> None:
         for _, answer, show in self._each("value", "bare"):
             if "hop" not in answer.extracted:
-                said = f"a frame of EtherType {self.layout.ether_type:#06x} came, and no state extracted hop"
-                raise Wrong(f"{said}: let start select parse_hop for it", str(self.path), show)
+                message = f"a frame of EtherType {self.layout.ether_type:#06x} came, and no state extracted hop"
+                raise Wrong(f"{message}: let start select parse_hop for it", str(self.path), show)
         for _, answer, show in self._each("other"):
             if "hop" in answer.extracted:
-                said = "a frame of another EtherType was parsed as if it had a hop: select on hdr.ethernet.ether_type"
-                raise Wrong(said, str(self.path), show)
+                message = (
+                    "a frame of another EtherType was parsed as if it had a hop: select on hdr.ethernet.ether_type"
+                )
+                raise Wrong(message, str(self.path), show)
 
     def finds_value(self) -> None:
         for case, answer, show in self._each("value", "bare"):
             flags = case.hop["flags"]
             if case.kind == "value" and "value" not in answer.extracted:
-                said = f"flags are {flags:#06b}, bit 0 is 1, and no state extracted value: select on hop.flags[0:0]"
-                raise Wrong(said, str(self.path), show)
+                message = f"flags are {flags:#06b}, bit 0 is 1, and no state extracted value: select on hop.flags[0:0]"
+                raise Wrong(message, str(self.path), show)
             if case.kind == "bare" and "value" in answer.extracted:
-                said = f"flags are {flags:#06b}, bit 0 is 0, and value was extracted out of the payload"
-                raise Wrong(f"{said}: only where hop.flags[0:0] is 1", str(self.path), show)
+                message = f"flags are {flags:#06b}, bit 0 is 0, and value was extracted out of the payload"
+                raise Wrong(f"{message}: only where hop.flags[0:0] is 1", str(self.path), show)
 
     def accepts(self) -> None:
         assert self.parts is not None  # noqa: S101
-        other, bare = (next(one for one in self.cases if one.kind == kind) for kind in ("other", "bare"))
+        other, bare = (next(case for case in self.cases if case.kind == kind) for kind in ("other", "bare"))
         for state, open_ended in self.parts.states.items():
             if open_ended:
                 show = look(self.path, 1, (other if state == "start" else bare).frame)
-                said = (
+                message = (
                     f"the select of {state} has no default. P4 ends such a frame with the error NoMatch; this "
                     "switch lets it through, others lose it. Write default: accept"
                 )
-                raise Wrong(said, str(self.path), show)
+                raise Wrong(message, str(self.path), show)
         if re.search(r"\b(default|_)\s*:\s*reject\b", without_comments(self.path.read_text("utf-8"))):
-            said = (
+            message = (
                 "default: reject gives up frames that are right: of other EtherTypes, or without a value. This switch "
                 "lets them through, others drop them. Write default: accept"
             )
-            raise Wrong(said, str(self.path), f"grep -n reject {self.path}")
+            raise Wrong(message, str(self.path), f"grep -n reject {self.path}")
         for case, answer, show in self._each("other"):
             if answer.sent != (case.expected,):
-                said = "a frame of another EtherType did not go on unchanged by port "
-                said += f"{self.layout.other_port}: default: accept in start, and nothing else changes it"
-                raise Wrong(said, str(self.path), show)
+                message = "a frame of another EtherType did not go on unchanged by port "
+                message += f"{self.layout.other_port}: default: accept in start, and nothing else changes it"
+                raise Wrong(message, str(self.path), show)
 
     def _left(self, answer: Answer, show: str) -> bytes:
         """Returns the frame that left by the right port. Raises Wrong if there is none."""
@@ -312,8 +316,10 @@ class _Grader:
             raise Wrong("a frame with a hop was dropped", str(self.path), show)
         port, data = answer.sent[0]
         if len(answer.sent) > 1 or port != self.layout.hop_port:
-            said = f"it left by port {port}, expected {self.layout.hop_port}: leave egress_spec as the skeleton has it"
-            raise Wrong(said, str(self.path), show)
+            message = (
+                f"it left by port {port}, expected {self.layout.hop_port}: leave egress_spec as the skeleton has it"
+            )
+            raise Wrong(message, str(self.path), show)
         return data
 
     def _emitted(self, name: str, answer: Answer, show: str) -> bytes:
@@ -333,22 +339,22 @@ class _Grader:
 
     def counts(self) -> None:
         for case, answer, show in self._each("value", "bare"):
-            found = self._hop(answer, show)
-            hops, was = found["hops"], case.hop["hops"]
+            hop = self._hop(answer, show)
+            hops, was = hop["hops"], case.hop["hops"]
             if hops != was + 1 & 0xFF:
-                said = f"hops was {was} and left as {hops}, expected {was + 1 & 0xFF}"
+                message = f"hops was {was} and left as {hops}, expected {was + 1 & 0xFF}"
                 if hops == was == 255:
-                    said += ": it wraps around, + does so"
+                    message += ": it wraps around, + does so"
                 elif hops == was:
-                    said += ": it was not changed. It grows by one in every frame with a hop"
-                    said += f"; this one {'has a' if case.kind == 'value' else 'has no'} value"
+                    message += ": it was not changed. It grows by one in every frame with a hop"
+                    message += f"; this one {'has a' if case.kind == 'value' else 'has no'} value"
                 elif hops == was + 2 & 0xFF:
-                    said += ": it was counted twice"
-                raise Wrong(said, str(self.path), show)
+                    message += ": it was counted twice"
+                raise Wrong(message, str(self.path), show)
             for name in ("kind", "worker", "seq", *(("flags",) if case.kind == "value" else ())):
-                if found[name] != case.hop[name]:
-                    said = f"{name} was {case.hop[name]} and left as {found[name]}: no rule changes it"
-                    raise Wrong(said, str(self.path), show)
+                if hop[name] != case.hop[name]:
+                    message = f"{name} was {case.hop[name]} and left as {hop[name]}: no rule changes it"
+                    raise Wrong(message, str(self.path), show)
 
     def adds(self) -> None:
         for case, answer, show in self._each("value"):
@@ -358,7 +364,7 @@ class _Grader:
             wanted = was + worker & 0xFFFFFFFF
             if total == wanted:
                 continue
-            said = f"total was {was}, worker {worker}: total left as {total}, expected {wanted}"
+            message = f"total was {was}, worker {worker}: total left as {total}, expected {wanted}"
             known = {
                 seq: "that is seq, which is for frames without a value: ask hdr.value.isValid() before you change it",
                 was: "it was not changed",
@@ -371,10 +377,10 @@ class _Grader:
                 0xFFFFFFFF: "it wraps around, + does so",
             }
             if "value" not in answer.extracted:
-                said += ": no state extracted value, see part parser"
+                message += ": no state extracted value, see part parser"
             elif total in known:
-                said += f": {known[total]}"
-            raise Wrong(said, str(self.path), show)
+                message += f": {known[total]}"
+            raise Wrong(message, str(self.path), show)
 
     def puts_in(self) -> None:
         assert self.parts is not None  # noqa: S101
@@ -382,41 +388,47 @@ class _Grader:
             self._left(answer, show)
             if "value" not in answer.emitted:
                 self._never("value", show)
-                said = "the frame had no value and left without one: hdr.value.setValid() is missing"
+                message = "the frame had no value and left without one: hdr.value.setValid() is missing"
                 if "setValid" in without_comments(self.path.read_text("utf-8")):
-                    said = "the frame had no value and left without one: hdr.value.setValid() was not run for it"
-                    said += ", it belongs where hdr.value.isValid() is false"
-                raise Wrong(said, str(self.path), show)
+                    message = "the frame had no value and left without one: hdr.value.setValid() was not run for it"
+                    message += ", it belongs where hdr.value.isValid() is false"
+                raise Wrong(message, str(self.path), show)
             total, worker, seq = self._total(answer, show), case.hop["worker"], case.hop["seq"]
             if total != seq:
-                said = f"the frame had no value; total left as {total}, expected seq, {seq}"
+                message = f"the frame had no value; total left as {total}, expected seq, {seq}"
                 if "value" in answer.extracted:
-                    said += ": a state extracted value out of the payload, see part parser"
+                    message += ": a state extracted value out of the payload, see part parser"
                 elif total == seq + worker & 0xFFFFFFFF:
-                    said += ": worker was added, too. That is for frames that came with a value: ask "
-                    said += "hdr.value.isValid() once, before you change it, and use else"
+                    message += ": worker was added, too. That is for frames that came with a value: ask "
+                    message += "hdr.value.isValid() once, before you change it, and use else"
                 elif total == worker:
-                    said += ": that is worker"
+                    message += ": that is worker"
                 elif self._reads_what_is_not_there():
-                    said += (
+                    message += (
                         ": fields of a header that is not valid hold nothing. Set it valid first, then write total, "
                         "and read nothing from it before"
                     )
-                raise Wrong(said, str(self.path), show)
+                raise Wrong(message, str(self.path), show)
             flags, wanted = self._hop(answer, show)["flags"], case.hop["flags"] | 1
             if flags != wanted:
-                said = f"the frame got a value; flags were {case.hop['flags']:#06b} and left as {flags:#06b}, expected "
+                message = (
+                    f"the frame got a value; flags were {case.hop['flags']:#06b} and left as {flags:#06b}, expected "
+                )
                 why = "set bit 0 alone, the others stay" if flags & 1 else "the next switch would not find the value"
-                raise Wrong(f"{said}{wanted:#06b}: {why}", str(self.path), show)
+                raise Wrong(f"{message}{wanted:#06b}: {why}", str(self.path), show)
 
     def _reads_what_is_not_there(self) -> bool:
         """Returns whether the program writes to an invalid value, or computes a total from an earlier total."""
         text = without_comments(self.path.read_text("utf-8"))
         written = re.findall(r"hdr\.value\.(setValid\(\)|total\s*=[^;=]*)", text)
         fresh = False
-        for one in written:
-            fresh |= one.startswith("setValid")
-            if not one.startswith("setValid") and ("seq" in one) and (not fresh or "value.total" in one):
+        for statement in written:
+            fresh |= statement.startswith("setValid")
+            if (
+                not statement.startswith("setValid")
+                and ("seq" in statement)
+                and (not fresh or "value.total" in statement)
+            ):
                 return True
         return False
 
@@ -424,30 +436,30 @@ class _Grader:
 
     def emits(self) -> None:
         assert self.parts is not None  # noqa: S101
-        show = look(self.path, 1, next(one for one in self.cases if one.kind == "value").frame)
+        show = look(self.path, 1, next(case for case in self.cases if case.kind == "value").frame)
         for name in ("hop", "value"):
             self._never(name, show)
         if self.parts.deparser != ["ethernet", "hop", "value"]:
             order = ", ".join(self.parts.deparser)
-            said = f"headers are emitted in the order {order}; the wire has ethernet, hop, value"
-            raise Wrong(said, str(self.path), show)
+            message = f"headers are emitted in the order {order}; the wire has ethernet, hop, value"
+            raise Wrong(message, str(self.path), show)
 
     def _never(self, name: str, show: str) -> None:
         assert self.parts is not None  # noqa: S101
         if name not in self.parts.deparser:
-            said = f"{name} is never emitted: what is parsed and not emitted is cut out of the frame"
-            raise Wrong(f"{said}. packet.emit(hdr.{name}) is missing", str(self.path), show)
+            message = f"{name} is never emitted: what is parsed and not emitted is cut out of the frame"
+            raise Wrong(f"{message}. packet.emit(hdr.{name}) is missing", str(self.path), show)
 
     def bytes(self) -> None:
         for case, answer, show in self._each("value", "bare", "other", "cut"):
             what = {"value": "with a value", "bare": "without a value", "other": "of another EtherType"}.get(case.kind)
             if case.expected is None and answer.sent:
-                said = "a frame that is cut short in a header was sent on; the skeleton drops parser errors"
-                raise Wrong(said, str(self.path), show)
+                message = "a frame that is cut short in a header was sent on; the skeleton drops parser errors"
+                raise Wrong(message, str(self.path), show)
             if case.expected is not None and answer.sent != (case.expected,):
                 left = f"port {answer.sent[0][0]}, {answer.sent[0][1].hex()}" if answer.sent else "nothing"
-                said = f"a frame {what}: left {left}; expected port {case.expected[0]}, {case.expected[1].hex()}"
-                raise Wrong(said, str(self.path), show)
+                message = f"a frame {what}: left {left}; expected port {case.expected[0]}, {case.expected[1].hex()}"
+                raise Wrong(message, str(self.path), show)
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

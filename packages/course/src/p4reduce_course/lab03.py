@@ -154,7 +154,7 @@ class _Played:
     @property
     def right_header(self) -> bool:
         headers = [read(data) for _, data in self.answer.sent]
-        return all(one is not None and (one.kind, one.seq) == (RESULT, self.push.seq) for one in headers)
+        return all(header is not None and (header.kind, header.seq) == (RESULT, self.push.seq) for header in headers)
 
     @property
     def result(self) -> Lanes | None:
@@ -180,9 +180,9 @@ class _Grader:
         self._brief, self._ran = False, list[tuple[Sequence[int], bool]]()  # for the search for a place
 
     def steps(self) -> list[Step]:
-        def anew(program: StudentProgram, found: Compiled) -> list[Step]:
+        def anew(program: StudentProgram, compilation: Compiled) -> list[Step]:
             other = _Grader(self.task, program)
-            other.parts, other._brief = found.parts, True
+            other.parts, other._brief = compilation.parts, True
             return other.checks()
 
         checks = placed(self.checks(), lambda step: in_p4(self.task, FILE, step, self._ran, anew))
@@ -208,9 +208,9 @@ class _Grader:
         bench = Bench(self.program, self.parts)
         for register in ("bitmaps", *_REGISTERS):
             if (cells := bench.size(register)) < self.numbers.slots:
-                said = f"register {register} has {counted(cells, 'cell')}; there are {self.numbers.slots} slots"
-                said += ": leave SLOTS as it is, and each register at SLOTS cells"
-                raise Wrong(said, str(self.path), f"p4reduce p4 check {self.path}")
+                message = f"register {register} has {counted(cells, 'cell')}; there are {self.numbers.slots} slots"
+                message += ": leave SLOTS as it is, and each register at SLOTS cells"
+                raise Wrong(message, str(self.path), f"p4reduce p4 check {self.path}")
         with self._bench(2):
             pass
 
@@ -240,7 +240,7 @@ class _Grader:
 
     def _play(self, workers: int, pushes: Sequence[Push], everywhere: bool = False) -> list[_Played]:
         """Plays frames on an empty switch; ``everywhere``: whether cells outside the slot are looked at, too."""
-        found: list[_Played] = []
+        played: list[_Played] = []
         model = Model(self.numbers.slots, workers)
         lefts: dict[int, Lanes] = {}
         with self._bench(workers) as bench:
@@ -251,12 +251,12 @@ class _Grader:
                 before, left = self._slot(bench, slot), lefts.get(slot)
                 cells = bench.dump(("bitmaps", *_REGISTERS)) if everywhere else {}
                 answer = bench.send(push.worker, push.frame(self.numbers.ether_type))
-                elsewhere = tuple(one for one in bench.changed(cells) if one[1] != slot)
+                elsewhere = tuple(cell for cell in bench.changed(cells) if cell[1] != slot)
                 outcome = model.push(push)
                 expected = (model.bitmaps[slot], model.sums[slot])
                 after = self._slot(bench, slot)
-                found.append(_Played(push, answer, outcome, before, after, expected, left, elsewhere))
-        return found
+                played.append(_Played(push, answer, outcome, before, after, expected, left, elsewhere))
+        return played
 
     @staticmethod
     def _slot(bench: Bench, slot: int) -> tuple[int, Lanes]:
@@ -268,8 +268,8 @@ class _Grader:
     ) -> None:
         """Raises Wrong if a frame is wrong, with the shortest frames that show it."""
         for workers in counts:
-            for place, one in enumerate(self.played(workers, repeated)):
-                if wrong(one, workers):
+            for place, frame in enumerate(self.played(workers, repeated)):
+                if wrong(frame, workers):
                     if self._brief:
                         raise Wrong("it fails")
                     ran = self.played(workers, repeated)[: place + 1]
@@ -285,57 +285,60 @@ class _Grader:
         def fails(candidate: Sequence[Push]) -> bool:
             return model.possible(candidate) and wrong(self._play(workers, candidate)[-1], workers)
 
-        found = shrunk(pushes, self.numbers.slots, fails)
-        said = ""
-        if all(push.seq == found[0].seq >= self.numbers.slots for push in found):
-            first = found[0].seq % self.numbers.slots
-            lower = [Push(push.worker, first, push.lanes) for push in found]
+        shortest = shrunk(pushes, self.numbers.slots, fails)
+        message = ""
+        if all(push.seq == shortest[0].seq >= self.numbers.slots for push in shortest):
+            first = shortest[0].seq % self.numbers.slots
+            lower = [Push(push.worker, first, push.lanes) for push in shortest]
             if fails(lower):
-                found = lower
+                shortest = lower
             else:
-                said = f". The same frames of chunk {first} are right: every index must be slot, seq & (SLOTS - 1)"
-        played = self._play(workers, found, everywhere=True)
-        place = next(place for place, one in enumerate(played) if self._cause(one, workers))
-        said = self._cause(played[place], workers) + said
+                message = f". The same frames of chunk {first} are right: every index must be slot, seq & (SLOTS - 1)"
+        played = self._play(workers, shortest, everywhere=True)
+        place = next(place for place, frame in enumerate(played) if self._cause(frame, workers))
+        message = self._cause(played[place], workers) + message
         if place < len(played) - 1:
-            said += f". It shows when {played[-1].name} comes: {self._shows(played[-1], workers)}"
-        frames = [(one.push.worker, one.push.frame(self.numbers.ether_type), one.name) for one in played]
-        if (workers, said) not in self._told:  # the same mistake keeps the name of its files
+            message += f". It shows when {played[-1].name} comes: {self._shows(played[-1], workers)}"
+        frames = [(frame.push.worker, frame.push.frame(self.numbers.ether_type), frame.name) for frame in played]
+        if (workers, message) not in self._told:  # the same mistake keeps the name of its files
             look = shown(self.path, self.task.folder, name, workers, frames)
-            self._told[workers, said] = Wrong(said, str(self.path), *look)
-        return self._told[workers, said]
+            self._told[workers, message] = Wrong(message, str(self.path), *look)
+        return self._told[workers, message]
 
-    def _shows(self, one: _Played, workers: int) -> str:
+    def _shows(self, frame: _Played, workers: int) -> str:
         """Returns briefly what is wrong with a frame whose cause is an earlier frame."""
-        if not one.right_ports(workers):
-            ports = ", ".join(str(port) for port, _ in one.answer.sent)
+        if not frame.right_ports(workers):
+            ports = ", ".join(str(port) for port, _ in frame.answer.sent)
             return f"it left by port {ports}" if ports else "nothing left"
-        if not one.right_lanes:
-            return f"lanes {one.result}, expected {one.expected[1]}"
-        if not one.right_header:
+        if not frame.right_lanes:
+            return f"lanes {frame.result}, expected {frame.expected[1]}"
+        if not frame.right_header:
             return "what left is not its RESULT"
-        return f"bitmap {one.after[0]:#b} and sums {one.after[1]}, expected {one.expected[0]:#b} and {one.expected[1]}"
+        return (
+            f"bitmap {frame.after[0]:#b} and sums {frame.after[1]}, "
+            f"expected {frame.expected[0]:#b} and {frame.expected[1]}"
+        )
 
-    def _cause(self, one: _Played, workers: int) -> str:
+    def _cause(self, frame: _Played, workers: int) -> str:
         """Returns what is wrong with a frame, causes before effects; empty if nothing is wrong."""
-        slot = one.push.seq % self.numbers.slots
-        if one.elsewhere:
-            register, cell = one.elsewhere[0]
-            said = f"{one.name} changed cell {cell} of {register}"
-            return f"{said}; its slot is {slot}. Read and write cell slot, seq & (SLOTS - 1), of every register"
-        if one.outcome == "repetition":
-            return self._repetition(one)
-        if not one.right_ports(workers) and one.taken_for_other(workers):
-            return self._too_early(one, workers) if one.outcome == "partial" else self._unanswered(one, workers)
-        if not one.right_bitmap:
-            return self._bitmap(one, workers)
-        if not one.right_sums:
-            return self._sums(one)
-        if not one.right_ports(workers):
-            return self._too_early(one, workers) if one.outcome == "partial" else self._unanswered(one, workers)
-        if not one.right_header:
-            return self._no_result(one)
-        return "" if one.right_lanes else self._lanes(one)
+        slot = frame.push.seq % self.numbers.slots
+        if frame.elsewhere:
+            register, cell = frame.elsewhere[0]
+            message = f"{frame.name} changed cell {cell} of {register}"
+            return f"{message}; its slot is {slot}. Read and write cell slot, seq & (SLOTS - 1), of every register"
+        if frame.outcome == "repetition":
+            return self._repetition(frame)
+        if not frame.right_ports(workers) and frame.taken_for_other(workers):
+            return self._too_early(frame, workers) if frame.outcome == "partial" else self._unanswered(frame, workers)
+        if not frame.right_bitmap:
+            return self._bitmap(frame, workers)
+        if not frame.right_sums:
+            return self._sums(frame)
+        if not frame.right_ports(workers):
+            return self._too_early(frame, workers) if frame.outcome == "partial" else self._unanswered(frame, workers)
+        if not frame.right_header:
+            return self._no_result(frame)
+        return "" if frame.right_lanes else self._lanes(frame)
 
     # --- packets
 
@@ -345,90 +348,92 @@ class _Grader:
         Strangers(self.path, self.task.folder, self.numbers.ether_type, registers).check(self.program, self.parts)
 
     def waits(self) -> None:
-        self._judge("waits", lambda one, _: one.outcome == "partial" and bool(one.answer.sent), WORKERS)
+        self._judge("waits", lambda frame, _: frame.outcome == "partial" and bool(frame.answer.sent), WORKERS)
 
-    def _too_early(self, one: _Played, workers: int) -> str:
-        if one.answer.group:
-            bitmap = one.expected[0]
-            said = f"{one.name}: a RESULT left, but only {bitmap:#b} of {full(workers):#b} are in"
-            return f"{said}. A chunk is complete when its bitmap is meta.full"
-        ports = sorted({port for port, _ in one.answer.sent})
+    def _too_early(self, frame: _Played, workers: int) -> str:
+        if frame.answer.group:
+            bitmap = frame.expected[0]
+            message = f"{frame.name}: a RESULT left, but only {bitmap:#b} of {full(workers):#b} are in"
+            return f"{message}. A chunk is complete when its bitmap is meta.full"
+        ports = sorted({port for port, _ in frame.answer.sent})
         if ports == [0]:
             return (
-                f"{one.name} left by port 0: the chunk is not complete, and nothing said where the frame goes, "
+                f"{frame.name} left by port 0: the chunk is not complete, and nothing said where the frame goes, "
                 "which means port 0. mark_to_drop(std) is missing"
             )
-        said = f"{one.name} left by port {ports[0]} though the chunk is not complete"
-        return f"{said}: drop it. Is egress_spec written behind mark_to_drop?"
+        message = f"{frame.name} left by port {ports[0]} though the chunk is not complete"
+        return f"{message}: drop it. Is egress_spec written behind mark_to_drop?"
 
     def answers(self) -> None:
-        def wrong(one: _Played, workers: int) -> bool:
-            return one.outcome == "complete" and not (one.right_ports(workers) and one.right_header)
+        def wrong(frame: _Played, workers: int) -> bool:
+            return frame.outcome == "complete" and not (frame.right_ports(workers) and frame.right_header)
 
         self._judge("answers", wrong, WORKERS)
 
-    def _no_result(self, one: _Played) -> str:
-        header = read(one.answer.sent[0][1])
-        said = f"{one.name} completed the chunk, but what left is not its RESULT"
+    def _no_result(self, frame: _Played) -> str:
+        header = read(frame.answer.sent[0][1])
+        message = f"{frame.name} completed the chunk, but what left is not its RESULT"
         if header is None:
-            return f"{said}: the frame is shorter than its headers"
+            return f"{message}: the frame is shorter than its headers"
         if header.kind != RESULT:
-            return f"{said}: set kind; it left as {header.kind}, and RESULT is {RESULT}"
-        return f"{said}: seq left as {header.seq}; leave it"
+            return f"{message}: set kind; it left as {header.kind}, and RESULT is {RESULT}"
+        return f"{message}: seq left as {header.seq}; leave it"
 
-    def _unanswered(self, one: _Played, workers: int) -> str:
-        ports = sorted(port for port, _ in one.answer.sent)
-        if one.answer.group not in (0, GROUP):
-            said = f"{one.name} completed the chunk and was sent to multicast group {one.answer.group}"
-            return f"{said}, which does not exist: the controller made group {GROUP}. No worker got the RESULT"
+    def _unanswered(self, frame: _Played, workers: int) -> str:
+        ports = sorted(port for port, _ in frame.answer.sent)
+        if frame.answer.group not in (0, GROUP):
+            message = f"{frame.name} completed the chunk and was sent to multicast group {frame.answer.group}"
+            return f"{message}, which does not exist: the controller made group {GROUP}. No worker got the RESULT"
         if not ports:
-            return self._silent(one, workers)
-        said = f"{one.name} completed the chunk; it left by ports {ports}, not once by each of 1 to {workers}"
-        return f"{said}: std.mcast_grp = {GROUP} sends a copy to each worker"
+            return self._silent(frame, workers)
+        message = f"{frame.name} completed the chunk; it left by ports {ports}, not once by each of 1 to {workers}"
+        return f"{message}: std.mcast_grp = {GROUP} sends a copy to each worker"
 
-    def _silent(self, one: _Played, workers: int) -> str:
+    def _silent(self, frame: _Played, workers: int) -> str:
         """Returns why nothing left though the chunk is complete."""
-        said = f"{one.name} was the last of {workers}, and nothing left"
-        if one.after[0] == 0 and one.before[0]:
-            said += f", though the slot was cleared: std.mcast_grp = {GROUP} sends to all, and a mark_to_drop behind it"
-            return f"{said} takes that back"
-        return f"{said}: when the bitmap is {full(workers):#b}, send the RESULT, std.mcast_grp = {GROUP}"
+        message = f"{frame.name} was the last of {workers}, and nothing left"
+        if frame.after[0] == 0 and frame.before[0]:
+            message += (
+                f", though the slot was cleared: std.mcast_grp = {GROUP} sends to all, and a mark_to_drop behind it"
+            )
+            return f"{message} takes that back"
+        return f"{message}: when the bitmap is {full(workers):#b}, send the RESULT, std.mcast_grp = {GROUP}"
 
     # --- sums
 
     def sums(self, *, again: bool) -> None:
-        def wrong(one: _Played, _: int) -> bool:
-            mine = one.outcome == "complete" and (again or one.push.seq < self.numbers.slots)
-            return mine and (one.result is None or not one.right_lanes)
+        def wrong(frame: _Played, _: int) -> bool:
+            mine = frame.outcome == "complete" and (again or frame.push.seq < self.numbers.slots)
+            return mine and (frame.result is None or not frame.right_lanes)
 
         self._judge(f"sums-{'again' if again else 'first'}", wrong, WORKERS)
 
     def sums_with_repetitions(self) -> None:
-        def wrong(one: _Played, _: int) -> bool:
-            return one.outcome == "complete" and (one.result is None or not one.right_lanes)
+        def wrong(frame: _Played, _: int) -> bool:
+            return frame.outcome == "complete" and (frame.result is None or not frame.right_lanes)
 
         self._judge("sums-repeated", wrong, (2, 5), repeated=True)
 
-    def _lanes(self, one: _Played) -> str:
+    def _lanes(self, frame: _Played) -> str:
         """Returns which lanes of a RESULT are not the sum, if the registers held the right sums."""
-        found, wanted, mine, before = one.result, one.expected[1], one.push.lanes, one.before[1]
-        assert found is not None  # noqa: S101  (it was asked before)
-        lane = next(n for n in range(LANES) if found[n] != wanted[n])
-        got = found[lane]
-        said = f"{one.name} completed it: lane{lane} of the RESULT is {got}, expected {wanted[lane]}"
+        lanes, wanted, mine, before = frame.result, frame.expected[1], frame.push.lanes, frame.before[1]
+        assert lanes is not None  # noqa: S101  (it was asked before)
+        lane = next(n for n in range(LANES) if lanes[n] != wanted[n])
+        got = lanes[lane]
+        message = f"{frame.name} completed it: lane{lane} of the RESULT is {got}, expected {wanted[lane]}"
         others = [n for n in range(LANES) if n != lane]
         if got == mine[lane]:
-            return f"{said}: that is what the last worker sent. Read the sums, and add them to its lanes"
+            return f"{message}: that is what the last worker sent. Read the sums, and add them to its lanes"
         if got == before[lane]:
-            return f"{said}: that is the sum of all others. Add the lane of the last frame, too"
+            return f"{message}: that is the sum of all others. Add the lane of the last frame, too"
         if got == WRAP - 1:
-            return f"{said}: a sum wraps around at 2^32, + does so"
-        return said + self._crossed(lane, got, one, others)
+            return f"{message}: a sum wraps around at 2^32, + does so"
+        return message + self._crossed(lane, got, frame, others)
 
     @staticmethod
-    def _crossed(lane: int, got: int, one: _Played, others: Sequence[int]) -> str:
+    def _crossed(lane: int, got: int, frame: _Played, others: Sequence[int]) -> str:
         """Returns which other lane or register is in a sum; empty if none is found."""
-        mine, before = one.push.lanes, one.before[1]
+        mine, before = frame.push.lanes, frame.before[1]
         for other in others:
             if got == (before[lane] + mine[other]) % WRAP:
                 return f": that is sums{lane} and lane{other}. Each lane has its own register"
@@ -443,25 +448,27 @@ class _Grader:
     # --- registers
 
     def bitmaps(self) -> None:
-        self._judge("bitmaps", lambda one, _: not one.right_bitmap, (3,))
+        self._judge("bitmaps", lambda frame, _: not frame.right_bitmap, (3,))
 
-    def _bitmap(self, one: _Played, workers: int) -> str:
-        got, wanted, before, bit = one.after[0], one.expected[0], one.before[0], one.push.bit
-        said = f"after {one.name} the slot's bitmap is {got:#b}, expected {wanted:#b}"
-        if one.after == one.before and before and not one.answer.sent:
-            said += f": nothing changed, so it was taken for a repetition. Its own bit, meta.bit_ {bit:#b}, was not in"
-            return f"{said}: only that makes a repetition, whatever other bits are in"
-        if one.outcome == "complete":
+    def _bitmap(self, frame: _Played, workers: int) -> str:
+        got, wanted, before, bit = frame.after[0], frame.expected[0], frame.before[0], frame.push.bit
+        message = f"after {frame.name} the slot's bitmap is {got:#b}, expected {wanted:#b}"
+        if frame.after == frame.before and before and not frame.answer.sent:
+            message += (
+                f": nothing changed, so it was taken for a repetition. Its own bit, meta.bit_ {bit:#b}, was not in"
+            )
+            return f"{message}: only that makes a repetition, whatever other bits are in"
+        if frame.outcome == "complete":
             if got not in (0, before, full(workers)) and got in (bit, before + 1, workers):
-                return f"{said}, and {full(workers):#b} before that: {self._instead(got, before, bit)}"
-            return f"{said}: the chunk is complete, so write 0 and the slot is free for the next one"
+                return f"{message}, and {full(workers):#b} before that: {self._instead(got, before, bit)}"
+            return f"{message}: the chunk is complete, so write 0 and the slot is free for the next one"
         if got == before:
-            return f"{said}: the sender's bit is not in. Put it in, bitmap | meta.bit_, and write the bitmap back"
+            return f"{message}: the sender's bit is not in. Put it in, bitmap | meta.bit_, and write the bitmap back"
         if got == 0:
-            return f"{said}: the slot was cleared, and the chunk is not complete"
+            return f"{message}: the slot was cleared, and the chunk is not complete"
         if got in (bit, before + 1, wanted.bit_count(), (1 << wanted.bit_count()) - 1):
-            return f"{said}: {self._instead(got, before, bit)}"
-        return f"{said}: put the sender's bit in, bitmap | meta.bit_, and nothing else"
+            return f"{message}: {self._instead(got, before, bit)}"
+        return f"{message}: put the sender's bit in, bitmap | meta.bit_, and nothing else"
 
     @staticmethod
     def _instead(got: int, before: int, bit: int) -> str:
@@ -471,54 +478,61 @@ class _Grader:
         return _GONE if got != before + 1 else f"{_GONE}. Or was it counted? {_HOW_MANY}"
 
     def kept(self) -> None:
-        self._judge("kept", lambda one, _: one.outcome == "partial" and not one.right_sums, (3,))
+        self._judge("kept", lambda frame, _: frame.outcome == "partial" and not frame.right_sums, (3,))
 
-    def _sums(self, one: _Played) -> str:
+    def _sums(self, frame: _Played) -> str:
         """Returns why a sum is not in its register."""
-        lane = next(n for n in range(LANES) if one.after[1][n] != one.expected[1][n])
-        got, wanted = one.after[1][lane], one.expected[1][lane]
-        said = f"after {one.name} sums{lane} of the slot is {got}, expected {wanted}"
-        if one.left is not None and not one.before[0] and got == (wanted + one.left[lane]) % WRAP:
-            earlier = one.push.seq - self.numbers.slots
-            said += f". The slot was used by chunk {earlier} before: what that left was added. The first frame"
-            return f"{said} of a chunk replaces the sums: add them only where the bitmap is not 0"
-        if got == one.before[1][lane]:
-            said += f": nothing was written to sums{lane}"
-            return f"{said}; what is not written to a register is forgotten with the frame"
-        if got == one.push.lanes[lane]:
-            return f"{said}: that is what this worker sent alone. Read the sum so far, and add it"
+        lane = next(n for n in range(LANES) if frame.after[1][n] != frame.expected[1][n])
+        got, wanted = frame.after[1][lane], frame.expected[1][lane]
+        message = f"after {frame.name} sums{lane} of the slot is {got}, expected {wanted}"
+        if frame.left is not None and not frame.before[0] and got == (wanted + frame.left[lane]) % WRAP:
+            earlier = frame.push.seq - self.numbers.slots
+            message += f". The slot was used by chunk {earlier} before: what that left was added. The first frame"
+            return f"{message} of a chunk replaces the sums: add them only where the bitmap is not 0"
+        if got == frame.before[1][lane]:
+            message += f": nothing was written to sums{lane}"
+            return f"{message}; what is not written to a register is forgotten with the frame"
+        if got == frame.push.lanes[lane]:
+            return f"{message}: that is what this worker sent alone. Read the sum so far, and add it"
         if got == WRAP - 1:
-            return f"{said}: a sum wraps around at 2^32, + does so"
-        crossed = self._crossed(lane, got, one, [n for n in range(LANES) if n != lane])
-        return f"{said}{crossed}: look at what was written to sums{lane}"
+            return f"{message}: a sum wraps around at 2^32, + does so"
+        crossed = self._crossed(lane, got, frame, [n for n in range(LANES) if n != lane])
+        return f"{message}{crossed}: look at what was written to sums{lane}"
 
     # --- repetitions
 
     def repetitions(self) -> None:
-        self._judge("repetitions", lambda one, _: one.outcome == "repetition" and bool(one.answer.sent), (2, 5), True)
+        self._judge(
+            "repetitions", lambda frame, _: frame.outcome == "repetition" and bool(frame.answer.sent), (2, 5), True
+        )
 
     def unchanged(self) -> None:
-        def wrong(one: _Played, _: int) -> bool:
-            return one.outcome == "repetition" and one.after != one.before
+        def wrong(frame: _Played, _: int) -> bool:
+            return frame.outcome == "repetition" and frame.after != frame.before
 
         self._judge("unchanged", wrong, (2, 5), True)
 
     @staticmethod
-    def _repetition(one: _Played) -> str:
+    def _repetition(frame: _Played) -> str:
         """Returns what is wrong with a repeated frame; empty if nothing is wrong."""
-        if one.after == one.before:
-            if not one.answer.sent:
+        if frame.after == frame.before:
+            if not frame.answer.sent:
                 return ""
-            ports = ", ".join(str(port) for port, _ in one.answer.sent)
-            said = f"{one.name} came again, and changed nothing, but left by port {ports}: drop a repetition"
-            return f"{said}, mark_to_drop(std)"
-        if one.after[0] == one.before[0] and not one.answer.sent:
-            said = f"{one.name} came again. It was dropped, but its lanes were added: ask for the sender's bit"
-            said += " first, whatever other bits are in, and put the rest into an else"
-            return f"{said}: mark_to_drop does not end the control"
-        said = f"{one.name} came again and was taken for another one: bitmap {one.before[0]:#b} -> {one.after[0]:#b}, "
-        said += f"sums0 {one.before[1][0]} -> {one.after[1][0]}. Who is in must be remembered, not how many: ask for "
-        return f"{said}the sender's bit in the bitmap before anything else"
+            ports = ", ".join(str(port) for port, _ in frame.answer.sent)
+            message = f"{frame.name} came again, and changed nothing, but left by port {ports}: drop a repetition"
+            return f"{message}, mark_to_drop(std)"
+        if frame.after[0] == frame.before[0] and not frame.answer.sent:
+            message = f"{frame.name} came again. It was dropped, but its lanes were added: ask for the sender's bit"
+            message += " first, whatever other bits are in, and put the rest into an else"
+            return f"{message}: mark_to_drop does not end the control"
+        message = (
+            f"{frame.name} came again and was taken for another one: "
+            f"bitmap {frame.before[0]:#b} -> {frame.after[0]:#b}, "
+        )
+        message += (
+            f"sums0 {frame.before[1][0]} -> {frame.after[1][0]}. Who is in must be remembered, not how many: ask for "
+        )
+        return f"{message}the sender's bit in the bitmap before anything else"
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

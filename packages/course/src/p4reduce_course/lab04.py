@@ -95,11 +95,11 @@ class _Grader:
         except Wrong as wrong:
             raise self._wrong(wrong.finding.said, wrong.finding.where) from None
 
-    def _wrong(self, said: str, where: str = "") -> Wrong:
+    def _wrong(self, message: str, where: str = "") -> Wrong:
         """Returns a finding, with the last call of the student's code, or a smaller one."""
         code = f"import numpy as np, quantize; print(quantize.{self._call})"
         return Wrong(
-            said, where or self.path, f"cd {Path(self.path).parent} && python3 -c '{code}'" if self._call else ""
+            message, where or self.path, f"cd {Path(self.path).parent} && python3 -c '{code}'" if self._call else ""
         )
 
     # --- the student's functions, whose results are checked
@@ -107,33 +107,35 @@ class _Grader:
     def _quantize(self, values: Floats, e: int) -> NDArray[np.int64]:
         shown = values if values.size <= _SHOWN else values[: _SHOWN - 1]
         self._call = f"quantize(np.array({shown.tolist()}), {e})"
-        found = self._asked("quantize", values, e)
-        if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
-            kind = f"an array of {found.dtype}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
+        integers = self._asked("quantize", values, e)
+        if not isinstance(integers, np.ndarray) or integers.dtype.kind not in "iu":
+            kind = (
+                f"an array of {integers.dtype}" if isinstance(integers, np.ndarray) else f"a {type(integers).__name__}"
+            )
             raise self._wrong(f"quantize returned {kind}; return an array of integers: .astype(numpy.int64)")
-        if found.shape != values.shape:
-            raise self._wrong(f"quantize returned shape {found.shape} for values of shape {values.shape}")
-        return found.astype(np.int64)
+        if integers.shape != values.shape:
+            raise self._wrong(f"quantize returned shape {integers.shape} for values of shape {values.shape}")
+        return integers.astype(np.int64)
 
     def _dequantize(self, total: NDArray[np.int64], e: int) -> Floats:
         self._call = f"dequantize(np.array({total[:_SHOWN].tolist()}), {e})"
-        found = self._asked("dequantize", total, e)
-        if not isinstance(found, np.ndarray) or found.dtype.kind != "f" or found.shape != total.shape:
+        floats = self._asked("dequantize", total, e)
+        if not isinstance(floats, np.ndarray) or floats.dtype.kind != "f" or floats.shape != total.shape:
             raise self._wrong("dequantize must return an array of floats, of the same shape")
-        return found.astype(np.float64)
+        return floats.astype(np.float64)
 
     def _exponent(self, largest: list[float], workers: int) -> int:
         same = len(set(largest)) == 1
         self._call = (
             f"common_exponent({[largest[0]] if same else largest}{f' * {len(largest)}' if same else ''}, {workers})"
         )
-        found: Any = self._asked("common_exponent", largest, workers)
-        if isinstance(found, bool) or not isinstance(found, int):
-            shown = f"{found!r}"[:60]
+        e: Any = self._asked("common_exponent", largest, workers)
+        if isinstance(e, bool) or not isinstance(e, int):
+            shown = f"{e!r}"[:60]
             raise self._wrong(f"common_exponent({largest[:3]}, {workers}) returned {shown}; return an int")
-        if abs(found) > _FAR:
-            raise self._wrong(f"common_exponent returned {found}; floats end at 2^1024")
-        return found
+        if abs(e) > _FAR:
+            raise self._wrong(f"common_exponent returned {e}; floats end at 2^1024")
+        return e
 
     # --- rounding
 
@@ -141,35 +143,37 @@ class _Grader:
         random = self.draws.generator("rounding")
         values = random.normal(0, 1, 200)
         for e in (0, 4, 9):
-            found, exact = self._quantize(values, e), np.ldexp(values, e)
-            off = np.abs(found - exact)
+            integers, exact = self._quantize(values, e), np.ldexp(values, e)
+            off = np.abs(integers - exact)
             if (off <= 0.5).all():
                 continue
             place = int(np.argmax(off))
             value = f"{values[place]:.6g}"
             self._call = f"quantize(np.array([{value}]), {e})"
-            said = f"quantize of {value} with exponent {e} is {found[place]}; times 2^{e} it is {exact[place]:.4f}"
-            if np.array_equal(found, np.trunc(exact).astype(np.int64)):
-                said += ": the fraction was cut off. Round to the nearest: numpy.rint, then .astype"
-            elif np.array_equal(found, np.floor(exact).astype(np.int64)):
-                said += ": it was rounded down. Round to the nearest: numpy.rint"
-            elif np.array_equal(found, np.ceil(exact).astype(np.int64)):
-                said += ": it was rounded up. Round to the nearest: numpy.rint"
+            message = (
+                f"quantize of {value} with exponent {e} is {integers[place]}; times 2^{e} it is {exact[place]:.4f}"
+            )
+            if np.array_equal(integers, np.trunc(exact).astype(np.int64)):
+                message += ": the fraction was cut off. Round to the nearest: numpy.rint, then .astype"
+            elif np.array_equal(integers, np.floor(exact).astype(np.int64)):
+                message += ": it was rounded down. Round to the nearest: numpy.rint"
+            elif np.array_equal(integers, np.ceil(exact).astype(np.int64)):
+                message += ": it was rounded up. Round to the nearest: numpy.rint"
             elif off[place] > np.abs(exact).max():
-                said += ": does that type of integers hold it?"
+                message += ": does that type of integers hold it?"
             elif off[place] < _BESIDE:
-                said += ": an integer beside the nearest one. Round to the nearest: numpy.rint"
-            raise self._wrong(said)
+                message += ": an integer beside the nearest one. Round to the nearest: numpy.rint"
+            raise self._wrong(message)
 
     def back(self) -> None:
         random = self.draws.generator("back")
         totals = random.integers(-self.limit, self.limit, 200)
         for e in (-5, 0, 12):
-            found, wanted = self._dequantize(totals, e), np.ldexp(totals.astype(np.float64), -e)
-            if not np.allclose(found, wanted, rtol=1e-6, atol=0):
-                said = f"dequantize of {totals[0]} with exponent {e} is {float(found[0])!r}, expected "
-                said += f"{float(wanted[0])!r}"
-                raise self._wrong(f"{said}: a sum s stands for s / 2^e")
+            floats, wanted = self._dequantize(totals, e), np.ldexp(totals.astype(np.float64), -e)
+            if not np.allclose(floats, wanted, rtol=1e-6, atol=0):
+                message = f"dequantize of {totals[0]} with exponent {e} is {float(floats[0])!r}, expected "
+                message += f"{float(wanted[0])!r}"
+                raise self._wrong(f"{message}: a sum s stands for s / 2^e")
 
     # --- exponent
 
@@ -196,12 +200,12 @@ class _Grader:
             total = workers * round(Fraction(each) * Fraction(2) ** e)
             if total <= self.limit:
                 continue
-            said = (
+            message = (
                 f"{workers} workers that all send {each:.6g} with exponent {e} add up to {total}, beyond {self.limit}"
             )
             if round(Fraction(each) * Fraction(2) ** e) <= self.limit:
-                said += ": each one fits, their sum overflows. Divide the limit by the number of workers"
-            raise self._wrong(said)
+                message += ": each one fits, their sum overflows. Divide the limit by the number of workers"
+            raise self._wrong(message)
 
     def everybody(self) -> None:
         for number in range(40):
@@ -210,9 +214,11 @@ class _Grader:
             largest[place] = max(largest) * 1000.0
             e, wanted = self._exponent(largest, workers), exponent(largest[place], workers, self.limit)
             if e > wanted:
-                said = f"worker {place} has {largest[place]:.6g}, the others at most a thousandth; the exponent is {e}"
+                message = (
+                    f"worker {place} has {largest[place]:.6g}, the others at most a thousandth; the exponent is {e}"
+                )
                 raise self._wrong(
-                    f"{said}, which suits another worker: {wanted} is the most. Take the largest of all workers, "
+                    f"{message}, which suits another worker: {wanted} is the most. Take the largest of all workers, "
                     "not of one",
                 )
 
@@ -221,10 +227,10 @@ class _Grader:
         for largest, workers in [*cases, *(([each / 64] * n, n) for each, n in self._edges())]:
             e, wanted = self._exponent(largest, workers), exponent(max(largest), workers, self.limit)
             if e < wanted:
-                said = (
+                message = (
                     f"{workers} workers, the largest is {max(largest):.6g}: the exponent is {e}, and {wanted} fits too"
                 )
-                raise self._wrong(f"{said}: every bit given away doubles the error")
+                raise self._wrong(f"{message}: every bit given away doubles the error")
 
     # --- special
 
@@ -239,14 +245,16 @@ class _Grader:
             values = np.array([1.0, value, 2.0])
             self._call = f"quantize(np.array([1.0, {f'np.{value}'.replace('np.-', '-np.')}, 2.0]), 3)"
             try:
-                found = self.code.call("quantize", values, 3)
+                integers = self.code.call("quantize", values, 3)
             except Wrong as wrong:
                 if "ValueError" in wrong.finding.said:
                     continue
                 raise self._wrong(f"{wrong.finding.said}. Raise ValueError for {value}", wrong.finding.where) from None
-            shown = found[1] if isinstance(found, np.ndarray) else found
-            said = f"quantize took {value} and sent {shown}: no integer stands for it, and the error would go unnoticed"
-            raise self._wrong(f"{said}. Raise ValueError unless numpy.isfinite(values).all()")
+            shown = integers[1] if isinstance(integers, np.ndarray) else integers
+            message = (
+                f"quantize took {value} and sent {shown}: no integer stands for it, and the error would go unnoticed"
+            )
+            raise self._wrong(f"{message}. Raise ValueError unless numpy.isfinite(values).all()")
 
     def extremes(self) -> None:
         for scale in (1e-30, 1e30, 2.0**-1000, 1.0):
@@ -267,18 +275,18 @@ class _Grader:
             total = self._quantize(values, e).sum(axis=0)
             if np.abs(total).max() > self.limit:
                 most = int(np.abs(total).max())
-                said = f"chunk {number} of {workers} workers: a lane's sum is {most}, beyond {self.limit}"
+                message = f"chunk {number} of {workers} workers: a lane's sum is {most}, beyond {self.limit}"
                 self._call = f"common_exponent([{float(np.abs(values).max())}], {workers})"
-                raise self._wrong(f"{said}: the switch would wrap it around")
-            found = self._dequantize(total, e)
+                raise self._wrong(f"{message}: the switch would wrap it around")
+            sums = self._dequantize(total, e)
             unit = math.ldexp(1.0, -e)
             exact = np.array([math.fsum(column) for column in values.T])
-            off = np.abs(found - exact)
+            off = np.abs(sums - exact)
             if (off > workers * unit / 2 * (1 + 1e-9) + 1e-6 * np.abs(exact)).any():
                 lane = values[:, int(np.argmax(off))].tolist()
                 self._call = f"dequantize(quantize.quantize(np.array({lane}), {e}).sum(), {e}), {math.fsum(lane)}"
-                said = f"chunk {number} of {workers} workers errs by {off.max() / unit:.2f} units of 2^({-e})"
-                raise self._wrong(f"{said}; rounded to the nearest it is {workers / 2:g} at most")
+                message = f"chunk {number} of {workers} workers errs by {off.max() / unit:.2f} units of 2^({-e})"
+                raise self._wrong(f"{message}; rounded to the nearest it is {workers / 2:g} at most")
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

@@ -163,9 +163,9 @@ class _Grader:
         def again(code: StudentCode) -> list[Step]:
             return _Grader(self.task, code, self.program).worker()
 
-        def anew(program: StudentProgram, found: Compiled) -> list[Step]:
+        def anew(program: StudentProgram, compilation: Compiled) -> list[Step]:
             other = _Grader(self.task, self.code, program)
-            other.parts, other._brief = found.parts, True
+            other.parts, other._brief = compilation.parts, True
             return other.switch()
 
         worker = placed(self.worker(), lambda step: in_python(Path(self.file), given, step, again))
@@ -203,9 +203,11 @@ class _Grader:
         self.parts = compiled(self.task, P4_FILE, self.program)
         for name, cells in self.parts.registers.items():
             if name.rpartition(".")[2] in _REGISTERS and cells < 2 * self.slots:
-                said = f"register {name.rpartition('.')[2]} has {counted(cells, 'cell')}; there are {self.slots} slots"
-                said += " with two cells each: leave SLOTS as it is, and each register at 2 * SLOTS cells"
-                raise Wrong(said, str(self.path), f"p4reduce p4 check {self.path}")
+                message = (
+                    f"register {name.rpartition('.')[2]} has {counted(cells, 'cell')}; there are {self.slots} slots"
+                )
+                message += " with two cells each: leave SLOTS as it is, and each register at 2 * SLOTS cells"
+                raise Wrong(message, str(self.path), f"p4reduce p4 check {self.path}")
         with self._bench():
             pass
 
@@ -237,14 +239,14 @@ class _Grader:
     def _play(self, pushes: Sequence[Push], workers: int = 3, inside: bool = False) -> list[_Played]:
         """Plays frames on an empty switch; ``inside``: whether its registers are looked at, too."""
         model, inside = Model(self.slots, workers), inside and self._known
-        found = []
+        played = []
         with self._bench(workers) as bench:
             for push in pushes:
                 before = self._cells(bench, push) if inside else ()
                 answer = bench.send(push.worker, push.frame(self.ether_type))
                 after = self._cells(bench, push) if inside else ()
-                found.append(self._one(model, push, answer, before, after))
-        return found
+                played.append(self._one(model, push, answer, before, after))
+        return played
 
     def _one(
         self, model: Model, push: Push, answer: Answer, before: tuple[int, ...] = (), after: tuple[int, ...] = ()
@@ -254,7 +256,9 @@ class _Grader:
         sums = model.sums[cell]
         wanted = (model.bitmaps[cell], *sums, model.done[cell], model.bitmaps.get(other, 0))
         headers = ((port, read(data)) for port, data in answer.sent)
-        sent = tuple((port, None if one is None else (one.kind, one.seq, one.lanes)) for port, one in headers)
+        sent = tuple(
+            (port, None if header is None else (header.kind, header.seq, header.lanes)) for port, header in headers
+        )
         return _Played(push, outcome, sent, sums, before, after, wanted, tuple(answer.lines))
 
     def _cells(self, bench: Bench, push: Push) -> tuple[int, ...]:
@@ -264,8 +268,8 @@ class _Grader:
     def _judge(self, name: str, pushes: Sequence[Push], outcomes: Collection[Outcome]) -> None:
         """Raises Wrong for a wrong answer to a frame of these outcomes, with the shortest frames that show it."""
         played = self._play(pushes)
-        for place, one in enumerate(played):
-            if one.outcome in outcomes and not one.right(3):
+        for place, frame in enumerate(played):
+            if frame.outcome in outcomes and not frame.right(3):
                 if self._brief:
                     raise Wrong("it fails")
                 self._ran = [(other.lines, not other.right(3)) for other in played[: place + 1]]
@@ -280,122 +284,124 @@ class _Grader:
             if not Model(self.slots, workers).possible(candidate):
                 return False
             *others, last = self._play(candidate, workers)
-            return last.outcome == outcome and not last.right(workers) and all(one.right(workers) for one in others)
+            return last.outcome == outcome and not last.right(workers) and all(frame.right(workers) for frame in others)
 
-        first = next(place for place, one in enumerate(self._play(pushes, workers)) if not one.right(workers))
+        first = next(place for place, frame in enumerate(self._play(pushes, workers)) if not frame.right(workers))
         pushes, outcome = pushes[: first + 1], self._play(pushes[: first + 1], workers)[-1].outcome
-        found = shrunk(pushes, self.slots, fails)
-        played = self._play(found, workers, inside=True)
+        shortest = shrunk(pushes, self.slots, fails)
+        played = self._play(shortest, workers, inside=True)
         last = played[-1]
-        said = self._said(last, workers)
-        causes = ((one, self._cause(one, workers)) for one in played)
-        one, cause = next(((one, cause) for one, cause in causes if cause), (last, ""))
+        message = self._said(last, workers)
+        causes = ((frame, self._cause(frame, workers)) for frame in played)
+        frame, cause = next(((frame, cause) for frame, cause in causes if cause), (last, ""))
         if cause:
-            said = f"{said}: {cause}" if one is last else f"{one.push}: {cause}. It shows later: {said}"
-        frames = [(push.worker, push.frame(self.ether_type), str(push)) for push in found]
-        if (workers, said) not in self._told:  # one mistake, one name of the frames that show it
+            message = f"{message}: {cause}" if frame is last else f"{frame.push}: {cause}. It shows later: {message}"
+        frames = [(push.worker, push.frame(self.ether_type), str(push)) for push in shortest]
+        if (workers, message) not in self._told:  # one mistake, one name of the frames that show it
             look = shown(self.path, self.task.folder, name, workers, frames)
-            self._told[workers, said] = Wrong(said, str(self.path), *look)
-        return self._told[workers, said]
+            self._told[workers, message] = Wrong(message, str(self.path), *look)
+        return self._told[workers, message]
 
-    def _said(self, one: _Played, workers: int) -> str:
+    def _said(self, frame: _Played, workers: int) -> str:
         """Returns a text about the result of a frame and the right result."""
-        ports = sorted(port for port, _ in one.sent)
+        ports = sorted(port for port, _ in frame.sent)
         what = {
-            "first": f"{one.push} came, and the chunk is not complete",
-            "complete": f"{one.push} completed the chunk",
-            "early": f"{one.push} came again before the chunk was complete",
-            "late": f"worker {one.push.worker} lost the RESULT of chunk {one.push.seq} and asks again",
-        }[one.outcome]
-        if ports != one.ports(workers):
+            "first": f"{frame.push} came, and the chunk is not complete",
+            "complete": f"{frame.push} completed the chunk",
+            "early": f"{frame.push} came again before the chunk was complete",
+            "late": f"worker {frame.push.worker} lost the RESULT of chunk {frame.push.seq} and asks again",
+        }[frame.outcome]
+        if ports != frame.ports(workers):
             left = f"frames left by ports {ports}" if ports else "nothing left"
-            right = f"expected ports {one.ports(workers)}" if one.ports(workers) else "drop it"
-            gone = one.outcome == "late" and not ports
+            right = f"expected ports {frame.ports(workers)}" if frame.ports(workers) else "drop it"
+            gone = frame.outcome == "late" and not ports
             return f"{what}; nothing left: the RESULT is gone" if gone else f"{what}; {left}, {right}"
-        header = next(header for _, header in one.sent if header != (RESULT, one.push.seq, one.expected))
-        if header is None or header[:2] != (RESULT, one.push.seq):
+        header = next(header for _, header in frame.sent if header != (RESULT, frame.push.seq, frame.expected))
+        if header is None or header[:2] != (RESULT, frame.push.seq):
             shown = "it is too short" if header is None else f"kind {header[0]}, seq {header[1]}"
-            return f"{what}; what left is not the RESULT of chunk {one.push.seq}: {shown}"
-        lane = next(n for n in range(LANES) if header[2][n] != one.expected[n])
-        return f"{what}; lane{lane} is {header[2][lane]}, expected {one.expected[lane]}"
+            return f"{what}; what left is not the RESULT of chunk {frame.push.seq}: {shown}"
+        lane = next(n for n in range(LANES) if header[2][n] != frame.expected[n])
+        return f"{what}; lane{lane} is {header[2][lane]}, expected {frame.expected[lane]}"
 
-    def _cause(self, one: _Played, workers: int) -> str:
+    def _cause(self, frame: _Played, workers: int) -> str:
         """Returns why a frame is answered wrong, by the registers; empty if they do not tell."""
-        ports = sorted(port for port, _ in one.sent)
-        if not one.after:
+        ports = sorted(port for port, _ in frame.sent)
+        if not frame.after:
             return ""
-        bitmap, *sums, done, other = one.after
-        right_bitmap, *right_sums, right_done, right_other = one.wanted
-        cell = one.push.seq % (2 * self.slots)
-        fresh = one.outcome in ("first", "complete")
-        if fresh and one.after == one.before:
-            if one.before[0] & one.push.bit:
+        bitmap, *sums, done, other = frame.after
+        right_bitmap, *right_sums, right_done, right_other = frame.wanted
+        cell = frame.push.seq % (2 * self.slots)
+        fresh = frame.outcome in ("first", "complete")
+        if fresh and frame.after == frame.before:
+            if frame.before[0] & frame.push.bit:
                 return f"its bit was in the bitmap of cell {cell} already, so it was taken for a repetition"
-            if ports == [one.push.worker]:
-                said = "it was taken for a repetition of another chunk, whose cell was used again too early"
-                return f"{said}: every index is slot, seq & (2 * SLOTS - 1)"
+            if ports == [frame.push.worker]:
+                message = "it was taken for a repetition of another chunk, whose cell was used again too early"
+                return f"{message}: every index is slot, seq & (2 * SLOTS - 1)"
             return f"nothing changed in cell {cell}: every index is slot, seq & (2 * SLOTS - 1)"
-        if not fresh and one.after != one.before:
+        if not fresh and frame.after != frame.before:
             return "it was added twice: ask for the sender's bit in the bitmap first, and change nothing"
         if other != right_other:
-            said = f"the bitmap of the other cell is {other:#b}, expected {right_other:#b}: a worker that uses one cell"
-            return f"{said} takes its own bit out of the other one, others & ~meta.bit_"
+            message = (
+                f"the bitmap of the other cell is {other:#b}, expected {right_other:#b}: a worker that uses one cell"
+            )
+            return f"{message} takes its own bit out of the other one, others & ~meta.bit_"
         if bitmap != right_bitmap:
-            said = f"the bitmap of cell {cell} is {bitmap:#b}, expected {right_bitmap:#b}"
-            if bitmap == 0 and one.outcome == "complete":
-                return f"{said}: the RESULT must stay until no worker can ask for it. Do not write 0 yourself"
-            return f"{said}: put the sender's bit in, bitmap | meta.bit_, and write it to its own cell"
+            message = f"the bitmap of cell {cell} is {bitmap:#b}, expected {right_bitmap:#b}"
+            if bitmap == 0 and frame.outcome == "complete":
+                return f"{message}: the RESULT must stay until no worker can ask for it. Do not write 0 yourself"
+            return f"{message}: put the sender's bit in, bitmap | meta.bit_, and write it to its own cell"
         for lane in range(LANES):
             if sums[lane] != right_sums[lane]:
-                return self._sums(one, lane, cell)
+                return self._sums(frame, lane, cell)
         if done != right_done:
             when = (
                 "the chunk is complete" if right_done else "the chunk is not complete, whatever was in this cell before"
             )
             return f"done of cell {cell} is {done}: write {right_done} to done when {when}"
-        if one.right(workers):
+        if frame.right(workers):
             return ""
-        if one.outcome == "late" and not ports:
-            said = f"done of cell {cell} is {done}, the bitmap {bitmap:#b}. A repetition in a cell that is done is"
-            return f"{said} answered from its sums, even if others went on: std.egress_spec = std.ingress_port"
-        if one.outcome == "late" and ports != [one.push.worker]:
+        if frame.outcome == "late" and not ports:
+            message = f"done of cell {cell} is {done}, the bitmap {bitmap:#b}. A repetition in a cell that is done is"
+            return f"{message} answered from its sums, even if others went on: std.egress_spec = std.ingress_port"
+        if frame.outcome == "late" and ports != [frame.push.worker]:
             return "send the RESULT to this worker alone: std.egress_spec = std.ingress_port"
-        if one.outcome == "complete" and ports != one.ports(workers):
+        if frame.outcome == "complete" and ports != frame.ports(workers):
             return "send the RESULT to all workers: std.mcast_grp = 1"
-        if one.outcome in ("first", "early") and ports:
+        if frame.outcome in ("first", "early") and ports:
             how = "mark_to_drop(std)" if ports == [0] else "nothing leaves before the bitmap is meta.full"
             return f"its numbers are in the registers, drop the frame: {how}"
-        header = next(header for _, header in one.sent if header != (RESULT, one.push.seq, one.expected))
+        header = next(header for _, header in frame.sent if header != (RESULT, frame.push.seq, frame.expected))
         if header is None or header[0] != RESULT:
             return "set kind to RESULT"
-        if header[1] != one.push.seq:
+        if header[1] != frame.push.seq:
             return "leave seq as it is"
-        lane = next(n for n in range(LANES) if header[2][n] != one.expected[n])
-        if header[2][lane] == one.push.lanes[lane]:
-            return f"that is what worker {one.push.worker} sent: the sum is in sums{lane}"
-        other_lane = next((n for n in range(LANES) if header[2][lane] == one.expected[n]), lane)
+        lane = next(n for n in range(LANES) if header[2][n] != frame.expected[n])
+        if header[2][lane] == frame.push.lanes[lane]:
+            return f"that is what worker {frame.push.worker} sent: the sum is in sums{lane}"
+        other_lane = next((n for n in range(LANES) if header[2][lane] == frame.expected[n]), lane)
         return f"the sum of lane{lane} is in sums{lane}" + (
             f", and what left is lane{other_lane}'s" if other_lane != lane else ""
         )
 
-    def _sums(self, one: _Played, lane: int, cell: int) -> str:
+    def _sums(self, frame: _Played, lane: int, cell: int) -> str:
         """Returns why a sum of a cell is not right."""
         got, wanted, before, mine = (
-            one.after[1 + lane],
-            one.wanted[1 + lane],
-            one.before[1 + lane],
-            one.push.lanes[lane],
+            frame.after[1 + lane],
+            frame.wanted[1 + lane],
+            frame.before[1 + lane],
+            frame.push.lanes[lane],
         )
-        said = f"sums{lane} of cell {cell} is {got}, expected {wanted}"
+        message = f"sums{lane} of cell {cell} is {got}, expected {wanted}"
         if got == before:
-            return f"{said}: nothing was written to it"
+            return f"{message}: nothing was written to it"
         if got == mine:
-            return f"{said}: that is what this worker sent alone. Read the sum so far, and add it"
-        if not one.before[0] and got == (before + mine) % WRAP:
-            return f"{said}: what an earlier chunk left was added. Add only where the bitmap is not 0"
+            return f"{message}: that is what this worker sent alone. Read the sum so far, and add it"
+        if not frame.before[0] and got == (before + mine) % WRAP:
+            return f"{message}: what an earlier chunk left was added. Add only where the bitmap is not 0"
         if got == WRAP - 1:
-            return f"{said}: a sum wraps around at 2^32, + does so"
-        return f"{said}: something was added that does not belong to it, or added twice"
+            return f"{message}: a sum wraps around at 2^32, + does so"
+        return f"{message}: something was added that does not belong to it, or added twice"
 
     def strangers(self) -> None:
         assert self.parts is not None  # noqa: S101  (a gate before)
@@ -435,35 +441,35 @@ class _Grader:
     def _step(self, rank: int, now: int, results: Sequence[int]) -> list[int]:
         self._ticks[now] = list(results)
         try:
-            found: Any = self.code.call("step", rank, now, list(results))
+            sent: Any = self.code.call("step", rank, now, list(results))
         except Wrong as wrong:
             raise self.code.shown(wrong, self.task.folder, f"worker-{rank}") from None
-        if not isinstance(found, list) or not all(isinstance(c, int) and not isinstance(c, bool) for c in found):
-            raise self._misstep(f"step returned {str(found)[:60]!r}; return a list of chunks")
-        return found
+        if not isinstance(sent, list) or not all(isinstance(c, int) and not isinstance(c, bool) for c in sent):
+            raise self._misstep(f"step returned {str(sent)[:60]!r}; return a list of chunks")
+        return sent
 
-    def _misstep(self, said: str) -> Wrong:
+    def _misstep(self, message: str) -> Wrong:
         """Returns a finding about the worker, with the ticks that show it."""
         came = {now: results for now, results in self._ticks.items() if results}
         code = f"from worker import Worker; w = Worker({self._chunks}, {self.slots}, {TIMEOUT}); came = {came}; "
         code += f"[print(t, w.step(t, came.get(t, []))) for t in range({max(self._ticks) + 1})]"
-        return Wrong(said, self.file, f"cd {Path(self.file).parent} && python3 -c '{code}'")
+        return Wrong(message, self.file, f"cd {Path(self.file).parent} && python3 -c '{code}'")
 
     def window(self) -> None:
         slots = self.slots
         self._create(0, 3 * slots)
         sent = self._step(0, 0, [])
         if sent and max(sent) >= slots:
-            said = f"with no RESULT yet chunk {max(sent)} was sent; there are {slots} slots"
-            raise self._misstep(f"{said}: it takes the cell of a chunk that others may still ask for")
+            message = f"with no RESULT yet chunk {max(sent)} was sent; there are {slots} slots"
+            raise self._misstep(f"{message}: it takes the cell of a chunk that others may still ask for")
         if sorted(sent) != list(range(slots)):
             raise self._misstep(f"the first tick sent {sent}, expected chunks 0 to {slots - 1}")
         if more := self._step(0, 1, [1, 2]):
             if max(more) < slots:
-                said = f"{more} were sent in tick 0, and again in tick 1: that is a storm. Wait {TIMEOUT} ticks"
-                raise self._misstep(f"{said}, and send again only what has no RESULT")
-            said = f"chunk 0 is missing, and {more} was sent: the window begins at the oldest without RESULT"
-            raise self._misstep(said)
+                message = f"{more} were sent in tick 0, and again in tick 1: that is a storm. Wait {TIMEOUT} ticks"
+                raise self._misstep(f"{message}, and send again only what has no RESULT")
+            message = f"chunk 0 is missing, and {more} was sent: the window begins at the oldest without RESULT"
+            raise self._misstep(message)
         sent = self._step(0, 2, [0, 1])
         if sorted(sent) != list(range(slots, slots + 3)):
             raise self._misstep(f"RESULTs 0 to 2 are there; {sent} was sent, expected the next 3 chunks")
@@ -477,18 +483,20 @@ class _Grader:
             if sent == wanted:
                 continue
             if sent and max(sent) >= self.slots:
-                said = f"there are {self.slots} chunks, 0 to {self.slots - 1}, and {max(sent)} was sent"
-                raise self._misstep(said)
+                message = f"there are {self.slots} chunks, 0 to {self.slots - 1}, and {max(sent)} was sent"
+                raise self._misstep(message)
             if set(sent) - {2}:
-                said = f"only chunk 2 is missing, and tick {now} sent {sent}: a storm of what has arrived"
-                raise self._misstep(said)
+                message = f"only chunk 2 is missing, and tick {now} sent {sent}: a storm of what has arrived"
+                raise self._misstep(message)
             if len(sent) > 1:
                 raise self._misstep(f"tick {now} sent chunk 2 more than once: {sent}")
             if sent:
-                said = f"chunk 2 was sent again in tick {now}: that is a storm"
-                raise self._misstep(f"{said}. Wait {TIMEOUT} ticks after each time that it was sent")
-            said = f"chunk 2 was sent in tick {now - TIMEOUT} and is lost; tick {now} should send it again, and sent []"
-            raise self._misstep(said)
+                message = f"chunk 2 was sent again in tick {now}: that is a storm"
+                raise self._misstep(f"{message}. Wait {TIMEOUT} ticks after each time that it was sent")
+            message = (
+                f"chunk 2 was sent in tick {now - TIMEOUT} and is lost; tick {now} should send it again, and sent []"
+            )
+            raise self._misstep(message)
 
     def each(self) -> None:
         """Checks a chunk whose time-out differs from that of older missing chunks, since it was sent later."""
@@ -502,11 +510,11 @@ class _Grader:
                 raise self._misstep(f"tick {now} sent {sent}, expected {wanted[now]}: see the checks above")
             if sent == wanted.get(now, []):
                 continue
-            said = f"chunks 1 and 2 of tick 0 and {self.slots} of tick {later} are missing; tick {now} sent {sent}"
-            said += (
+            message = f"chunks 1 and 2 of tick 0 and {self.slots} of tick {later} are missing; tick {now} sent {sent}"
+            message += (
                 f", expected {wanted.get(now, [])}. Each chunk is sent again {TIMEOUT} ticks after it was sent itself"
             )
-            raise self._misstep(said)
+            raise self._misstep(message)
 
     # --- both
 
@@ -544,8 +552,8 @@ class _Grader:
                 if header is None or header.kind != RESULT:
                     raise Wrong(f"worker {rank} got a frame that is no RESULT", str(self.path))
                 if header.lanes != self._sum(header.seq, WORKERS):
-                    said = f"worker {rank} got a wrong sum for chunk {header.seq}"
-                    raise Wrong(f"{said}: {beyond[0] if beyond else 'see part switch'}", self.file)
+                    message = f"worker {rank} got a wrong sum for chunk {header.seq}"
+                    raise Wrong(f"{message}: {beyond[0] if beyond else 'see part switch'}", self.file)
                 there[rank].add(header.seq)
                 came[rank].append(header.seq)
             while up and up[0][0] <= now:
@@ -572,24 +580,24 @@ class _Grader:
                     put(up, now, rank, Push(rank, chunk, self._lanes(rank, chunk)))
             least = chunks * WORKERS
             if frames > 2 * _SENDS[loss] * least:
-                said = f"{frames} frames were sent in {now} ticks, {least} were to be sent"
-                raise self._too_many(said, beyond + storm)
+                message = f"{frames} frames were sent in {now} ticks, {least} were to be sent"
+                raise self._too_many(message, beyond + storm)
             if all(len(mine) == chunks for mine in there.values()):
                 break
         waiting = {rank: min(set(range(chunks)) - mine) for rank, mine in there.items() if len(mine) < chunks}
         if waiting:
-            said = ", ".join(f"worker {rank} for chunk {chunk}" for rank, chunk in waiting.items())
-            said = f"after {_MOST_TICKS} ticks these still wait: {said}, and send nothing"
-            raise Wrong(f"{said}. The switch answered all that came: see part worker", self.file)
+            message = ", ".join(f"worker {rank} for chunk {chunk}" for rank, chunk in waiting.items())
+            message = f"after {_MOST_TICKS} ticks these still wait: {message}, and send nothing"
+            raise Wrong(f"{message}. The switch answered all that came: see part worker", self.file)
         if frames > _SENDS[loss] * chunks * WORKERS:
-            said = f"{frames} frames for {chunks * WORKERS}; {_SENDS[loss]:g} times as many are allowed"
-            raise self._too_many(said, beyond + storm)
+            message = f"{frames} frames for {chunks * WORKERS}; {_SENDS[loss]:g} times as many are allowed"
+            raise self._too_many(message, beyond + storm)
 
-    def _too_many(self, said: str, workers: list[str]) -> Wrong:
+    def _too_many(self, message: str, workers: list[str]) -> Wrong:
         """Returns a finding about too many frames, all of which the switch answered correctly."""
         if workers:
-            said += f": send again only what is missing, and only after the time-out: {workers[0]}"
-        return Wrong(said, self.file)
+            message += f": send again only what is missing, and only after the time-out: {workers[0]}"
+        return Wrong(message, self.file)
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

@@ -144,27 +144,27 @@ class _Grader:
             raise Wrong(wrong.finding.said, wrong.finding.where, look, ((name, f"{pformat(job)}\n"),)) from None
 
     def _tree(self, number: int, topology: Topology, job: dict[str, Any]) -> None:
-        found, right = self.code.call("tree", job), layout(topology, job["root"], job["workers"]).parent
-        if not isinstance(found, dict):
-            raise Wrong(f"tree returned a {type(found).__name__}; return a dict, a parent for each node", self.path)
+        parents, right = self.code.call("tree", job), layout(topology, job["root"], job["workers"]).parent
+        if not isinstance(parents, dict):
+            raise Wrong(f"tree returned a {type(parents).__name__}; return a dict, a parent for each node", self.path)
         where = f"{KINDS[number]}, root {job['root']}"
         for node, parent in right.items():
-            if node not in found:
+            if node not in parents:
                 raise Wrong(f"{where}: tree gives {node} no parent; its parent is {parent}", self.path)
-            if found[node] != parent:
-                raise Wrong(self._other_parent(topology, job, node, str(found[node])[:20], parent), self.path)
-        if extra := [str(node)[:20] for node in found if node not in right]:
+            if parents[node] != parent:
+                raise Wrong(self._other_parent(topology, job, node, str(parents[node])[:20], parent), self.path)
+        if extra := [str(node)[:20] for node in parents if node not in right]:
             why = "the root has no parent" if extra[0] == job["root"] else "no worker of the job is below it"
             raise Wrong(f"{where}: tree gives {extra[0]} a parent: {why}", self.path)
 
     @staticmethod
-    def _other_parent(topology: Topology, job: dict[str, Any], node: str, found: str, right: str) -> str:
-        said = f"root {job['root']}: tree gives {node} the parent {found}, expected {right}"
+    def _other_parent(topology: Topology, job: dict[str, Any], node: str, chosen: str, right: str) -> str:
+        message = f"root {job['root']}: tree gives {node} the parent {chosen}, expected {right}"
         neighbours = topology.neighbours(node)
-        if found not in neighbours:
-            return f"{said}: {found} is not behind any port of {node}"
-        ports = f"port {neighbours.index(right) + 1}, {found} at port {neighbours.index(found) + 1}"
-        return f"{said}, at {ports}: the nearest to the root, of equal ones the one at the lowest port"
+        if chosen not in neighbours:
+            return f"{message}: {chosen} is not behind any port of {node}"
+        ports = f"port {neighbours.index(right) + 1}, {chosen} at port {neighbours.index(chosen) + 1}"
+        return f"{message}, at {ports}: the nearest to the root, of equal ones the one at the lowest port"
 
     # --- what the controller does
 

@@ -86,7 +86,7 @@ def draw(draws: Draws, number: int) -> Scene:
     orders = {leaf: [names[int(place)] for place in random.permutation(_HOSTS)] for leaf, names in hosts.items()}
     first = [name for names in orders.values() for name in names[:2]]
     second = [name for names in orders.values() for name in names[1:3]]
-    number, step = (int(one) for one in random.choice(1000, 2, replace=False))
+    number, step = (int(value) for value in random.choice(1000, 2, replace=False))
     numbers = [number, number + 1 + step % _BESIDE]  # slots by the jobs' numbers would overlap
     jobs = [
         {"job": numbers[0], "root": roots[0], "slots": 16, "workers": first},
@@ -135,21 +135,21 @@ class Play:
 
     def install(self) -> None:
         """Calls the student's ``install``, and makes the plans with the epochs that it returns."""
-        found = self._ask("install", self.scene.network)
+        epochs = self._ask("install", self.scene.network)
         check_open(self.room.sessions.highest, self.scene.topology, self._where)
         jobs = self.scene.network["jobs"]
-        if isinstance(found, dict) and found and not set(found) & {job["job"] for job in jobs}:
-            said = f"install returned epochs of jobs {', '.join(map(str, found)):.40}; this network has the jobs "
-            said += ", ".join(str(job["job"]) for job in jobs)
-            raise Wrong(f"{said}: forget what you kept of the one before", self._where)
-        if not isinstance(found, dict) or set(found) != {job["job"] for job in jobs}:
-            raise Wrong(f"install returned {found!r:.60}; return a dict: the epoch of each job", self._where)
-        self._plans = [plan_of(self.scene.topology, {**job, "epoch": self._epoch(found[job["job"]])}) for job in jobs]
+        if isinstance(epochs, dict) and epochs and not set(epochs) & {job["job"] for job in jobs}:
+            message = f"install returned epochs of jobs {', '.join(map(str, epochs)):.40}; this network has the jobs "
+            message += ", ".join(str(job["job"]) for job in jobs)
+            raise Wrong(f"{message}: forget what you kept of the one before", self._where)
+        if not isinstance(epochs, dict) or set(epochs) != {job["job"] for job in jobs}:
+            raise Wrong(f"install returned {epochs!r:.60}; return a dict: the epoch of each job", self._where)
+        self._plans = [plan_of(self.scene.topology, {**job, "epoch": self._epoch(epochs[job["job"]])}) for job in jobs]
 
-    def _epoch(self, found: Any) -> int:
-        if isinstance(found, bool) or not isinstance(found, int) or not self._first_epoch <= found < 1 << 16:
-            raise Wrong(f"{found!r:.40} is no epoch: a number from {self._first_epoch} to 65535", self._where)
-        return found
+    def _epoch(self, epoch: Any) -> int:
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or not self._first_epoch <= epoch < 1 << 16:
+            raise Wrong(f"{epoch!r:.40} is no epoch: a number from {self._first_epoch} to 65535", self._where)
+        return epoch
 
     def entries(self) -> None:
         """Checks the entries of both jobs, and that the jobs share nothing."""
@@ -227,11 +227,11 @@ class Play:
 
     def _strangers(self, plan: Plan) -> dict[str, list[str]]:
         """Returns workers that belong to the first job only, by their switch."""
-        found: dict[str, list[str]] = {}
+        strangers: dict[str, list[str]] = {}
         for worker in self._plans[0].workers:
             if worker not in plan.workers:
-                found.setdefault(self.scene.topology.neighbours(worker)[0], []).append(worker)
-        return found
+                strangers.setdefault(self.scene.topology.neighbours(worker)[0], []).append(worker)
+        return strangers
 
     # --- another epoch
 
@@ -249,11 +249,11 @@ class Play:
         room.check_sum(other, inputs, wanted, self._where)
         if epoch == old.plan.epoch:
             gone = next(name for name in old.plan.workers if name not in self.scene.changed["workers"])
-            said = (
+            message = (
                 f"job {old.plan.job} has epoch {epoch} after its change, as before: a packet of {gone}, which has left"
             )
             raise Wrong(
-                f"{said}, or one that is late, cannot be told from a current one. Use another epoch", self._where
+                f"{message}, or one that is late, cannot be told from a current one. Use another epoch", self._where
             )
         plan = plan_of(self.scene.topology, {**self.scene.changed, "epoch": epoch})
         self._plans[0] = plan
@@ -279,8 +279,8 @@ class Play:
             named = {"job": old.job, "epoch": old.epoch, "seq": _next(job)}
             frame = packet(topology, worker, worker, leaf, **named, kind=PacketType.PUSH)
             otherwise = "entries of the old epoch are still there; delete them, table job first"
-            said = f"{worker}, {why}, sends a PUSH of job {old.job}, epoch {old.epoch}"
-            check_refused(self.room, Forgery(said, worker, frame, leaf, 7, otherwise), self._where)
+            message = f"{worker}, {why}, sends a PUSH of job {old.job}, epoch {old.epoch}"
+            check_refused(self.room, Forgery(message, worker, frame, leaf, 7, otherwise), self._where)
 
 
 def _next(job: Job) -> int:
@@ -338,7 +338,7 @@ class _Grader:
             def ask(name: str, *arguments: Any) -> Any:
                 return self.code.call(name, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
-            found: dict[str, Wrong] = {}
+            findings: dict[str, Wrong] = {}
             over: Wrong | None = None
             play = Play(scene, room, ask, self.first_epoch, self.path)
             self.code.begin()
@@ -349,10 +349,10 @@ class _Grader:
                     act()
                 except Wrong as wrong:
                     label = f"network-{number + 1}-{name}"
-                    found[name] = self.code.shown(play.shown(wrong, self.home, label), self.home, label)
+                    findings[name] = self.code.shown(play.shown(wrong, self.home, label), self.home, label)
                     if name != "entries":  # wrong entries are shown by what follows
-                        over = found[name]
-            return found
+                        over = findings[name]
+            return findings
 
 
 LAB: Final = Lab(

@@ -67,9 +67,9 @@ class Case:
     @property
     def flags(self) -> str:
         """The run as flags of ``p4reduce run``."""
-        said = f"-t star:hosts={self.workers}{',servers=1' if self.plan == 'ps' else ''} --plan {self.plan}"
-        said += f" --elements {self.elements} --lanes {self.lanes} --rate {self.rate_gbps}G --delay {self.delay_us}us"
-        return said + (f" --window {self.window}" if self.window else "")
+        flags = f"-t star:hosts={self.workers}{',servers=1' if self.plan == 'ps' else ''} --plan {self.plan}"
+        flags += f" --elements {self.elements} --lanes {self.lanes} --rate {self.rate_gbps}G --delay {self.delay_us}us"
+        return flags + (f" --window {self.window}" if self.window else "")
 
 
 @functools.lru_cache(maxsize=64)
@@ -138,64 +138,64 @@ class _Grader:
         return f"cd {Path(self.path).parent} && python3 -c 'import predict; print(predict.{self._call})'"
 
     def _number(self, name: str, *arguments: float) -> float:
-        self._call = f"{name}({', '.join(f'{one:g}' if isinstance(one, float) else str(one) for one in arguments)})"
+        self._call = f"{name}({', '.join(f'{arg:g}' if isinstance(arg, float) else str(arg) for arg in arguments)})"
         try:
-            found = self.code.call(name, *arguments)
+            number = self.code.call(name, *arguments)
         except Wrong as wrong:
             raise Wrong(wrong.finding.said, wrong.finding.where, self._look) from None
-        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-            raise Wrong(f"{name} returned {str(found)[:60]!r}; return a number", self.path, self._look)
-        return float(found)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise Wrong(f"{name} returned {str(number)[:60]!r}; return a number", self.path, self._look)
+        return float(number)
 
     # --- checks
 
     def frame(self) -> None:
         for lanes in (64, 256):
-            found, wanted = self._number("frame_bytes", lanes), _GAP + _HEADERS + 4 * lanes
-            if found != wanted:
-                said = f"frame_bytes({lanes}) is {found:g}, expected {wanted}"
-                if found == 4 * lanes:
-                    said += ": that is the lanes alone. Headers and the gap between frames take time, too"
-                elif found == 4 * lanes + _HEADERS:
-                    said += ": preamble, checksum and gap are missing, 24 bytes"
-                elif found == lanes + _GAP + _HEADERS:
-                    said += ": a lane has 4 bytes"
-                raise Wrong(said, self.path, self._look)
+            predicted, wanted = self._number("frame_bytes", lanes), _GAP + _HEADERS + 4 * lanes
+            if predicted != wanted:
+                message = f"frame_bytes({lanes}) is {predicted:g}, expected {wanted}"
+                if predicted == 4 * lanes:
+                    message += ": that is the lanes alone. Headers and the gap between frames take time, too"
+                elif predicted == 4 * lanes + _HEADERS:
+                    message += ": preamble, checksum and gap are missing, 24 bytes"
+                elif predicted == lanes + _GAP + _HEADERS:
+                    message += ": a lane has 4 bytes"
+                raise Wrong(message, self.path, self._look)
 
     def tree(self, number: int) -> None:
         case = self._case("steiner", number)
-        found = self._number("tree_seconds", case.workers, case.elements, case.lanes, case.rate)
+        predicted = self._number("tree_seconds", case.workers, case.elements, case.lanes, case.rate)
         n = case.workers
-        self._near("tree_seconds", case, found, {
+        self._near("tree_seconds", case, predicted, {
             n: "each worker sends its own chunk on its own link: n workers do not share it",
             2 * (n - 1) / n: "that is a ring's; in a tree each chunk crosses a link once in each direction",
         })  # fmt: skip
 
     def ring(self, number: int) -> None:
         case = self._case("ring", number)
-        found = self._number("ring_seconds", case.workers, case.elements, case.lanes, case.rate)
+        predicted = self._number("ring_seconds", case.workers, case.elements, case.lanes, case.rate)
         n = case.workers
         right = 2 * (n - 1) / n
         turns = "a ring of n sends 2(n-1) blocks of 1/n of the gradient: each chunk crosses a link 2(n-1)/n times"
-        self._near("ring_seconds", case, found, {
+        self._near("ring_seconds", case, predicted, {
             0.5: f"{turns}; that is half of it: the sums go round, too",
             (n / (n - 1)) ** 2: turns, 1 / right: turns, 2 / right: turns, n: turns, n / 2: turns, n / (n - 1): turns,
         })  # fmt: skip
 
     def server(self) -> None:
         case = self._case("ps", 0)
-        found = self._number("server_seconds", case.workers, case.elements, case.lanes, case.rate)
+        predicted = self._number("server_seconds", case.workers, case.elements, case.lanes, case.rate)
         busiest = "the server's link is the busiest: every worker's chunks cross it"
         n = case.workers
         self._near(
-            "server_seconds", case, found, {1 / n: busiest, (n - 1) / n: f"{busiest}, n of them", 2 / n: busiest}
+            "server_seconds", case, predicted, {1 / n: busiest, (n - 1) / n: f"{busiest}, n of them", 2 / n: busiest}
         )
 
-    def _near(self, name: str, case: Case, found: float, ratios: Mapping[float, str]) -> None:
+    def _near(self, name: str, case: Case, predicted: float, ratios: Mapping[float, str]) -> None:
         actual = seconds(case)
-        if abs(found - actual) <= NEAR * actual:
+        if abs(predicted - actual) <= NEAR * actual:
             return
-        said = f"{name}: {found * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
+        message = f"{name}: {predicted * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
         n, once = case.workers, math.ceil(case.elements / case.lanes) * case.frame
         times = {"tree": once, "ring": 2 * (n - 1) / n * once, "server": n * once}
         plan, rule = {"steiner": ("tree", _TREE), "ring": ("ring", _RING), "ps": ("server", _SERVER)}[case.plan]
@@ -213,17 +213,19 @@ class _Grader:
             **ratios,
         }
         near = {
-            why: abs(found / actual / ratio - 1)
+            why: abs(predicted / actual / ratio - 1)
             for ratio, why in known.items()
-            if ratio > 0 and abs(found / actual / ratio - 1) < NEAR and abs(ratio - 1) > NEAR
+            if ratio > 0 and abs(predicted / actual / ratio - 1) < NEAR and abs(ratio - 1) > NEAR
         }
         if near:  # the nearest ratio, and those about as near
             best = min(near.values())
-            whys = [why for why, off in sorted(near.items(), key=lambda one: one[1]) if off < best + _AS_NEAR]
-            raise Wrong(f"{said}: {'; or '.join(whys)}", self.path, look)
-        of = next((one for one, time in times.items() if one != plan and abs(found / time - 1) <= NEAR), "")
-        said += f": that is the time of a {of}" if of else f": {abs(found / actual - 1):.0%} off, 2 % are allowed"
-        raise Wrong(f"{said}. {rule}", self.path, look)
+            whys = [why for why, off in sorted(near.items(), key=lambda pair: pair[1]) if off < best + _AS_NEAR]
+            raise Wrong(f"{message}: {'; or '.join(whys)}", self.path, look)
+        of = next((other for other, time in times.items() if other != plan and abs(predicted / time - 1) <= NEAR), "")
+        message += (
+            f": that is the time of a {of}" if of else f": {abs(predicted / actual - 1):.0%} off, 2 % are allowed"
+        )
+        raise Wrong(f"{message}. {rule}", self.path, look)
 
     # --- window
 
@@ -234,50 +236,52 @@ class _Grader:
             delay = self.draws.integer(f"least {number} delay", 1, 20) * 1e-6
             frame = (_GAP + _HEADERS + 4 * lanes) * 8 / rate
             exact = 2 * (frame + delay) / frame
-            found = self._number("least_window", lanes, rate, delay)
-            if found in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)):
+            predicted = self._number("least_window", lanes, rate, delay)
+            if predicted in (math.ceil(exact - 1e-9), math.ceil(exact + 1e-9)):
                 continue
-            said = f"least_window({lanes}, {rate:g}, {delay:g}) is {found:g}, expected {math.ceil(exact)}"
-            if found != int(found):
-                said += ": a whole number of chunks"
-            elif abs(found / exact - 8) < NEAR:
-                said += ": eight times: rates are in bits, frames in bytes"
-            elif abs(found - delay / frame) <= 3 or abs(found - exact / 2) <= 1:
-                said += ": there and back: the round trip has two links and two frames"
+            message = f"least_window({lanes}, {rate:g}, {delay:g}) is {predicted:g}, expected {math.ceil(exact)}"
+            if predicted != int(predicted):
+                message += ": a whole number of chunks"
+            elif abs(predicted / exact - 8) < NEAR:
+                message += ": eight times: rates are in bits, frames in bytes"
+            elif abs(predicted - delay / frame) <= 3 or abs(predicted - exact / 2) <= 1:
+                message += ": there and back: the round trip has two links and two frames"
             else:
-                said += ": frames that fit into a round trip, rounded up (rate times round trip)"
-            raise Wrong(said, self.path, self._look)
+                message += ": frames that fit into a round trip, rounded up (rate times round trip)"
+            raise Wrong(message, self.path, self._look)
 
     def window(self, times: int) -> None:
         lanes, rate, delay = 256, (10, 25)[self.draws.integer("window rate", 0, 1)], self.draws.integer("window", 3, 6)
         few = self.draws.integer("few", 2, 4)
         chunks = self.draws.integer("window chunks", 9000, 10000)
         case = Case("steiner", 4, chunks * lanes, lanes, rate, delay, few * times)
-        found = self._number("window_seconds", case.elements, lanes, case.rate, case.delay, case.window or 0)
+        predicted = self._number("window_seconds", case.elements, lanes, case.rate, case.delay, case.window or 0)
         trip = 2 * (case.frame + case.delay)
         full, small = chunks * case.frame, chunks * trip / (case.window or 1)
         actual = seconds(case)
-        if abs(found - actual) <= NEAR * actual:
+        if abs(predicted - actual) <= NEAR * actual:
             return
-        said = f"window_seconds with {case.window} chunks: {found * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
-        why: Callable[[float], bool] = lambda other: abs(found - other) <= NEAR * other  # noqa: E731
+        message = (
+            f"window_seconds with {case.window} chunks: {predicted * 1e3:.4g} ms, the run took {actual * 1e3:.4g} ms"
+        )
+        why: Callable[[float], bool] = lambda other: abs(predicted - other) <= NEAR * other  # noqa: E731
         if times == 1 and why(full):
-            said += f": the link is idle most of the time. {case.window} chunks are sent in each round trip, no more"
+            message += f": the link is idle most of the time. {case.window} chunks are sent in each round trip, no more"
         elif times != 1 and why(small):
-            said += ": a link does not send faster than its rate, however many chunks may be on their way"
+            message += ": a link does not send faster than its rate, however many chunks may be on their way"
         elif why(full / 8) or why(full * 8):
-            said += ": rates are in bits, frames in bytes"
+            message += ": rates are in bits, frames in bytes"
         elif why(full + small):
-            said += ": the larger of the two counts, the link's time or the round trips', not their sum"
+            message += ": the larger of the two counts, the link's time or the round trips', not their sum"
         elif why(bits := chunks * 2 * (case.frame / 8 + case.delay) / (case.window or 1)) and (
-            abs(found - bits) < abs(found - chunks * 2 * case.delay / (case.window or 1))
+            abs(predicted - bits) < abs(predicted - chunks * 2 * case.delay / (case.window or 1))
         ):
-            said += ": rates are in bits, frames in bytes"
+            message += ": rates are in bits, frames in bytes"
         elif times == 1 and why(chunks * 2 * case.delay / (case.window or 1)):
-            said += ": the switch gets a whole frame before it sends one, so the round trip has two frames, too"
+            message += ": the switch gets a whole frame before it sends one, so the round trip has two frames, too"
         elif times == 1 and (why(small / 2) or why(chunks * case.delay / (case.window or 1))):
-            said += ": there and back: the round trip has two links and two frames"
-        raise Wrong(said, self.path, f"p4reduce run {case.flags}")
+            message += ": there and back: the round trip has two links and two frames"
+        raise Wrong(message, self.path, f"p4reduce run {case.flags}")
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

@@ -127,19 +127,19 @@ class Rank:
             if seconds:
                 self.comm.compute(seconds[index])
             self._call("ready", index, gradients[index])
-        found = self._call("finish")
+        means = self._call("finish")
         path = str(self.code.file)
-        if not isinstance(found, list) or len(found) != len(gradients):
-            shown = f"{len(found)} items" if isinstance(found, list) else f"{found!r}"[:40]
+        if not isinstance(means, list) or len(means) != len(gradients):
+            shown = f"{len(means)} items" if isinstance(means, list) else f"{means!r}"[:40]
             raise Wrong(f"finish returned {shown}; return a list of {len(gradients)} arrays, by index", path)
-        for index, (mean, gradient) in enumerate(zip(found, gradients, strict=True)):
+        for index, (mean, gradient) in enumerate(zip(means, gradients, strict=True)):
             if not isinstance(mean, np.ndarray) or mean.dtype.kind != "f" or mean.shape != gradient.shape:
                 shape = f"{mean.dtype}{list(mean.shape)}" if isinstance(mean, np.ndarray) else type(mean).__name__
-                said = f"finish returned {shape} for tensor {index}; return floats of shape {list(gradient.shape)}"
-                raise Wrong(f"{said}, as it came", path)
+                text = f"finish returned {shape} for tensor {index}; return floats of shape {list(gradient.shape)}"
+                raise Wrong(f"{text}, as it came", path)
             if self._kind == "int8" and mean.dtype != np.float32:
                 raise Wrong(f"finish returned {mean.dtype} for tensor {index}; return the mean as float32", path)
-        return [np.asarray(mean, np.float32) for mean in found]
+        return [np.asarray(mean, np.float32) for mean in means]
 
     def _call(self, name: str, *arguments: Any) -> Any:
         try:
@@ -262,12 +262,12 @@ def _disagreement(ranks: Mapping[int, Rank], error: str) -> str:
         kinds = {number: log[place].kind for number, log in logs.items()}
         other = next((number for number, kind in kinds.items() if kind != kinds[0]), None)
         if other is not None:
-            said = f"call {place} of rank 0 has {kinds[0]}, that of rank {other} has {kinds[other]}"
-            return f"{said}: the ranks call in different orders. {advice}"
+            text = f"call {place} of rank 0 has {kinds[0]}, that of rank {other} has {kinds[other]}"
+            return f"{text}: the ranks call in different orders. {advice}"
     if "left the group" in error:
         short = next(number for number, log in logs.items() if len(log) == shortest)
-        said = f"rank {short} made {shortest} calls, and others wait for it to make one more"
-        return f"{said}. Every rank makes the same calls in the same order. {advice}"
+        text = f"rank {short} made {shortest} calls, and others wait for it to make one more"
+        return f"{text}. Every rank makes the same calls in the same order. {advice}"
     largest = max((call.largest for log in logs.values() for call in log), default=0)
     if "beyond int32" in error:
         return (
@@ -318,7 +318,7 @@ class Backward:
                 now += self.seconds[index]
                 ready[index] = max(ready[index], now)
         least, behind = 0.0, 0
-        for index in sorted(range(len(ready)), key=lambda one: -ready[one]):
+        for index in sorted(range(len(ready)), key=lambda tensor: -ready[tensor]):
             behind += self.sizes[index]
             least = max(least, ready[index] + net.wire_seconds(behind))
         return least
@@ -401,14 +401,14 @@ class RanksTask:
 _NEAR: Final = 1e-5
 
 
-def explained_mean(found: Floats, parts: NDArray[np.float64], rank: int) -> str:
+def explained_mean(returned: Floats, parts: NDArray[np.float64], rank: int) -> str:
     """Returns what is wrong with the mean of an array (ranks, elements) of gradients; empty if nothing is wrong."""
     n = len(parts)
     mean = parts.mean(axis=0)
     room = _NEAR * float(np.abs(parts).max())
 
     def like(other: NDArray[np.float64]) -> bool:
-        return bool((np.abs(found - other) <= room).all())
+        return bool((np.abs(returned - other) <= room).all())
 
     if like(mean):
         return ""
@@ -420,8 +420,8 @@ def explained_mean(found: Floats, parts: NDArray[np.float64], rank: int) -> str:
     for other, why in known:
         if like(other):
             return why
-    place = int(np.argmax(np.abs(found - mean)))
-    return f"element {place} is {found[place]:.6g}, the mean is {mean[place]:.6g}"
+    place = int(np.argmax(np.abs(returned - mean)))
+    return f"element {place} is {returned[place]:.6g}, the mean is {mean[place]:.6g}"
 
 
 def explained_time(back: Backward, ran: Ran, net: Net, took: float) -> str:
@@ -430,13 +430,13 @@ def explained_time(back: Backward, ran: Ran, net: Net, took: float) -> str:
     trips = len(calls) * net.trip_seconds
     each = back.elements / len(calls)
     if trips > took / 4:
-        said = f"{len(calls)} calls, and each takes a round trip of {net.trip_seconds * 1e6:.1f} us however little is"
-        return f"{said} in it ({each:.0f} numbers on average). Larger buckets"
+        text = f"{len(calls)} calls, and each takes a round trip of {net.trip_seconds * 1e6:.1f} us however little is"
+        return f"{text} in it ({each:.0f} numbers on average). Larger buckets"
     first, computing = calls[0].at_s - ran.began_s, sum(back.seconds)
     if first > computing / 2:
-        said = f"the backward pass took {computing * 1e6:.0f} us, and the first of {counted(len(calls), 'call')} was"
-        said += f" started after {first * 1e6:.0f} us"
-        return f"{said}. Links are idle until then: smaller buckets, each started when it is full"
+        text = f"the backward pass took {computing * 1e6:.0f} us, and the first of {counted(len(calls), 'call')} was"
+        text += f" started after {first * 1e6:.0f} us"
+        return f"{text}. Links are idle until then: smaller buckets, each started when it is full"
     return f"{len(calls)} calls of {each:.0f} numbers. What is ready is to be sent while the backward pass goes on"
 
 
@@ -507,14 +507,14 @@ class _Grader:
 
     def _means(self, kind: str, every: Sequence[Sequence[Sequence[Floats]]]) -> tuple[list[list[list[Floats]]], Ran]:
         """Runs the hook on gradients by step, rank and tensor; returns its means by step and rank."""
-        found: list[list[list[Floats]]] = [[[] for _ in range(self.net.workers)] for _ in every]
+        means: list[list[list[Floats]]] = [[[] for _ in range(self.net.workers)] for _ in every]
 
         def body(rank: Rank, step: int) -> None:
             gradients = every[step][rank.number]
-            found[step][rank.number] = rank.backward(gradients, range(len(gradients) - 1, -1, -1))
+            means[step][rank.number] = rank.backward(gradients, range(len(gradients) - 1, -1, -1))
 
         sizes = [gradient.size for gradient in every[0][0]]
-        return found, self._run(kind, sizes, len(every), body)
+        return means, self._run(kind, sizes, len(every), body)
 
     def _drawn(self, name: str, sizes: Sequence[int], steps: int, spread: float = 1.0) -> list[list[list[Floats]]]:
         random = self.draws.generator(name)
@@ -527,14 +527,14 @@ class _Grader:
 
     def _exact(self, name: str, steps: int) -> None:
         every = self._drawn(name, [40, 300, 7], steps)
-        found, _ = self._means("mean", every)
-        for step, (given, got) in enumerate(zip(every, found, strict=True)):
+        returned, _ = self._means("mean", every)
+        for step, (given, got) in enumerate(zip(every, returned, strict=True)):
             for rank, means in enumerate(got):
                 for index, mean in enumerate(means):
                     parts = np.array([gradients[index] for gradients in given], np.float64)
-                    said = explained_mean(mean, parts, rank)
-                    if said:
-                        raise Wrong(f"step {step}, rank {rank}, tensor {index}: {said}", self.path)
+                    reason = explained_mean(mean, parts, rank)
+                    if reason:
+                        raise Wrong(f"step {step}, rank {rank}, tensor {index}: {reason}", self.path)
 
     def mean(self) -> None:
         self._exact("mean", 1)
@@ -543,11 +543,11 @@ class _Grader:
         try:
             self._exact("anew", 3)
         except Wrong as wrong:
-            said = wrong.finding.said
+            text = wrong.finding.said
             with suppress(Wrong):
                 self._exact("anew", 1)
-                said += ". The first step was right: does finish leave something behind?"
-            raise Wrong(said, wrong.finding.where) from None
+                text += ". The first step was right: does finish leave something behind?"
+            raise Wrong(text, wrong.finding.where) from None
 
     def trained(self, kind: str, steps: int) -> None:
         task = RanksTask(self.net.workers, self.draws)
@@ -560,17 +560,17 @@ class _Grader:
 
         self._run(kind, task.sizes, steps, body)
         for rank, others in enumerate(weights):
-            for index, (one, other) in enumerate(zip(weights[0], others, strict=True)):
-                if one.tobytes() != other.tobytes():
-                    off = float(np.abs(one - other).max())
-                    said = f"after {steps} steps ranks 0 and {rank} differ in tensor {index}, by up to {off:.3g}"
-                    raise Wrong(f"{said}: finish must give the same numbers on every rank", self.path)
-        found, wanted = task.accuracy(weights[0]), task.accuracy(task.alone(steps))
-        if found < wanted - MOST_LOST:
-            said = f"after {steps} steps {found:.1%} of the texts are sorted right, with float32 {wanted:.1%}"
+            for index, (first, other) in enumerate(zip(weights[0], others, strict=True)):
+                if first.tobytes() != other.tobytes():
+                    off = float(np.abs(first - other).max())
+                    text = f"after {steps} steps ranks 0 and {rank} differ in tensor {index}, by up to {off:.3g}"
+                    raise Wrong(f"{text}: finish must give the same numbers on every rank", self.path)
+        accuracy, wanted = task.accuracy(weights[0]), task.accuracy(task.alone(steps))
+        if accuracy < wanted - MOST_LOST:
+            text = f"after {steps} steps {accuracy:.1%} of the texts are sorted right, with float32 {wanted:.1%}"
             if kind == "int8":
-                said += ": small gradients are lost beside large ones. Do they come later (error feedback)?"
-            raise Wrong(said, self.path)
+                text += ": small gradients are lost beside large ones. Do they come later (error feedback)?"
+            raise Wrong(text, self.path)
 
     # --- order and buckets
 
@@ -590,12 +590,12 @@ class _Grader:
                 if (told == index).all():
                     continue
                 place = int(np.flatnonzero(told != index)[0])
-                said = f"rank {rank.number}, tensor {index}: element {place} of its mean is wrong"
+                text = f"rank {rank.number}, tensor {index}: element {place} of its mean is wrong"
                 if 0 <= told[place] < len(back.sizes):
-                    said = f"rank {rank.number}, tensor {index}: in its mean is what rank {place % workers} gave for"
-                    said += f" tensor {told[place]}"
+                    text = f"rank {rank.number}, tensor {index}: in its mean is what rank {place % workers} gave for"
+                    text += f" tensor {told[place]}"
                 raise Wrong(
-                    f"{said}. Gradients become ready in another order on each rank: buckets hold the same tensors in "
+                    f"{text}. Gradients become ready in another order on each rank: buckets hold the same tensors in "
                     "the same order on all of them, and are started in one order",
                     self.path,
                 )
@@ -610,8 +610,8 @@ class _Grader:
     def _look(self) -> str:
         """Returns a command that shows the cost of a small call."""
         net = self.net
-        said = f"p4reduce run -t star:hosts={net.workers} --rate {net.rate_gbps}G --delay {net.delay_us}us"
-        return f"{said} --elements 100 --repeat 10"
+        command = f"p4reduce run -t star:hosts={net.workers} --rate {net.rate_gbps}G --delay {net.delay_us}us"
+        return f"{command} --elements 100 --repeat 10"
 
     def _backward(self, kind: str) -> tuple[Backward, Ran, float]:
         """Returns one step of the large model and its time; it is run once for all checks."""
@@ -640,22 +640,22 @@ class _Grader:
         if ran.busiest_bytes <= MOST_BYTES * least:
             return
         calls = ran.calls[0]
-        said = f"{ran.busiest_bytes} bytes on the busiest link, {least} fit {back.elements} numbers into full frames"
+        text = f"{ran.busiest_bytes} bytes on the busiest link, {least} fit {back.elements} numbers into full frames"
         each = sum(call.elements for call in calls) / len(calls)
         if sum(call.elements for call in calls) > 1.01 * back.elements:
-            said += f": {sum(call.elements for call in calls)} numbers were sent. Send each once"
+            text += f": {sum(call.elements for call in calls)} numbers were sent. Send each once"
         else:
-            said += f": {len(calls)} calls of {each:.0f} numbers on average, and the last frame of each is sent as"
-            said += " if it were full. Larger buckets"
-        raise Wrong(said, self.path)
+            text += f": {len(calls)} calls of {each:.0f} numbers on average, and the last frame of each is sent as"
+            text += " if it were full. Larger buckets"
+        raise Wrong(text, self.path)
 
     def time(self) -> None:
         back, ran, took = self._backward("mean")
         bound = back.bound_seconds(self.net)
         if took > MOST_TIME * bound:
-            said = f"a step took {took * 1e6:.0f} us, {took / bound:.2f} times its lower bound of {bound * 1e6:.0f} us"
+            text = f"a step took {took * 1e6:.0f} us, {took / bound:.2f} times its lower bound of {bound * 1e6:.0f} us"
             raise Wrong(
-                f"{said}, {MOST_TIME:g} are allowed: {explained_time(back, ran, self.net, took)}", self.path, self._look
+                f"{text}, {MOST_TIME:g} are allowed: {explained_time(back, ran, self.net, took)}", self.path, self._look
             )
 
     # --- int8
@@ -668,73 +668,73 @@ class _Grader:
     def _divide(self) -> str:
         return f": that is the sum over all ranks. Divide by their number, {self.net.workers}, once"
 
-    def _is_sum(self, found: Floats, mean: Floats | NDArray[np.float64]) -> bool:
+    def _is_sum(self, returned: Floats, mean: Floats | NDArray[np.float64]) -> bool:
         """Returns whether a mean is about as many times too large as there are ranks."""
         n = self.net.workers
         room = 2 * n * float(np.abs(mean).max()) / self._levels
-        large = np.abs(found - mean).max() > room / n
-        return bool(large and np.abs(found - n * mean).max() <= room)
+        large = np.abs(returned - mean).max() > room / n
+        return bool(large and np.abs(returned - n * mean).max() <= room)
 
     def headroom(self) -> None:
         random = self.draws.generator("headroom")
         sizes = np.concatenate([np.full(102, 2.5), random.uniform(0.0, 2.5, 202)])
         gradient = (random.choice((-1.0, 1.0), sizes.size) * sizes).astype(np.float32)
-        found, ran = self._means("int8", [[[gradient] for _ in range(self.net.workers)]])
+        returned, ran = self._means("int8", [[[gradient] for _ in range(self.net.workers)]])
         largest = max((call.largest for calls in ran.calls for call in calls), default=0)
-        off = max(float(np.abs(means[0] - gradient).max()) for means in found[0])
+        off = max(float(np.abs(means[0] - gradient).max()) for means in returned[0])
         if off <= 2.5 / self._levels:
             return
-        said = f"all ranks have the same numbers from -2.5 to 2.5, and the mean is off by {off:.3g}"
-        if self._is_sum(found[0][0][0], gradient):
-            said += self._divide
+        text = f"all ranks have the same numbers from -2.5 to 2.5, and the mean is off by {off:.3g}"
+        if self._is_sum(returned[0][0][0], gradient):
+            text += self._divide
         elif 0 < largest <= self._levels / 2:
-            said += f": no field holds more than {largest}, and {self._levels} fit. The unit follows from the largest"
-            said += " of all ranks' values, not from their sum: each has its own place, at the index of its rank"
+            text += f": no field holds more than {largest}, and {self._levels} fit. The unit follows from the largest"
+            text += " of all ranks' values, not from their sum: each has its own place, at the index of its rank"
         elif largest * self.net.workers > _SUMS:
-            said += f": a field holds {largest}, and {self.net.workers} of these add up to"
-            said += f" {largest * self.net.workers}, beyond {_SUMS}. It runs over into its neighbour: leave headroom"
-        raise Wrong(said, self.path)
+            text += f": a field holds {largest}, and {self.net.workers} of these add up to"
+            text += f" {largest * self.net.workers}, beyond {_SUMS}. It runs over into its neighbour: leave headroom"
+        raise Wrong(text, self.path)
 
     def scale(self) -> None:
         random = self.draws.generator("scale")
         sizes = [10.0 ** (rank - 2) for rank in range(self.net.workers)]
         ranks = [[-np.abs(random.normal(0, size, 90)).astype(np.float32)] for size in sizes]
-        found, ran = self._means("int8", [ranks])
+        returned, ran = self._means("int8", [ranks])
         parts = np.array([gradients[0] for gradients in ranks], np.float64)
         unit = np.abs(parts).max() / self._levels
-        for rank, means in enumerate(found[0]):
+        for rank, means in enumerate(returned[0]):
             off = float(np.abs(means[0] - parts.mean(axis=0)).max())
             if off > unit:
-                said = f"ranks have gradients of different size, and the mean of rank {rank} is off by {off:.3g}"
+                text = f"ranks have gradients of different size, and the mean of rank {rank} is off by {off:.3g}"
                 if self._is_sum(means[0], parts.mean(axis=0)):
-                    raise Wrong(said + self._divide, self.path)
+                    raise Wrong(text + self._divide, self.path)
                 if all(call.integers for call in ran.calls[0]):
-                    said += ": no rank told the others its largest value. Fields add up only if all have one scale"
-                raise Wrong(f"{said}. Take the largest of all ranks, negative ones by their absolute value", self.path)
+                    text += ": no rank told the others its largest value. Fields add up only if all have one scale"
+                raise Wrong(f"{text}. Take the largest of all ranks, negative ones by their absolute value", self.path)
         ones = [np.ones(5, np.float32)]
-        said = "in one step all gradients of a bucket are 0, in the next one all are 1:"
+        text = "in one step all gradients of a bucket are 0, in the next one all are 1:"
         try:
             after, _ = self._means("int8", [[[0 * ones[0]]] * self.net.workers, [ones] * self.net.workers])
         except Wrong as wrong:
-            said += f" {wrong.finding.said}. Is something divided by the largest value, 0?"
-            raise Wrong(said, wrong.finding.where) from None
+            text += f" {wrong.finding.said}. Is something divided by the largest value, 0?"
+            raise Wrong(text, wrong.finding.where) from None
         for step in (0, 1):
             mean = after[step][0][0]
             if not np.abs(mean - step).max() <= 1 / self._levels:  # also true for NaN
-                raise Wrong(f"{said} the mean of {step} is {mean[0]:.3g}. Is something divided by 0?", self.path)
+                raise Wrong(f"{text} the mean of {step} is {mean[0]:.3g}. Is something divided by 0?", self.path)
 
     def quarter(self) -> None:
         back, ran, _ = self._backward("int8")
         most = MOST_INT8 * least_bytes(back.elements)
         if ran.busiest_bytes > most:
-            said = f"{ran.busiest_bytes} bytes on the busiest link, {most:.0f} are allowed"
+            text = f"{ran.busiest_bytes} bytes on the busiest link, {most:.0f} are allowed"
             if not any(call.integers for call in ran.calls[0]):
-                said += ": no call has int32. Four integers of 8 bits fit into a word: pack, README step 5"
+                text += ": no call has int32. Four integers of 8 bits fit into a word: pack, README step 5"
             elif sum(call.elements for call in ran.calls[0] if call.integers) >= back.elements:
-                said += ": one integer in each word. Four of 8 bits fit: pack"
+                text += ": one integer in each word. Four of 8 bits fit: pack"
             else:
-                said += f": {len(ran.calls[0])} calls, and each has some frames for itself. Larger buckets"
-            raise Wrong(said, self.path)
+                text += f": {len(ran.calls[0])} calls, and each has some frames for itself. Larger buckets"
+            raise Wrong(text, self.path)
 
     def feedback(self) -> None:
         unit = np.float32(1 / self._levels)
@@ -748,30 +748,30 @@ class _Grader:
 
     def _comes_later(self, gradients: Sequence[Floats], steps: int) -> None:
         """Gives all ranks the same gradients in each step: in the end the sum of the means must equal theirs."""
-        found, _ = self._means("int8", [[gradients for _ in range(self.net.workers)]] * steps)
+        returned, _ = self._means("int8", [[gradients for _ in range(self.net.workers)]] * steps)
         for index, gradient in enumerate(gradients):
             unit = np.float32(np.abs(gradient).max() / self._levels)
-            total = np.array([step[0][index] for step in found], np.float64).sum(axis=0)
+            total = np.array([step[0][index] for step in returned], np.float64).sum(axis=0)
             wanted = steps * gradient.astype(np.float64)
             off = np.abs(total - wanted)
             if off.max() <= 2 * unit:
                 continue
             place, most = int(np.argmax(off)), int(np.argmax(np.abs(gradient)))
-            said = f"in {steps} steps the gradients of one weight add up to {wanted[place]:.3g}, its means to"
-            said += f" {total[place]:.3g}"
-            if self._is_sum(found[0][0][index], gradient):
-                said += self._divide
+            text = f"in {steps} steps the gradients of one weight add up to {wanted[place]:.3g}, its means to"
+            text += f" {total[place]:.3g}"
+            if self._is_sum(returned[0][0][index], gradient):
+                text += self._divide
             elif len(gradients) > 1:
-                said += f", with {len(gradients)} tensors of {gradient.size} numbers; with one small one all was right."
-                said += " What rounding took away from a bucket comes in the same bucket's next step"
+                text += f", with {len(gradients)} tensors of {gradient.size} numbers; with one small one all was right."
+                text += " What rounding took away from a bucket comes in the same bucket's next step"
             elif not np.delete(total, most).any():
-                said += ": each was less than half a step of the scale, and what rounding took away is lost. Keep it,"
-                said += " and add it to the gradient of the next step (error feedback)"
+                text += ": each was less than half a step of the scale, and what rounding took away is lost. Keep it,"
+                text += " and add it to the gradient of the next step (error feedback)"
             elif abs(total[most] / wanted[most] - 1) > _OFF:
-                said += ": not even the largest gradient comes through, see the checks above"
+                text += ": not even the largest gradient comes through, see the checks above"
             else:
-                said += ": what rounding took away must be added in the next step, once"
-            raise Wrong(said, self.path)
+                text += ": what rounding took away must be added in the next step, once"
+            raise Wrong(text, self.path)
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:

@@ -140,22 +140,24 @@ class Play:
 
     def _waits(self) -> Wrong:
         dead = sorted(self.room.sessions.dead)
-        said = f"after {PATIENCE_PS // PS_PER_MS} ms of virtual time {self.room.waiting(self.job)[0]} still waits"
+        message = f"after {PATIENCE_PS // PS_PER_MS} ms of virtual time {self.room.waiting(self.job)[0]} still waits"
         if dead:
-            said += f"; {' and '.join(dead)} {'is' if len(dead) == 1 else 'are'} dead"
+            message += f"; {' and '.join(dead)} {'is' if len(dead) == 1 else 'are'} dead"
         lost = [switch for switch in dead if switch in self._plan.by_switch]
         if lost:
-            said += f", and tick has not put another tree in the place of that with {lost[0]}: waiting for ever"
+            message += f", and tick has not put another tree in the place of that with {lost[0]}: waiting for ever"
         elif why := self.room.why():
-            said += f". {why}"
-        return Wrong(said, self._where)
+            message += f". {why}"
+        return Wrong(message, self._where)
 
     def _change(self, plan: Plan) -> None:
         old, dead = self._plan, self.room.sessions.dead
         self._about = plan
         if plan.epoch in self._epochs:
-            said = f"epoch {plan.epoch} again, for a tree with root {plan.root}: packets that were on their way in the "
-            raise Wrong(f"{said}tree of {old.root} cannot be told from current ones. Use another epoch", self._where)
+            message = (
+                f"epoch {plan.epoch} again, for a tree with root {plan.root}: packets that were on their way in the "
+            )
+            raise Wrong(f"{message}tree of {old.root} cannot be told from current ones. Use another epoch", self._where)
         check_entries(self.room.sessions.book, plan, self._where, dead)
         check_apart(self.room.sessions.book, [plan], self._where)
         for earlier in self._plans:
@@ -177,18 +179,18 @@ class Play:
         """Returns the plan that an answer of the student's code describes. Raises Wrong."""
         if not isinstance(answer, dict) or set(answer) != {"epoch", "root"}:
             nothing = ", or None" if name == "tick" else ""
-            said = f"{name} returned {answer!r:.60}; return {{'epoch': number, 'root': name of a switch}}{nothing}"
-            raise Wrong(said, self._where)
+            message = f"{name} returned {answer!r:.60}; return {{'epoch': number, 'root': name of a switch}}{nothing}"
+            raise Wrong(message, self._where)
         epoch, root, dead = answer["epoch"], answer["root"], self.room.sessions.dead
         topology, network = self.ground.topology, self.ground.network
         if isinstance(epoch, bool) or not isinstance(epoch, int) or not self._first_epoch <= epoch < 1 << 16:
-            said = f"{epoch!r:.40} is no epoch: a number from {self._first_epoch} to 65535"
-            raise Wrong(f"{name}: {said}", self._where)
+            message = f"{epoch!r:.40} is no epoch: a number from {self._first_epoch} to 65535"
+            raise Wrong(f"{name}: {message}", self._where)
         if not isinstance(root, str) or root not in self.ground.spines:
             raise Wrong(f"{name}: {root!r:.40} is no root; take a switch without workers", self._where)
         if root in dead and not self._written(root, epoch):
-            said = f"{name} returned the root {root}, which is dead and has nothing of epoch {epoch}"
-            raise Wrong(f"{said}: return the root of the tree that you installed", self._where)
+            message = f"{name} returned the root {root}, which is dead and has nothing of epoch {epoch}"
+            raise Wrong(f"{message}: return the root of the tree that you installed", self._where)
         # A switch that dies while a tree is written is still a part of it: the next tick sees it.
         gone = {leaf for leaf in dead if leaf not in self.ground.spines and not self._written(leaf, epoch)}
         staying = [worker for worker in network["workers"] if topology.neighbours(worker)[0] not in gone]
@@ -268,8 +270,8 @@ class _Grader:
     def quiet(self, play: Play) -> None:
         play.sum()
         if play.changes:
-            said = f"nothing has died, and tick changed the tree {play.changes} times"
-            raise Wrong(f"{said}: each change costs what is on its way", self.path)
+            message = f"nothing has died, and tick changed the tree {play.changes} times"
+            raise Wrong(f"{message}: each change costs what is on its way", self.path)
         play.room.check_links([play.job], self.path)
 
     def moment(self, play: Play, number: int) -> None:
@@ -310,11 +312,11 @@ class _Grader:
         play.room.deaths.append((play.now + play.took_ps // 3, dead))
         play.sum()
         if play.changes:
-            said = f"{dead}, which had no part in the tree, died, and tick changed the tree {play.changes} times"
-            said += ": a change that is not needed costs what is on its way. Return None"
+            message = f"{dead}, which had no part in the tree, died, and tick changed the tree {play.changes} times"
+            message += ": a change that is not needed costs what is on its way. Return None"
             if dead in self._before:
-                said += f". {dead} was in the tree of the network before: start must forget that"
-            raise Wrong(said, self.path)
+                message += f". {dead} was in the tree of the network before: start must forget that"
+            raise Wrong(message, self.path)
 
     def leaf(self, play: Play) -> None:
         play.room.deaths.append((play.now + self.draws.integer("leaf", 0, play.took_ps), self._leaf(play)))

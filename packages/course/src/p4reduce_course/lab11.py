@@ -74,7 +74,7 @@ class Router:
             return Out()
         if header["ttl"] < self.least:
             return Out()
-        fit = [one for one in self.routes if header["dst"] >> 32 - one[0] == one[1] >> 32 - one[0]]
+        fit = [entry for entry in self.routes if header["dst"] >> 32 - entry[0] == entry[1] >> 32 - entry[0]]
         if not fit:
             return Out() if self.miss else Out(((0, data),))
         _, _, address, port = fit[0]
@@ -128,9 +128,9 @@ _ROUTES: Final = ((0x0A000000, 8, 2), (0x0A010000, 16, 3), (0x0A010200, 24, 4), 
 def routed(_: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios with nested prefixes, in random order."""
     random = draws.generator("routes")
-    found = []
+    scenarios = []
     for place in range(4):
-        rows = [route(*one) for one in _ROUTES] if place == 0 else []
+        rows = [route(*arguments) for arguments in _ROUTES] if place == 0 else []
         frames = [
             packet(0x0A010209, "a RESULT for 10.1.2.9", "route"),
             packet(0x14000001, "a RESULT for 20.0.0.1, for which there is no route", "miss"),
@@ -145,10 +145,10 @@ def routed(_: Numbers, draws: Draws) -> Sequence[Scenario]:
             frames.append(packet(near, f"a RESULT for {ip(near)}", "miss" if miss else "route"))
         unique = {str(row["match"]): row for row in rows}
         setup = Setup(tuple(unique.values()))
-        known = [one if any(_inside(int(one.data[30:34].hex(), 16), row) for row in setup.rows)
-                 else replace(one, kind="miss") for one in frames]  # fmt: skip
-        found.append(Scenario(setup, tuple(known)))
-    return found
+        known = [frame if any(_inside(int(frame.data[30:34].hex(), 16), row) for row in setup.rows)
+                 else replace(frame, kind="miss") for frame in frames]  # fmt: skip
+        scenarios.append(Scenario(setup, tuple(known)))
+    return scenarios
 
 
 def _inside(to: int, row: Row) -> bool:
@@ -197,7 +197,7 @@ def example(_: Numbers) -> Scenario:
     """Returns the example for the lab's copy."""
     frames = (packet(0x0A010203, "a RESULT for 10.1.2.3", ""), packet(0x0A010209, "a RESULT for 10.1.2.9", ""),
               packet(0x0A090909, "a frame with ttl 1", "", ttl=1))  # fmt: skip
-    return Scenario(Setup(tuple(route(*one) for one in _ROUTES)), frames)
+    return Scenario(Setup(tuple(route(*arguments) for arguments in _ROUTES)), frames)
 
 
 def smaller(frame: Frame) -> Iterable[Frame]:

@@ -58,8 +58,8 @@ class Learning:
         to = self.known.get(ethernet["dst"])
         if to is not None:
             return Out(((to[0], data),) if to[0] != port or self.hairpin else (), digests)
-        ports = [one for one in self.group if one != port or self.back] if self.floods else []
-        return Out(tuple((one, data) for one in ports), digests)
+        ports = [member for member in self.group if member != port or self.back] if self.floods else []
+        return Out(tuple((member, data) for member in ports), digests)
 
     def learned(self, digest: tuple[int, ...]) -> Sequence[Row]:
         """Returns the controller's entries for a digest."""
@@ -109,14 +109,14 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         data(1, _GROUP_BIT | address(9), 1, "flood"), hello(own, 2, 4, "again", 9),
         hello(own, 2, 4, "renumbered", 0), Frame(1, first_bytes(own), "a HELLO that is cut short", "cut"),
     )  # fmt: skip
-    found = [Scenario(everywhere, first)]
+    scenarios = [Scenario(everywhere, first)]
     random = draws.generator("meetings")
     for _ in range(3):
         at: dict[int, int] = {}
         names: dict[int, int] = {}
         frames = []
         for _n in range(30):
-            worker, to = (int(one) for one in random.integers(1, 8, 2))
+            worker, to = (int(value) for value in random.integers(1, 8, 2))
             moves = worker in at and random.random() < 0.15
             port = int(random.choice(_PORTS)) if worker not in at or moves else at[worker]
             if random.random() < 0.3:
@@ -138,8 +138,8 @@ def meetings(own: Numbers, draws: Draws) -> Sequence[Scenario]:
                 kind = kind or ("flood" if to not in at else "same side" if here[to] == port else "direct")
                 frames.append(data(worker, address(to), port, kind))
             at[worker] = port
-        found.append(Scenario(everywhere, tuple(frames)))
-    return found
+        scenarios.append(Scenario(everywhere, tuple(frames)))
+    return scenarios
 
 
 def first_bytes(own: Numbers) -> bytes:

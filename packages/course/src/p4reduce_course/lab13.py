@@ -30,12 +30,12 @@ FLOWS: Final = 64
 
 def crc16(data: bytes) -> int:
     """Returns CRC-16/ARC, which is HashAlgorithm.crc16 of v1model."""
-    found = 0
+    crc = 0
     for byte in data:
-        found ^= byte
+        crc ^= byte
         for _ in range(8):
-            found = found >> 1 ^ (0xA001 if found & 1 else 0)
-    return found
+            crc = crc >> 1 ^ (0xA001 if crc & 1 else 0)
+    return crc
 
 
 class Spreader:
@@ -104,26 +104,26 @@ def packet(own: Numbers, kind: int, job: int, src: int, dst: int, at: int, tag: 
 
 def jobs(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios with PUSHes and RESULTs of many jobs by several workers, over 1 to 8 uplinks."""
-    random, found = draws.generator("jobs"), []
+    random, scenarios = draws.generator("jobs"), []
     for count in (4, 1, 3, 8):
         frames, at = [], 10_000
         for number in range(24):
             at += int(random.integers(1, 3 * own["gap"]))
             kind = (PUSH, RESULT)[number % 3 == 2]
             job = int(random.integers(1, 5)) if number < 12 else int(random.integers(1 << 16))
-            src, dst = (int(one) for one in random.integers(1, 50, 2))
+            src, dst = (int(value) for value in random.integers(1, 50, 2))
             frames.append(packet(own, kind, job, src, dst, at, "job"))
-        found.append(Scenario(ways(count), tuple(frames)))
-    return found
+        scenarios.append(Scenario(ways(count), tuple(frames)))
+    return scenarios
 
 
 def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios with data in bursts, with pauses about as long as the one that begins a flowlet."""
-    random, found, gap = draws.generator("flows"), [], own["gap"]
+    random, scenarios, gap = draws.generator("flows"), [], own["gap"]
     for count in (8, 5, 2):
         at, frames, ends, newest = 10_000, [], [], dict[int, int]()
         for _ in range(3):
-            src, dst = (int(one) for one in random.integers(1, 1 << 16, 2))
+            src, dst = (int(value) for value in random.integers(1, 1 << 16, 2))
             ends += [(src, dst), (src, dst ^ 1), (src, dst ^ 2)]
         for number in range(70):
             end = ends[int(random.integers(len(ends)))] if number > 12 else ends[0]
@@ -134,8 +134,8 @@ def flows(own: Numbers, draws: Draws) -> Sequence[Scenario]:
             tag = "first" if cell not in newest else "next" if at - newest[cell] > gap else "same"
             newest[cell] = at
             frames.append(packet(own, DATA, int(random.integers(1, 9)), *end, at, tag))
-        found.append(Scenario(ways(count), tuple(frames)))
-    return found
+        scenarios.append(Scenario(ways(count), tuple(frames)))
+    return scenarios
 
 
 def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
@@ -143,13 +143,13 @@ def shared(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     random, gap, frames, at = draws.generator("shared"), own["gap"], [], 10_000
     for apart in (FLOWS // 2, FLOWS // 4, 0, FLOWS // 2, FLOWS // 4, 0):
         while True:
-            one, other = ((int(a), int(b)) for a, b in random.integers(1, 1 << 16, (2, 2)))
-            ends = [struct.pack(">HH", *flow) for flow in (one, other)]
+            first, other = ((int(a), int(b)) for a, b in random.integers(1, 1 << 16, (2, 2)))
+            ends = [struct.pack(">HH", *flow) for flow in (first, other)]
             cells = [crc16(end) % FLOWS for end in ends]
             ways_ = [crc16(ends[0] + struct.pack(">H", number)) % 5 for number in (1, 2)]
             if (cells[1] - cells[0]) % FLOWS == apart and ways_[0] != ways_[1]:
                 break
-        for flow, pause, tag in ((one, 10 * gap, "first"), (other, gap, "first"), (one, 1, "next")):
+        for flow, pause, tag in ((first, 10 * gap, "first"), (other, gap, "first"), (first, 1, "next")):
             at += pause
             frames.append(packet(own, DATA, 1, *flow, at, tag if apart else "same"))
     return [Scenario(ways(5), tuple(frames[place : place + 3])) for place in range(0, len(frames), 3)]

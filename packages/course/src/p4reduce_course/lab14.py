@@ -71,8 +71,8 @@ class Sketch:
         return Out(((port, out),), ((load["job"], after),) if told else ())
 
     def _estimate(self, cells: list[int]) -> int:
-        found = [row[cell] for row, cell in zip(self.counts, cells, strict=True)]
-        return {"min": min(found), "max": max(found), "first": found[0]}[self.pick]
+        counts = [row[cell] for row, cell in zip(self.counts, cells, strict=True)]
+        return {"min": min(counts), "max": max(counts), "first": counts[0]}[self.pick]
 
     def learned(self, _: tuple[int, ...]) -> Sequence[dict[str, object]]:
         """Returns no entries: the controller only listens."""
@@ -100,37 +100,41 @@ def packet(own: Numbers, kind: int, job: int, amount: int, tag: str, *, heavy: i
 
 def loads(own: Numbers, draws: Draws) -> Sequence[Scenario]:
     """Returns scenarios: few jobs, exact counts; many jobs, few cells; questions in between; amounts near the limit."""
-    random, found, limit = draws.generator("loads"), [], own["limit"]
+    random, scenarios, limit = draws.generator("loads"), [], own["limit"]
     few = (
         packet(own, PUSH, 1, 500, "light"), packet(own, PUSH, 2, limit - 1, "light"), packet(own, ASK, 1, 0, "ask"),
         packet(own, ASK, 2, limit, "ask"), packet(own, PUSH, 2, 1, "crosses"), packet(own, PUSH, 2, 10, "heavy"),
         packet(own, PUSH, 1, 20, "light", heavy=1), packet(own, ASK, 2, 0, "ask"), packet(own, PUSH, 3, limit, "crosses"),
         packet(own, ASK, 1, 0, "ask", heavy=1),
     )  # fmt: skip
-    found.append(Scenario(Setup(), few))
+    scenarios.append(Scenario(Setup(), few))
     for count in (30, 60):
         frames, reference = [], Sketch(own, Setup())
-        jobs = [int(one) for one in random.integers(1, 1 << 32, count)]
+        jobs = [int(value) for value in random.integers(1, 1 << 32, count)]
         for number in range(2 * count):
             job = jobs[number] if number < count else jobs[int(random.integers(count))]
             amount = int(random.choice([limit // 8, limit // 20, limit // 3, 1]))
-            one = packet(own, ASK if number % 5 == 4 else PUSH, job, amount, "")
-            out = reference.frame(one)
+            frame = packet(own, ASK if number % 5 == 4 else PUSH, job, amount, "")
+            out = reference.frame(frame)
             heavy = LOAD.unpack(out.sent[0][1][ETHERNET.bytes :])["heavy"]
             tag = "ask" if number % 5 == 4 else "crosses" if out.digests else "heavy" if heavy else "light"
             frames.append(packet(own, ASK if tag == "ask" else PUSH, job, amount, tag))
-        found.append(Scenario(Setup(), tuple(frames)))
+        scenarios.append(Scenario(Setup(), tuple(frames)))
     for row in range(ROWS):
         frames = [packet(own, PUSH, _beside(own, row), limit, "crosses"), packet(own, PUSH, 1, limit - 1, "light")]
-        found.append(Scenario(Setup(), (*frames, packet(own, PUSH, 1, 1, "crosses"), packet(own, PUSH, 1, 1, "heavy"))))
-    return found
+        scenarios.append(
+            Scenario(Setup(), (*frames, packet(own, PUSH, 1, 1, "crosses"), packet(own, PUSH, 1, 1, "heavy")))
+        )
+    return scenarios
 
 
 def _beside(own: Numbers, row: int) -> int:
     """Returns a job that shares its cell with job 1 in one row alone."""
-    cells = [[zlib.crc32(job.to_bytes(4, "big")) % own[f"cells{one}"] for one in range(ROWS)] for job in range(5000)]
+    cells = [
+        [zlib.crc32(job.to_bytes(4, "big")) % own[f"cells{number}"] for number in range(ROWS)] for job in range(5000)
+    ]
     alike = [[a == b for a, b in zip(cells[1], other, strict=True)] for other in cells]
-    return alike.index([one == row for one in range(ROWS)])
+    return alike.index([number == row for number in range(ROWS)])
 
 
 def full(own: Numbers, _: Draws) -> Sequence[Scenario]:

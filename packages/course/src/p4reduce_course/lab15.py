@@ -90,7 +90,7 @@ class Telling:
         if reached and self.strips:
             ethernet["type"] = tel["type"] if self.restores else kind
             return Out(((port, ETHERNET.pack(**ethernet) + rest),), told)
-        records = b"".join(HOP.pack(**one) for one in hops)
+        records = b"".join(HOP.pack(**hop) for hop in hops)
         return Out(((port, ETHERNET.pack(**ethernet) + TEL.pack(**tel) + records + rest),), told)
 
     def learned(self, _: tuple[int, ...]) -> Sequence[dict[str, object]]:

@@ -136,7 +136,7 @@ def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
         link(own, 3, UP, "forged", 2), push(own, 1, 1, "trusted"),
     )  # fmt: skip
     last = tuple(link(own, PORTS - 1, kind, tag) for kind, tag in ((DOWN, "news"), (DOWN, "known"), (UP, "news")))
-    found = [Scenario(ways(*_WAYS), first), Scenario(ways(*_WAYS), forged), Scenario(ways(*_WAYS), last)]
+    scenarios = [Scenario(ways(*_WAYS), first), Scenario(ways(*_WAYS), forged), Scenario(ways(*_WAYS), last)]
     random = draws.generator("failures")
     for _ in range(3):
         frames, down = [], set[int]()
@@ -147,17 +147,17 @@ def failures(own: Numbers, draws: Draws) -> Sequence[Scenario]:
                 frames.append(link(own, port, kind, "news" if (port in down) != (kind == DOWN) else "known"))
                 (down.add if kind == DOWN else down.discard)(port)
                 continue
-            to, one, other = _WAYS[int(random.integers(3))]
-            by, detour = int(random.choice([1, 2, one, other])), int(random.random() < 0.2)
-            if one not in down and one != by:
+            to, first_port, other = _WAYS[int(random.integers(3))]
+            by, detour = int(random.choice([1, 2, first_port, other])), int(random.random() < 0.2)
+            if first_port not in down and first_port != by:
                 tag = "up"
             elif other in down or other == by:
                 tag = "none"
             else:
-                tag = "twice" if detour else "back" if one not in down else "down"
+                tag = "twice" if detour else "back" if first_port not in down else "down"
             frames.append(push(own, to, by, tag, detour))
-        found.append(Scenario(ways(*_WAYS), tuple(frames)))
-    return found
+        scenarios.append(Scenario(ways(*_WAYS), tuple(frames)))
+    return scenarios
 
 
 def others(own: Numbers, _: Draws) -> Sequence[Scenario]:
