@@ -7,29 +7,31 @@ names by entry points.
 
 from typing import Final
 
-from p4reduce.base.registry import Names
+from p4reduce.base.registry import RegistryNames
 
-PLANS: Final = Names(
+PLANS: Final = RegistryNames(
     "plan", "all-to-all", "best", "double-binary-tree", "exact", "halving-doubling", "hierarchical", "mst", "packing",
     "ps", "rina", "ring", "spt", "steiner", "striped",
 )  # fmt: skip
-POLICIES: Final = Names(
+POLICIES: Final = RegistryNames(
     "policy", "double-binary-tree", "exact", "halving-doubling", "hierarchical", "overlay-mst", "packing", "rina",
     "ring", "spff", "spff-ecmp", "spff-ina", "spt", "steiner", "striped",
 )  # fmt: skip
-PLACEMENTS: Final = Names("placement", "cassini", "first-fit", "ina-aware", "netpack", "packed", "random", "spread")
-ORDERS: Final = Names("queue order", "edf", "fair", "fifo", "priority", "sjf")
-FORECASTS: Final = Names("forecast", "ar", "boosted-trees", "ewma", "mean")
-PRIORITY_POLICIES: Final = Names(
+PLACEMENTS: Final = RegistryNames(
+    "placement", "cassini", "first-fit", "ina-aware", "netpack", "packed", "random", "spread"
+)
+ORDERS: Final = RegistryNames("queue order", "edf", "fair", "fifo", "priority", "sjf")
+FORECASTS: Final = RegistryNames("forecast", "ar", "boosted-trees", "ewma", "mean")
+PRIORITY_POLICIES: Final = RegistryNames(
     "priority policy", "aalo", "batch", "batch-relative", "cassini", "fair", "fifo", "intensity", "mltcp", "pull-push",
     "random", "reversed", "sjf", "slack", "srpt",
 )  # fmt: skip
-SCHEDULERS: Final = Names(
+SCHEDULERS: Final = RegistryNames(
     "scheduler", "best", "cassini", "eps-ecmp", "eps-ideal", "exact", "exact-one-tree", "exclusive", "free", "layers",
     "no-tdm", "pairs", "random", "seed", "static", "striped", "tdm",
 )  # fmt: skip
-GROOMERS: Final = Names(
+GROOMERS: Final = RegistryNames(
     "grooming policy", "best", "best-flows", "best-opaque", "exact", "groom", "groom-agg", "lightpath-per-flow",
     "opaque", "opaque-agg", "spff",
 )  # fmt: skip
-PROGRAMS: Final = Names("program")
+PROGRAMS: Final = RegistryNames("program")

@@ -311,7 +311,7 @@ class Connection:
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
-        self.loads: deque[LinkLoad] = deque(maxlen=_PACKETS)
+        self.loads: deque[LoadDigest] = deque(maxlen=_PACKETS)
         self.told = 0
         """number of digests of links' loads so far"""
         self.told_bytes = 0
@@ -546,7 +546,7 @@ class Connection:
     def _take_digest(self, message: p4r.StreamMessageResponse) -> None:
         digest_list = fy.p4entity.decode_stream(message, self._schema)
         if digest_list.digest_id == DIGEST:  # other programs' digests are not ours to read
-            self.loads.extend(LinkLoad.decode(self.target.name, values) for values in digest_list)
+            self.loads.extend(LoadDigest.decode(self.target.name, values) for values in digest_list)
             self.told += len(digest_list)
             self.told_bytes += message.ByteSize()
             self.tells.set()
@@ -681,7 +681,7 @@ class LoadThresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLoad:
+class LoadDigest:
     """A digest: ``bytes`` of plain frames left a port in ``window_us``, until ``ended_us`` on the switch's clock."""
 
     switch: str
@@ -697,7 +697,7 @@ class LinkLoad:
         return self.bytes * 8 * _US // max(1, self.window_us)
 
     @classmethod
-    def decode(cls, switch: str, values: Mapping[str, Any]) -> "LinkLoad":
+    def decode(cls, switch: str, values: Mapping[str, Any]) -> "LoadDigest":
         """Decode a member of a digest list."""
         return cls(
             switch,

@@ -14,7 +14,7 @@ from p4reduce.control_plane.connection import (
     DIGEST,
     Channels,
     Connection,
-    LinkLoad,
+    LoadDigest,
     LoadThresholds,
     PacketIn,
     Target,
@@ -367,7 +367,7 @@ class Controller(Closable):
             loop, fleet = self._run_fleet()
             loop.run(fleet.watch(thresholds, hops))
 
-    def link_loads(self, at_least: int = 0) -> list[LinkLoad]:
+    def link_loads(self, at_least: int = 0) -> list[LoadDigest]:
         """Link loads that switches have reported since the last call, in order for each switch.
 
         Waits up to the deadline until ``at_least`` digests have come since the start, for callers that know how many

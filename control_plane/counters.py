@@ -49,7 +49,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class FrameExchange:
     """Frames of a collective between a child and its parent: with and without lanes, up and down."""
 
     up_full: int
@@ -58,7 +58,7 @@ class Exchange:
     down_empty: int
 
 
-def exchange(plan: Plan, operation: Operation, elements: int, lead: int | None = None) -> Exchange:
+def exchange(plan: Plan, operation: Operation, elements: int, lead: int | None = None) -> FrameExchange:
     """The frames on every edge of a tree or star.
 
     Parameters
@@ -81,14 +81,14 @@ def exchange(plan: Plan, operation: Operation, elements: int, lead: int | None =
     if operation not in (Operation.ALL_REDUCE, Operation.BARRIER) and plan.server is None:
         raise PlanError(f"{operation} needs a parameter server; the plan of job {plan.job} has none")
     if operation is Operation.BARRIER:
-        return Exchange(0, 1, 0, 1)
+        return FrameExchange(0, 1, 0, 1)
     full = _chunks(plan, elements)
     if operation is Operation.PULL:
-        return Exchange(0, full, full, 0)
+        return FrameExchange(0, full, full, 0)
     ahead = min(plan.lead if lead is None else lead, full) if plan.in_network else 0
     if operation is Operation.PUSH:
-        return Exchange(full, ahead, 0, full + ahead)
-    return Exchange(full, ahead, full, ahead)
+        return FrameExchange(full, ahead, 0, full + ahead)
+    return FrameExchange(full, ahead, full, ahead)
 
 
 def predict(plan: Plan, operation: Operation | str, elements: int, *, lead: int | None = None) -> dict[Hop, Traffic]:
@@ -567,7 +567,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class LinkIncident:
     """First transmissions to ``destination`` (a node's name) that had an event at the link from ``node``'s ``port``."""
 
     node: str
@@ -579,7 +579,7 @@ class Incident:
 
 
 def expected_on_links(
-    plan: Plan, predicted: Mapping[Hop, Traffic], incidents: Iterable[Incident]
+    plan: Plan, predicted: Mapping[Hop, Traffic], incidents: Iterable[LinkIncident]
 ) -> dict[Hop, Traffic]:
     """Correct a prediction for events of first transmissions on their way.
 
@@ -677,7 +677,7 @@ def compare_sent(
     return differences
 
 
-def _rest(plan: Plan, onward: Mapping[tuple[str, str], str], incident: Incident) -> tuple[str, ...]:
+def _rest(plan: Plan, onward: Mapping[tuple[str, str], str], incident: LinkIncident) -> tuple[str, ...]:
     """The path from the incident's node to its destination."""
     path = [incident.node]
     while path[-1] != incident.destination:

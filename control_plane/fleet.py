@@ -15,7 +15,7 @@ from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane import counters
 from p4reduce.control_plane.connection import (
     Connection,
-    LinkLoad,
+    LoadDigest,
     LoadThresholds,
     PacketIn,
     digest_entry,
@@ -347,7 +347,7 @@ class Fleet:
 
         await self._each(entries, begin)
 
-    async def take_loads(self, at_least: int) -> list[LinkLoad]:
+    async def take_loads(self, at_least: int) -> list[LoadDigest]:
         """Take the loads that switches have reported since the last call; waits until ``at_least`` came in all."""
         own = self._connections.values()
         while sum(connection.told for connection in own) < at_least:
@@ -360,7 +360,7 @@ class Fleet:
             finally:
                 for wait in waits:
                     wait.cancel()
-        loads: list[LinkLoad] = []
+        loads: list[LoadDigest] = []
         for connection in own:
             loads.extend(connection.loads)
             connection.loads.clear()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store
+from p4reduce.control_plane.orchestrator import Orchestrator, OrchestratorOptions, Store
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.control_plane.scheduling.view import Policy
 from p4reduce.network.jobs.network import VIRTUAL_DEADLINE_S, bundled
@@ -22,7 +22,7 @@ def orchestrated(
     policy: Callable[[World], Policy],
     *,
     name: str,
-    options: Options,
+    options: OrchestratorOptions,
     lanes: int,
     loss: float = 0.0,
     seed: int = 0,

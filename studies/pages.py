@@ -87,7 +87,7 @@ def save_all(figures: Iterable[tuple[str, Figure | None]], folder: Path) -> dict
 
 
 @dataclass(frozen=True)
-class Drawing:
+class StudyDrawing:
     """A figure that does not show points over a value: ``draw`` makes it, or gives None if nothing of it was run."""
 
     name: str

@@ -16,7 +16,7 @@ MOST_PLANES: Final = 2
 
 
 @dataclass(frozen=True)
-class View(Topology):
+class LitTopology(Topology):
     """The lit part of an optical network: hosts, switches, and a link for each circuit, at the ports of its fibres.
 
     Unlike in other topologies, ports of a switch may be unused (their fibres are dark), and pods may be cut off.
@@ -26,7 +26,7 @@ class View(Topology):
 
 
 @dataclass(frozen=True)
-class Overlay(View):
+class Overlay(LitTopology):
     """Circuits of several configurations in one topology: they may share a port, each in its own configuration."""
 
     shared_ports: ClassVar[bool] = True
@@ -203,7 +203,7 @@ def _laid(topology: Topology, counts: Mapping[frozenset[str], int], place: Mappi
     return lay_circuits(topology, [matrix])[0]
 
 
-def view(topology: Topology, circuits: Iterable[Link]) -> View:
+def view(topology: Topology, circuits: Iterable[Link]) -> LitTopology:
     """The network of hosts and switches with these circuits, which come from :func:`lay_circuits`.
 
     Raises ``TopologyError`` when two circuits join the same switches.
@@ -211,7 +211,7 @@ def view(topology: Topology, circuits: Iterable[Link]) -> View:
     known = {node.name for node in topology.crossconnects}
     nodes = tuple(node for node in topology.nodes if node.name not in known)
     own = tuple(link for link in topology.links if not {link.a, link.b} & known)
-    return View(topology.name, nodes, (*own, *circuits))
+    return LitTopology(topology.name, nodes, (*own, *circuits))
 
 
 def overlay(topology: Topology, circuits: Iterable[Link]) -> Overlay:
@@ -399,7 +399,7 @@ def without(topology: Topology, links: Collection[Ends] = (), switches: Collecti
     down = is_down(links, switches)
     hosts = {host.name for host in topology.hosts}
     left = tuple(link for link in topology.links if not down(link) or not hosts.isdisjoint((link.a, link.b)))
-    return View(topology.name, topology.nodes, left)
+    return LitTopology(topology.name, topology.nodes, left)
 
 
 def unreachable(

@@ -16,7 +16,7 @@ from typing import Final
 
 from p4reduce.topologies.datacenter import PS_PER_KM, Capable, TopologyBuilder, wan
 from p4reduce.topologies.model import Link, Topology, TopologyError
-from p4reduce.topologies.optical import View, view
+from p4reduce.topologies.optical import LitTopology, view
 from p4switch.base.values import format_delay, parse_rate
 
 ROADMS: Final = "roadms"
@@ -145,7 +145,7 @@ class Wdm:
             links.append(Link(a, free[a].pop(), b, free[b].pop(), self.rate_bps, delay_ps))
         return tuple(links)
 
-    def lit(self, physical: Topology, circuits: Iterable[Link]) -> View:
+    def lit(self, physical: Topology, circuits: Iterable[Link]) -> LitTopology:
         """The network of hosts and switches with these lightpaths, at most one between any two switches."""
         return view(physical, circuits)
 

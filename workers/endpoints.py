@@ -23,8 +23,8 @@ from p4reduce.workers.records import (
     RELAY_SLOT_DTYPE,
     SLOT_DTYPE,
     Collective,
-    Kind,
-    State,
+    EndpointKind,
+    EndpointState,
 )
 from p4reduce.workers.specs import (
     MAX_RING_WINDOW,
@@ -205,7 +205,7 @@ def post_streams(record: Any, streams: NDArray[Any], operation: Post) -> None:
         stream["start"] = stream["end"]
         stream["end"] += -(-block // int(record["lanes"]))
         stream["operation"] += 1
-        stream["status"] = State.ACTIVE
+        stream["status"] = EndpointState.ACTIVE
 
 
 def summed(record: Any, streams: NDArray[Any]) -> Any:
@@ -225,14 +225,14 @@ _NO_SEQ, _FIRST_ROOM = -(1 << 62), 16
 REACH: Final = 3
 """Windows by which a worker's newest chunk may lie ahead of its oldest missing one: with them what a worker keeps of
 its inputs, and a server of its answers, is a power of two, 1 + 3 windows."""
-_KIND_OF: Final = {int(kind): kind for kind in Kind}
+_KIND_OF: Final = {int(kind): kind for kind in EndpointKind}
 _KINDS: Final = {
-    WorkerSpec: Kind.WORKER,
-    ServerSpec: Kind.SERVER,
-    PsWorkerSpec: Kind.WORKER,
-    PsServerSpec: Kind.SERVER,
-    RingSpec: Kind.RING,
-    AllToAllSpec: Kind.ALL_TO_ALL,
+    WorkerSpec: EndpointKind.WORKER,
+    ServerSpec: EndpointKind.SERVER,
+    PsWorkerSpec: EndpointKind.WORKER,
+    PsServerSpec: EndpointKind.SERVER,
+    RingSpec: EndpointKind.RING,
+    AllToAllSpec: EndpointKind.ALL_TO_ALL,
 }
 
 
@@ -268,7 +268,7 @@ class Endpoints:
     def add(self, spec: EndpointSpec) -> int:
         """Make an endpoint and return its index. ``ValueError`` names a field that is out of range."""
         common = {"job": spec.job, "epoch": spec.epoch, "lanes": spec.lanes, "first_seq": spec.first_seq}
-        kind = Kind.RELAY if isinstance(spec, WorkerSpec) and spec.children else _KINDS[type(spec)]
+        kind = EndpointKind.RELAY if isinstance(spec, WorkerSpec) and spec.children else _KINDS[type(spec)]
         index = self._add(kind, spec.link, peers_of(spec), **common)
         try:
             self.change_priority(index, spec.priority)
@@ -328,9 +328,9 @@ class Endpoints:
             return
         rows = np.array(indices, np.int64)
         records = self._records
-        for place in np.flatnonzero((records["status"][rows] == State.ACTIVE) | _again(rows)).tolist():
+        for place in np.flatnonzero((records["status"][rows] == EndpointState.ACTIVE) | _again(rows)).tolist():
             raise RuntimeError(f"endpoint {rows[place]}: the operation before is under way; run it to its end first")
-        for place in np.flatnonzero(records["status"][rows] == State.FAILED).tolist():
+        for place in np.flatnonzero(records["status"][rows] == EndpointState.FAILED).tolist():
             error = self.status(int(rows[place])).error
             raise RuntimeError(f"endpoint {rows[place]} failed ({error}): change its epoch or make a new one")
         numbers, modes = records["kind"][rows].tolist(), records["mode"][rows].tolist()
@@ -339,7 +339,7 @@ class Endpoints:
             _check_mode(kind, mode, operation)
         prepared = self._prepare(indices, modes, operations)
         for place, kind in enumerate(kinds):
-            if kind is Kind.ALL_TO_ALL:
+            if kind is EndpointKind.ALL_TO_ALL:
                 post_streams(records[indices[place]], self._streams[indices[place]], operations[place])
         for index, ready in zip(indices, prepared, strict=True):
             self._ahead.pop(index, None)
@@ -374,12 +374,12 @@ class Endpoints:
         source is still to be written to. Raises as ``post`` does for what does not fit.
         """
         record = self._records[index]
-        kind, mode = Kind(int(record["kind"])), NumberMode(int(record["mode"]))
+        kind, mode = EndpointKind(int(record["kind"])), NumberMode(int(record["mode"]))
         check(kind, operation)
         before = self._posted[index]
         if (
-            kind not in (Kind.WORKER, Kind.RELAY)
-            or record["status"] != State.ACTIVE
+            kind not in (EndpointKind.WORKER, EndpointKind.RELAY)
+            or record["status"] != EndpointState.ACTIVE
             or before is None
             or index in self._ahead
         ):
@@ -397,7 +397,9 @@ class Endpoints:
     def status(self, index: int) -> EndpointStatus:
         """The endpoint's present status."""
         record = self._records[index]
-        return read_status(summed(record, self._streams[index]) if record["kind"] == Kind.ALL_TO_ALL else record)
+        return read_status(
+            summed(record, self._streams[index]) if record["kind"] == EndpointKind.ALL_TO_ALL else record
+        )
 
     def streams(self, index: int) -> NDArray[Any]:
         """The streams of an endpoint of an all-to-all, to the next rank first; ``blocked``: it sends no new chunk."""
@@ -415,10 +417,10 @@ class Endpoints:
         """
         check_field("epoch", epoch, 16)
         record = self._records[index]
-        if record["kind"] in (Kind.RING, Kind.ALL_TO_ALL):
-            kind = "a ring" if record["kind"] == Kind.RING else "an all-to-all"
+        if record["kind"] in (EndpointKind.RING, EndpointKind.ALL_TO_ALL):
+            kind = "a ring" if record["kind"] == EndpointKind.RING else "an all-to-all"
             raise ValueError(f"endpoint {index}: {kind} has no epochs; make new endpoints")
-        if record["kind"] in (Kind.WORKER, Kind.RELAY) and restart_seq is None:
+        if record["kind"] in (EndpointKind.WORKER, EndpointKind.RELAY) and restart_seq is None:
             raise ValueError("restart_seq: workers need one")
         oldest = max(int(record["fresh"] - record["ring"]), int(record["first"]))
         if not endpoint.change_epoch(self._records, index, epoch, restart_seq or 0):
@@ -437,7 +439,7 @@ class Endpoints:
             raise ValueError(f"peers: {len(peers)}, but endpoint {index} has {record['peers']}")
         templates, senders, ranks = self._memory[index][:3]
         keys = np.array([peer.key for peer in peers], np.int64)
-        order = np.argsort(keys) if record["kind"] == Kind.SERVER else np.arange(len(keys))
+        order = np.argsort(keys) if record["kind"] == EndpointKind.SERVER else np.arange(len(keys))
         templates[:], senders[:], ranks[:] = templates_to(link, peers, int(record["lanes"])), keys[order], order
 
     def change_pace(self, index: int, pace_ps: int) -> None:
@@ -466,7 +468,7 @@ class Endpoints:
 
     def give_up(self, index: int) -> None:
         """Stop an endpoint's operation where it is; the endpoint sends nothing more for it."""
-        self._records[index]["status"], self._records[index]["lingering"] = State.IDLE, 0
+        self._records[index]["status"], self._records[index]["lingering"] = EndpointState.IDLE, 0
         if index in self._guesses:  # other workers may have had all of its exponents
             self._guesses[index] = self._guesses[index].fresh()
 
@@ -481,7 +483,7 @@ class Endpoints:
         for name in ("mac", "ip", "udp", "status", "lingering", "reply_head", "reply_tail"):
             record[name] = 0  # nothing is for it, and it has nothing to send
         record["kind"] = (
-            Kind.SERVER
+            EndpointKind.SERVER
         )  # which is never asked for more than replies: a ring would still look at its frames
         self._memory[index], self._posted[index] = [], None
         for kept in (self._ahead, self._streams, self._guesses):
@@ -494,7 +496,7 @@ class Endpoints:
 
     def _add(
         self,
-        kind: Kind,
+        kind: EndpointKind,
         link: HostAddress,
         peers: Sequence[HostAddress],
         *,
@@ -510,12 +512,12 @@ class Endpoints:
         if not 1 <= len(peers) <= MAX_MEMBERS:
             raise ValueError(f"members: {len(peers)}, must be 1..{MAX_MEMBERS}")
         keys = np.array([peer.key for peer in peers], np.int64)
-        if kind in (Kind.SERVER, Kind.RELAY) and len(np.unique(keys)) != len(keys):
-            who = "members" if kind is Kind.SERVER else "parent, children"
+        if kind in (EndpointKind.SERVER, EndpointKind.RELAY) and len(np.unique(keys)) != len(keys):
+            who = "members" if kind is EndpointKind.SERVER else "parent, children"
             raise ValueError(f"{who}: two of them have the same IPv4 address and UDP port")
         index = self._take_index(link)
         record = self._records[index]
-        order = np.argsort(keys) if kind in (Kind.SERVER, Kind.ALL_TO_ALL) else np.arange(len(keys))
+        order = np.argsort(keys) if kind in (EndpointKind.SERVER, EndpointKind.ALL_TO_ALL) else np.arange(len(keys))
         record["kind"], record["lanes"], record["job"], record["epoch"] = kind, lanes, job, epoch
         record["mac"], record["ip"], record["udp"] = link.mac, link.ip, link.udp
         record["peers"] = len(peers)
@@ -591,7 +593,9 @@ class Endpoints:
     def _set_streams(self, index: int, spec: AllToAllSpec) -> None:
         self._streams[index] = set_streams(self._records[index], partial(self._keep, index), spec)
 
-    def _set_operations(self, rows: NDArray[np.int64], kinds: Sequence[Kind], prepared: Sequence[Prepared]) -> None:
+    def _set_operations(
+        self, rows: NDArray[np.int64], kinds: Sequence[EndpointKind], prepared: Sequence[Prepared]
+    ) -> None:
         """Write operations into the records of the endpoints in these rows."""
         records, operations = self._records, [ready.operation for ready in prepared]
 
@@ -619,7 +623,7 @@ class Endpoints:
             self._make_room(row)
         write("lead", np.where(agreed, lead, 0))
         # What was announced by chunks behind which others came again does not count: not all knew which the last are.
-        done = (read("status") == State.DONE) & (read("redone") == 0)
+        done = (read("status") == EndpointState.DONE) & (read("redone") == 0)
         known = np.where(done, np.minimum(read("tail"), read("lead")), 0)
         endpoint.agree_ahead(records, rows, known, len(rows))
         write("known", known)
@@ -651,8 +655,8 @@ class Endpoints:
         write("operation", read("operation") + 1)
         write("failed_seq", -1)
         write("start", records["end"][rows])
-        write("status", State.ACTIVE)
-        rings = np.array([kind is Kind.RING for kind in kinds])
+        write("status", EndpointState.ACTIVE)
+        rings = np.array([kind is EndpointKind.RING for kind in kinds])
         if rings.any():
             size = np.maximum(read("size"), 1)
             segment = np.where(rings, -(-chunks // size), read("segment"))
@@ -660,7 +664,7 @@ class Endpoints:
             chunks, known = np.where(rings, 2 * (size - 1) * segment, chunks), np.where(rings, 0, known)
         # The lead is what guesses have made of it.
         more = np.where(rings, 0, read("lead")) - np.where(rings, 0, known)
-        streams = np.array([kind is Kind.ALL_TO_ALL for kind in kinds])
+        streams = np.array([kind is EndpointKind.ALL_TO_ALL for kind in kinds])
         write("end", read("end") + np.where(streams, 0, chunks + more))
 
 
@@ -671,9 +675,9 @@ def _again(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     return repeated
 
 
-def _check_mode(kind: Kind, mode: int, operation: Post) -> None:
+def _check_mode(kind: EndpointKind, mode: int, operation: Post) -> None:
     check(kind, operation)
     if operation.bits != wire.WORD_BITS and mode == NumberMode.RAW:
         raise ValueError(f"bits: {operation.bits}, but hosts add float32; narrow lanes are for sums in switches")
-    if kind is Kind.SERVER and mode != NumberMode.RAW and operation.collective is Collective.ALL_REDUCE:
+    if kind is EndpointKind.SERVER and mode != NumberMode.RAW and operation.collective is Collective.ALL_REDUCE:
         raise ValueError("collective: in the network ALL_REDUCE is turned round by the root switch, not by a server")

@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.chunks import SPAN, UNKNOWN, all_chunk_exponents, chunk_exponents, chunk_poison
 from p4reduce.workers.numbers import EXCESS, MAX_BIASED, NonFiniteError, NumberMode, Partial
-from p4reduce.workers.records import Collective, Kind
+from p4reduce.workers.records import Collective, EndpointKind
 from p4switch.native.memory import address_of
 
 Floats = NDArray[np.float32]
 
 # Which arrays an operation needs: (source, target); None: it may have one.
-_NEEDED: Final[dict[tuple[Kind, Collective], tuple[bool | None, bool]]] = {
-    (Kind.WORKER, Collective.ALL_REDUCE): (True, True),
-    (Kind.WORKER, Collective.PUSH): (True, False),
-    (Kind.WORKER, Collective.PULL): (False, True),
-    (Kind.WORKER, Collective.PUSH_PULL): (True, True),
-    (Kind.WORKER, Collective.BARRIER): (False, False),
-    (Kind.SERVER, Collective.ALL_REDUCE): (False, True),
-    (Kind.SERVER, Collective.PUSH): (None, True),
-    (Kind.SERVER, Collective.PULL): (True, False),
-    (Kind.SERVER, Collective.PUSH_PULL): (False, True),
-    (Kind.SERVER, Collective.BARRIER): (False, False),
-    (Kind.RELAY, Collective.ALL_REDUCE): (True, True),
-    (Kind.RELAY, Collective.BARRIER): (False, False),
-    (Kind.RING, Collective.ALL_REDUCE): (True, True),
-    (Kind.ALL_TO_ALL, Collective.ALL_TO_ALL): (True, True),
+_NEEDED: Final[dict[tuple[EndpointKind, Collective], tuple[bool | None, bool]]] = {
+    (EndpointKind.WORKER, Collective.ALL_REDUCE): (True, True),
+    (EndpointKind.WORKER, Collective.PUSH): (True, False),
+    (EndpointKind.WORKER, Collective.PULL): (False, True),
+    (EndpointKind.WORKER, Collective.PUSH_PULL): (True, True),
+    (EndpointKind.WORKER, Collective.BARRIER): (False, False),
+    (EndpointKind.SERVER, Collective.ALL_REDUCE): (False, True),
+    (EndpointKind.SERVER, Collective.PUSH): (None, True),
+    (EndpointKind.SERVER, Collective.PULL): (True, False),
+    (EndpointKind.SERVER, Collective.PUSH_PULL): (False, True),
+    (EndpointKind.SERVER, Collective.BARRIER): (False, False),
+    (EndpointKind.RELAY, Collective.ALL_REDUCE): (True, True),
+    (EndpointKind.RELAY, Collective.BARRIER): (False, False),
+    (EndpointKind.RING, Collective.ALL_REDUCE): (True, True),
+    (EndpointKind.ALL_TO_ALL, Collective.ALL_TO_ALL): (True, True),
 }
 
 
@@ -93,7 +93,7 @@ class Post:
         return tuple(0 if array is None else address_of(array) for array in (self.source, self.target))  # type: ignore[return-value]
 
     @cached_property
-    def fits(self) -> set[Kind]:
+    def fits(self) -> set[EndpointKind]:
         """Kinds of endpoints for which :func:`check` has passed: the same operation may be posted again and again."""
         return set()
 
@@ -131,7 +131,7 @@ def _check_array(name: str, array: Any) -> None:
         raise ValueError(f"{name}: is empty; an operation needs at least one element")
 
 
-def check(kind: Kind, operation: Post) -> None:
+def check(kind: EndpointKind, operation: Post) -> None:
     """Raises ValueError or TypeError, naming the argument, when an endpoint of this kind cannot do the operation."""
     if kind not in operation.fits:
         _check(kind, operation)
@@ -140,7 +140,7 @@ def check(kind: Kind, operation: Post) -> None:
         raise ValueError("target: is read-only, but the result is written to it")
 
 
-def _check(kind: Kind, operation: Post) -> None:
+def _check(kind: EndpointKind, operation: Post) -> None:
     needed = _NEEDED.get((kind, operation.collective))
     name = operation.collective.name
     if needed is None:
@@ -149,7 +149,11 @@ def _check(kind: Kind, operation: Post) -> None:
     if operation.words and operation.collective not in passes:
         raise ValueError(f"words: {name} takes float32; ALL_REDUCE adds words, PULL passes them on")
     if operation.partial is not None:
-        if (kind, operation.collective) != (Kind.WORKER, Collective.ALL_REDUCE) or operation.words or operation.poison:
+        if (
+            (kind, operation.collective) != (EndpointKind.WORKER, Collective.ALL_REDUCE)
+            or operation.words
+            or operation.poison
+        ):
             raise ValueError(
                 f"partial: {name} waits for all; an ALL_REDUCE of finite floats may be closed without some"
             )
@@ -179,12 +183,12 @@ def _check(kind: Kind, operation: Post) -> None:
         raise ValueError("source and target overlap: they must be one array, or lie apart")
 
 
-def _check_bits(kind: Kind, operation: Post) -> None:
+def _check_bits(kind: EndpointKind, operation: Post) -> None:
     if operation.bits not in wire.WIDTHS:
         raise ValueError(f"bits: {operation.bits}, must be one of {', '.join(map(str, wire.WIDTHS))}")
     if operation.bits == wire.WORD_BITS:
         return
-    if (kind, operation.collective) != (Kind.WORKER, Collective.ALL_REDUCE) or operation.words:
+    if (kind, operation.collective) != (EndpointKind.WORKER, Collective.ALL_REDUCE) or operation.words:
         raise ValueError(
             f"bits: {operation.collective.name} at a {kind.name.lower()} endpoint has lanes of 32 bits; narrower "
             "ones are for an ALL_REDUCE of floats that switches add up"

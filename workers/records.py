@@ -19,7 +19,7 @@ CLASSES: Final = 8
 """of endpoints at a host, as of the queues of a switch's port"""
 
 
-class Kind(IntEnum):
+class EndpointKind(IntEnum):
     """The kind of an endpoint; 0 is an unused record."""
 
     WORKER = 1
@@ -40,7 +40,7 @@ class Collective(IntEnum):
     ALL_TO_ALL = 6
 
 
-class State(IntEnum):
+class EndpointState(IntEnum):
     """Where an endpoint stands with its operation."""
 
     IDLE = 0
@@ -73,7 +73,7 @@ class EntryState(IntEnum):
     ANSWERED = 2
 
 
-class Answer(IntEnum):
+class ChunkAnswer(IntEnum):
     """The content of a chunk's RESULT."""
 
     NOTHING = 0

@@ -29,7 +29,7 @@ from p4reduce.workers import wire
 _FLAG_WITH_LANES = "has_lanes"
 
 
-def _field(item: wire.Field) -> "Field[Any, Any]":
+def _field(item: wire.WireField) -> "Field[Any, Any]":
     if item.name == "type":
         return BitEnumField(item.name, item.default, item.bits, {kind.value: kind.name for kind in wire.PacketType})
     # Lanes given to a packet that is being built set the flag; None means "work it out".
@@ -183,7 +183,7 @@ def dissector() -> str:
     )
 
 
-def _place(item: wire.Field) -> tuple[int, int, int]:
+def _place(item: wire.WireField) -> tuple[int, int, int]:
     """First byte within the header, bytes, and the mask within them; 0 where the field fills its bytes."""
     at = wire.offset(wire.INC, item.name) - wire.INC_OFFSET
     if item.bits % 8 == 0:
@@ -191,7 +191,7 @@ def _place(item: wire.Field) -> tuple[int, int, int]:
     return at, 1, ((1 << item.bits) - 1) << wire.bit_shift(wire.INC, item.name)
 
 
-def _line(item: wire.Field, at: int, size: int, mask: int) -> str:
+def _line(item: wire.WireField, at: int, size: int, mask: int) -> str:
     says = _SAYS.get(item.name, item.name.capitalize())
     values = "types" if item.name == "type" else "nil"
     if item.bits == 1:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.frames import SEQ_MASK, TEMPLATE_BYTES
 from p4reduce.workers.kernels.sender import CHUNK
-from p4reduce.workers.records import NEVER, Collective, Kind, Refusal, State
+from p4reduce.workers.records import NEVER, Collective, EndpointKind, EndpointState, Refusal
 from p4reduce.workers.specs import TOKEN_BITS, HostAddress
 from p4switch.base.values import PS_PER_US
 
@@ -70,8 +70,8 @@ class EndpointStatus:
     an answer, None unless the endpoint gave up.
     """
 
-    kind: Kind
-    state: State
+    kind: EndpointKind
+    state: EndpointState
     lingering: bool
     done_at_ps: int
     frames_sent: int
@@ -100,14 +100,18 @@ class EndpointStatus:
 def _error(record: Any) -> str | None:
     if record["failed_seq"] < 0:
         return None
-    kind = Kind(int(record["kind"]))
-    told = {Kind.RING: "acknowledgement", Kind.ALL_TO_ALL: "acknowledgement", Kind.SERVER: "answer"}
+    kind = EndpointKind(int(record["kind"]))
+    told = {
+        EndpointKind.RING: "acknowledgement",
+        EndpointKind.ALL_TO_ALL: "acknowledgement",
+        EndpointKind.SERVER: "answer",
+    }
     who = told.get(kind, "RESULT")
     text = (
         f"job {record['job']} epoch {record['epoch']}: no {who} for seq {record['failed_seq']} after "
         f"{record['retries']} retries (last time-out {int(record['rto']) // PS_PER_US} us)"
     )
-    if record["status"] == State.FAILED:
+    if record["status"] == EndpointState.FAILED:
         done = int(record["low"] - record["start"])
         total = int(record["end"] - record["start"])
         text += f"; {Collective(int(record['collective'])).name} had {max(done, 0)} of {total} chunks answered"
@@ -118,8 +122,8 @@ def read_status(record: Any) -> EndpointStatus:
     """The status of one record of ``ENDPOINT_DTYPE``."""
     value = {name: int(record[name]) for name in record.dtype.names if record.dtype[name].kind == "i"}
     return EndpointStatus(
-        kind=Kind(value["kind"]),
-        state=State(value["status"]),
+        kind=EndpointKind(value["kind"]),
+        state=EndpointState(value["status"]),
         lingering=bool(value["lingering"]),
         done_at_ps=value["done_at"],
         frames_sent=value["frames_sent"],

@@ -21,7 +21,7 @@ from p4reduce.workers.kernels import endpoint, entry, kernel
 from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
 from p4reduce.workers.kernels.frames import RESEND
 from p4reduce.workers.operation import Post, exponents_of
-from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, State
+from p4reduce.workers.records import CLASSES, ENDPOINT_DTYPE, EndpointState
 from p4reduce.workers.specs import EndpointSpec, HostAddress
 from p4switch.base.closing import Closable
 from p4switch.base.values import PS_PER_NS, PS_PER_S
@@ -128,7 +128,7 @@ _NAME_BYTES: Final = NAME.itemsize
 _MESSAGE_BYTES: Final = MESSAGE.itemsize
 _VECTOR_BYTES: Final = IOVEC.itemsize
 _POLLFD_BYTES: Final = POLLFD.itemsize
-_ACTIVE: Final = int(State.ACTIVE)
+_ACTIVE: Final = int(EndpointState.ACTIVE)
 _DONE: Final = int(Reason.DONE)
 _TIME: Final = int(Reason.TIME)
 _WAKE: Final = int(Reason.WAKE)
@@ -598,7 +598,7 @@ class StoppedError(RuntimeError):
     """An operation was given up on the way at a caller's request; its endpoint is gone."""
 
 
-class Driver:
+class EndpointDriver:
     """Drives the endpoints of one process over its port. Not thread-safe: one caller at a time.
 
     Between two operations a thread goes on serving: a peer may still miss an answer of the last one. All endpoints
@@ -647,7 +647,7 @@ class Driver:
                         raise SilenceError(
                             f"nothing came in for {patience_s:g} s; the oldest seq that is missing: {missing}"
                         )
-                if self._endpoints.status(index).state is State.FAILED:
+                if self._endpoints.status(index).state is EndpointState.FAILED:
                     return
 
     def stop(self) -> None:
@@ -679,7 +679,7 @@ class Driver:
     def lingering(self) -> bool:
         """Whether an endpoint still has to serve its peers."""
         records = self._endpoints.records
-        return bool(((records["lingering"] != 0) | (records["status"] == State.ACTIVE)).any())
+        return bool(((records["lingering"] != 0) | (records["status"] == EndpointState.ACTIVE)).any())
 
     def close(self) -> None:
         """End the thread; the port stays open."""

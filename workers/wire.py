@@ -47,7 +47,7 @@ class PacketType(IntEnum):
 
 
 @dataclass(frozen=True)
-class Field:
+class WireField:
     """A field of a header: its name, its width in bits, and the value it has unless told otherwise."""
 
     name: str
@@ -56,18 +56,18 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Header:
+class WireHeader:
     """A header: fields in the order in which they travel, most significant bit first."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[WireField, ...]
 
     @property
     def bytes(self) -> int:
         """Length in bytes."""
         return sum(field.bits for field in self.fields) // 8
 
-    def __getitem__(self, name: str) -> Field:
+    def __getitem__(self, name: str) -> WireField:
         """The field of that name; KeyError when there is none."""
         for field in self.fields:
             if field.name == name:
@@ -75,53 +75,55 @@ class Header:
         raise KeyError(f"header {self.name} has no field {name!r}")
 
 
-ETHERNET: Final = Header("ethernet", (Field("dst", 48), Field("src", 48), Field("ether_type", 16, ETHERTYPE_IPV4)))
-IPV4: Final = Header(
+ETHERNET: Final = WireHeader(
+    "ethernet", (WireField("dst", 48), WireField("src", 48), WireField("ether_type", 16, ETHERTYPE_IPV4))
+)
+IPV4: Final = WireHeader(
     "ipv4",
     (
-        Field("version", 4, 4),
-        Field("ihl", 4, 5),
-        Field("dscp", 6),
-        Field("ecn", 2, ECN_CAPABLE),
-        Field("total_length", 16),
-        Field("identification", 16),
-        Field("flags", 3),
-        Field("fragment_offset", 13),
-        Field("ttl", 8, IP_TTL),
-        Field("protocol", 8, IP_PROTOCOL_UDP),
-        Field("checksum", 16),
-        Field("src", 32),
-        Field("dst", 32),
+        WireField("version", 4, 4),
+        WireField("ihl", 4, 5),
+        WireField("dscp", 6),
+        WireField("ecn", 2, ECN_CAPABLE),
+        WireField("total_length", 16),
+        WireField("identification", 16),
+        WireField("flags", 3),
+        WireField("fragment_offset", 13),
+        WireField("ttl", 8, IP_TTL),
+        WireField("protocol", 8, IP_PROTOCOL_UDP),
+        WireField("checksum", 16),
+        WireField("src", 32),
+        WireField("dst", 32),
     ),
 )
-UDP: Final = Header(
+UDP: Final = WireHeader(
     "udp",
     (
-        Field("src_port", 16, INC_UDP_PORT),
-        Field("dst_port", 16, INC_UDP_PORT),
-        Field("length", 16),
-        Field("checksum", 16),
+        WireField("src_port", 16, INC_UDP_PORT),
+        WireField("dst_port", 16, INC_UDP_PORT),
+        WireField("length", 16),
+        WireField("checksum", 16),
     ),
 )
-INC: Final = Header(
+INC: Final = WireHeader(
     "inc",
     (
-        Field("version", 4, INC_VERSION),
-        Field("type", 4, PacketType.PUSH),
-        Field("unused", 1),
-        Field("width", 2),
-        Field("late", 1),
-        Field("resend", 1),
-        Field("saturated", 1),
-        Field("ecn_echo", 1),
-        Field("has_lanes", 1),
-        Field("job", 16),
-        Field("epoch", 16),
-        Field("count", 16),
-        Field("seq", 32),
-        Field("iteration", 32),
-        Field("exponent", 8),
-        Field("token", 24),
+        WireField("version", 4, INC_VERSION),
+        WireField("type", 4, PacketType.PUSH),
+        WireField("unused", 1),
+        WireField("width", 2),
+        WireField("late", 1),
+        WireField("resend", 1),
+        WireField("saturated", 1),
+        WireField("ecn_echo", 1),
+        WireField("has_lanes", 1),
+        WireField("job", 16),
+        WireField("epoch", 16),
+        WireField("count", 16),
+        WireField("seq", 32),
+        WireField("iteration", 32),
+        WireField("exponent", 8),
+        WireField("token", 24),
     ),
 )
 HEADERS: Final = (ETHERNET, IPV4, UDP, INC)
@@ -146,7 +148,7 @@ def frame_bytes(lanes: int) -> int:
     return HEADER_BYTES + 4 * lanes
 
 
-def offset(header: Header, field: str) -> int:
+def offset(header: WireHeader, field: str) -> int:
     """Byte of a frame in which the field begins."""
     bits = 0
     for before in HEADERS[: HEADERS.index(header)]:
@@ -158,7 +160,7 @@ def offset(header: Header, field: str) -> int:
     raise KeyError(f"header {header.name} has no field {field!r}")
 
 
-def bit_shift(header: Header, field: str) -> int:
+def bit_shift(header: WireHeader, field: str) -> int:
     """How far the field stands from the low end of the byte in which it ends."""
     bits = 0
     for item in header.fields:
@@ -168,13 +170,13 @@ def bit_shift(header: Header, field: str) -> int:
     raise KeyError(f"header {header.name} has no field {field!r}")
 
 
-def _column(header: Header, field: Field) -> str:
+def _column(header: WireHeader, field: WireField) -> str:
     return field.name if header is INC else f"{header.name}_{field.name}"
 
 
-def _units(header: Header) -> Iterator[tuple[Field, ...]]:
+def _units(header: WireHeader) -> Iterator[tuple[WireField, ...]]:
     """Runs of fields that fill whole bytes together."""
-    run: list[Field] = []
+    run: list[WireField] = []
     for field in header.fields:
         run.append(field)
         if sum(item.bits for item in run) % 8 == 0:
@@ -236,7 +238,7 @@ def ipv4_checksums(frames: NDArray[np.uint8]) -> NDArray[np.uint16]:
     return checksums
 
 
-def _pack_header(header: Header, values: NDArray[np.void], out: NDArray[np.uint8]) -> None:
+def _pack_header(header: WireHeader, values: NDArray[np.void], out: NDArray[np.uint8]) -> None:
     """Writes the columns of one header into ``out``, uint8 of shape (k, header.bytes)."""
     at = 0
     for run in _UNITS[header.name]:

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 from p4reduce.base.output import Progress
 from p4reduce.control_plane.optical.auxiliary import Taken
 from p4reduce.control_plane.optical.plan import OpticalError, check_tasks
-from p4reduce.control_plane.optical.policies import FLOWS, SEARCHES, Granted, Grooming, Options, draw_tasks
+from p4reduce.control_plane.optical.policies import FLOWS, SEARCHES, Granted, Grooming, GroomingOptions, draw_tasks
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import Wdm
 
@@ -95,7 +95,7 @@ def arrive(
     demand_bps: int = 10**10,
     moved: int = 0,
     seed: int = 1,
-    options: Options | None = None,
+    options: GroomingOptions | None = None,
     progress: Progress | None = None,
 ) -> Arrived:
     """Simulate arrivals at one load.
@@ -130,7 +130,7 @@ def arrive(
     check_tasks(tasks[:1], network)
     draw = random.Random(f"{seed} times")  # noqa: S311  (a simulation)
     times = [(draw.expovariate(1.0), draw.expovariate(1.0)) for _ in tasks]
-    world = _World(Grooming(network, options or Options()), policy, random.Random(f"{seed} moved"))  # noqa: S311
+    world = _World(Grooming(network, options or GroomingOptions()), policy, random.Random(f"{seed} moved"))  # noqa: S311
     arrived = Arrived(policy, load, moved, seed, tasks=arrivals)
     ends: list[tuple[float, int]] = []
     now, blocked = 0.0, 0

@@ -50,7 +50,7 @@ _TIE: Final = 1e-7
 
 
 @dataclass(frozen=True)
-class Way:
+class PathWeights:
     """Weights of a path's cost: phi, lambda and mu of the module."""
 
     phi: float = 1.0
@@ -122,11 +122,11 @@ class Fibres:
         left = np.array([self.network.at_most(name) for name in self.network.nodes], np.int64)
         return Lights(np.ones((len(self.km), self.spectrum), np.bool_), left)
 
-    def weigh(self, new: float, way: Way, hops: float, km: Any) -> Any:
+    def weigh(self, new: float, way: PathWeights, hops: float, km: Any) -> Any:
         """Cost of a path's fibres; ``new``: max(phi, d / T); kilometres may be an array."""
         return hops * (new * WAVELENGTH + way.mu) + km * (way.lam + _TIE)
 
-    def cheapest(self, new: float, way: Way) -> tuple[Floats, npt.NDArray[np.int32]]:
+    def cheapest(self, new: float, way: PathWeights) -> tuple[Floats, npt.NDArray[np.int32]]:
         """Costs of the fibres of every pair's cheapest path, and predecessors, (nodes, nodes) each."""
         key = (new, way.lam, way.mu)
         if key not in self._cheapest:
@@ -259,7 +259,7 @@ class Groomer:
         root: int,
         terminals: Iterable[int],
         slots: int,
-        way: Way,
+        way: PathWeights,
         *,
         opaque: bool = False,
         no_new: Iterable[Pair] = (),
@@ -310,7 +310,7 @@ class _Costs:
         self,
         groomer: Groomer,
         slots: int,
-        way: Way,
+        way: PathWeights,
         no_new: Iterable[Pair],
         *,
         opaque: bool,

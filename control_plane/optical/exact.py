@@ -21,7 +21,7 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import Wdm
 
 if TYPE_CHECKING:
-    from p4reduce.control_plane.optical.policies import Options
+    from p4reduce.control_plane.optical.policies import GroomingOptions
 
 MOST_NODES: Final = 8
 MOST_TASKS: Final = 8
@@ -57,7 +57,7 @@ class _Program(Rows):
         return solution.x, float(solution.mip_dual_bound)
 
 
-def exact(tasks: Sequence[Task], network: Wdm, options: "Options") -> GroomingPlan:
+def exact(tasks: Sequence[Task], network: Wdm, options: "GroomingOptions") -> GroomingPlan:
     """The cheapest plan; its ``bound`` is a lower bound on the cost of every plan with these paths."""
     from p4reduce.control_plane.optical.policies import Granted, Grooming  # noqa: PLC0415  (they ask for this)
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from p4reduce.base.output import Progress
 from p4reduce.control_plane import GROOMERS
-from p4reduce.control_plane.optical.auxiliary import Assign, Fibres, Grid, Groomer, Lights, Taken, Way
+from p4reduce.control_plane.optical.auxiliary import Assign, Fibres, Grid, Groomer, Lights, PathWeights, Taken
 from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError, Use, check_tasks, slots_of
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import Wdm
@@ -18,21 +18,21 @@ PHIS: Final = (1.0, 0.5, 0.25, 0.0)
 """values of phi that `best` tries; 0 means d / T"""
 MUS: Final = (0.0, 0.5, 2.0)
 """values of mu, the cost of a fibre, that `best` tries"""
-FEW: Final = Way(phi=0.0, mu=1000.0)
-SHORT: Final = Way(phi=0.0, lam=1000.0)
+FEW: Final = PathWeights(phi=0.0, mu=1000.0)
+SHORT: Final = PathWeights(phi=0.0, lam=1000.0)
 """weights for the fewest fibres, and for the fewest kilometres"""
 
 
 @dataclass(frozen=True)
-class Options:
+class GroomingOptions:
     """Options of policies.
 
     Attributes
     ----------
     phi : float or None
-        phi of :class:`Way`, for `groom` and `groom-agg`; None: .25 and 1.
+        phi of :class:`PathWeights`, for `groom` and `groom-agg`; None: .25 and 1.
     lam : float
-        lam of :class:`Way`, for these and the searches.
+        lam of :class:`PathWeights`, for these and the searches.
     grid, assign : str
         Spectrum grid, and its assignment.
     shortest : str
@@ -58,7 +58,7 @@ class Options:
     progress: Progress | None = None
 
 
-DEFAULT: Final = Options()
+DEFAULT: Final = GroomingOptions()
 Granted = dict[str, tuple[Taken, ...]] | None
 """uses of a task: by worker, under '' for a tree; None: blocked"""
 
@@ -66,7 +66,7 @@ Granted = dict[str, tuple[Taken, ...]] | None
 class Grooming:
     """Grooms tasks, one after the other, over lightpaths that they share."""
 
-    def __init__(self, network: Wdm, options: Options = DEFAULT, fibres: Fibres | None = None) -> None:
+    def __init__(self, network: Wdm, options: GroomingOptions = DEFAULT, fibres: Fibres | None = None) -> None:
         self.network, self.options = network, options
         self.fibres = Fibres(network, options.grid, options.assign) if fibres is None else fibres
         self.groomer = Groomer(self.fibres)
@@ -77,10 +77,12 @@ class Grooming:
             return self.tree(task, FEW, opaque=True)
         phi = self.options.phi
         if policy == "groom-agg":
-            return self.tree(task, Way(1.0 if phi is None else phi, self.options.lam))
-        return self.flows(policy, task, Way(0.25 if phi is None else phi, self.options.lam))
+            return self.tree(task, PathWeights(1.0 if phi is None else phi, self.options.lam))
+        return self.flows(policy, task, PathWeights(0.25 if phi is None else phi, self.options.lam))
 
-    def tree(self, task: Task, way: Way, *, opaque: bool = False, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
+    def tree(
+        self, task: Task, way: PathWeights, *, opaque: bool = False, no_new: Iterable[tuple[int, int]] = ()
+    ) -> Granted:
         """Add a task with one tree."""
         home, place = self.network.home, self.network.place
         root, *ends = (place[home[host]] for host in (task.server, *task.workers))
@@ -93,7 +95,7 @@ class Grooming:
         for uses in (granted or {}).values():
             self.groomer.release(uses)
 
-    def flows(self, policy: str, task: Task, way: Way, *, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
+    def flows(self, policy: str, task: Task, way: PathWeights, *, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
         """Add a task with a path for each of its local models."""
         home, place = self.network.home, self.network.place
         slots, granted = slots_of(task, self.network), dict[str, tuple[Taken, ...]]()
@@ -157,7 +159,7 @@ SEARCHES: Final = ("best", "best-opaque", "best-flows")
 """`FLOWS`: policies without aggregation on the way; `SEARCHES`: policies that search over plans of all tasks"""
 
 
-def groom(policy: str, tasks: Sequence[Task], network: Wdm, options: Options = DEFAULT) -> GroomingPlan:
+def groom(policy: str, tasks: Sequence[Task], network: Wdm, options: GroomingOptions = DEFAULT) -> GroomingPlan:
     """Plan all tasks with a policy, in their order if the policy depends on one.
 
     Raises
@@ -195,7 +197,7 @@ class _Search:
     worse plan is accepted sometimes, less often later; the best plan is kept.
     """
 
-    def __init__(self, tasks: Sequence[Task], network: Wdm, options: Options, policy: str) -> None:
+    def __init__(self, tasks: Sequence[Task], network: Wdm, options: GroomingOptions, policy: str) -> None:
         self._tasks, self._options, self._policy = list(tasks), options, policy
         self._grooming = Grooming(network, options)
         self._random = random.Random(options.seed)  # noqa: S311  (a search, no secret)
@@ -262,10 +264,10 @@ class _Search:
         paid = state.transponders + self._price * self._moved(state)
         return 1000.0 * state.blocked + paid + 0.05 * state.worth + 0.02 * state.copies + 0.5 * over
 
-    def _way(self, number: int) -> Way:
-        return Way(PHIS[number % len(PHIS)], self._options.lam, MUS[number // len(PHIS) % len(MUS)])
+    def _way(self, number: int) -> PathWeights:
+        return PathWeights(PHIS[number % len(PHIS)], self._options.lam, MUS[number // len(PHIS) % len(MUS)])
 
-    def _one(self, place: int, way: Way | None, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
+    def _one(self, place: int, way: PathWeights | None, no_new: Iterable[tuple[int, int]] = ()) -> Granted:
         """Add one task; without a way, by the policy with which the search begins."""
         task, flows = self._tasks[place], self._policy == "best-flows"
         if way is None:
@@ -274,7 +276,7 @@ class _Search:
             return self._grooming.flows("groom", task, way, no_new=no_new)
         return self._grooming.tree(task, way, opaque=self._policy == "best-opaque", no_new=no_new)
 
-    def _whole(self, order: Iterable[int], way: Way | None) -> _State:
+    def _whole(self, order: Iterable[int], way: PathWeights | None) -> _State:
         self._grooming.groomer = Groomer(self._grooming.fibres)
         granted: list[Granted] = [None] * len(self._tasks)
         for place in order:
@@ -306,7 +308,7 @@ class _Search:
         draw.shuffle(chosen)
         for place in chosen:
             self._grooming.release(granted[place])
-        way = Way(draw.choice(PHIS[:3]), self._options.lam, draw.choice((0.1, *MUS)))
+        way = PathWeights(draw.choice(PHIS[:3]), self._options.lam, draw.choice((0.1, *MUS)))
         for place in chosen:
             granted[place] = self._one(place, way, banned)
             if granted[place] is None and banned:
@@ -318,7 +320,7 @@ def _uses(granted: Granted) -> list[Taken]:
     return [use for own in (granted or {}).values() for use in own]
 
 
-def regroom(plan: GroomingPlan, options: Options = DEFAULT, price: float = 0.5) -> GroomingPlan:
+def regroom(plan: GroomingPlan, options: GroomingOptions = DEFAULT, price: float = 0.5) -> GroomingPlan:
     """A plan of the same tasks with fewer transponders, or fewer blocked tasks.
 
     Parameters

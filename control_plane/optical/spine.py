@@ -79,7 +79,7 @@ class Spine:
 
 
 @dataclass(frozen=True)
-class Run:
+class CircuitRun:
     """A pair that is joined in consecutive slots: by port 2 c of the first leaf and 2 c + 1 of the other (c: channel).
 
     Ports are counted among those that rotate.
@@ -116,7 +116,7 @@ class SpinePlan:
     over: Floats
     ports: int
     slots: int
-    runs: tuple[Run, ...]
+    runs: tuple[CircuitRun, ...]
     time_s: float
 
     @property
@@ -243,7 +243,7 @@ def greedy_circuits(work: Floats, most: int) -> Ints:
         used[[a, b]] += 1
 
 
-def rotation(units: Ints, ports: int) -> tuple[Run, ...]:
+def rotation(units: Ints, ports: int) -> tuple[CircuitRun, ...]:
     """Slots for pairs, ``units`` for each, at most ``ports`` for a leaf at one time, with the least number of slots.
 
     Parameters
@@ -259,7 +259,7 @@ def rotation(units: Ints, ports: int) -> tuple[Run, ...]:
     total = int(max(arcs.sum(axis=0).max(), arcs.sum(axis=1).max()))
     channels = ports // 2
     length = -(-total // channels)
-    runs: dict[tuple[int, int, Pair], Run] = {}
+    runs: dict[tuple[int, int, Pair], CircuitRun] = {}
     """by channel, end and pair"""
     place = 0
     for count, pairs in _matchings(arcs, total):
@@ -269,7 +269,7 @@ def rotation(units: Ints, ports: int) -> tuple[Run, ...]:
             for pair in pairs:
                 before = runs.pop((channel, first, pair), None)
                 began = first if before is None else before.first
-                runs[channel, first + part, pair] = Run(channel, began, first + part - began, pair)
+                runs[channel, first + part, pair] = CircuitRun(channel, began, first + part - began, pair)
             place, count = place + part, count - part  # noqa: PLW2901
     return tuple(sorted(runs.values(), key=lambda run: (run.channel, run.first, run.pair)))
 

@@ -10,15 +10,15 @@ from p4reduce.control_plane.orchestrator.executor import ComputingManager
 from p4reduce.control_plane.orchestrator.giving import Giver, Placer
 from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import (
-    Choice,
     Installer,
     InstallError,
     Proposal,
     Selector,
+    TreeChoice,
     round_bytes,
 )
 from p4reduce.control_plane.orchestrator.lightpaths import Lightpaths
-from p4reduce.control_plane.orchestrator.options import Options, RefusedError, StoreError, TaskState
+from p4reduce.control_plane.orchestrator.options import OrchestratorOptions, StoreError, TaskRefusedError, TaskState
 from p4reduce.control_plane.orchestrator.replanning import order_of
 from p4reduce.control_plane.orchestrator.rescheduling import Fail, StateWithout
 from p4reduce.control_plane.orchestrator.store import Place, Store
@@ -37,10 +37,10 @@ _BATCH: Final = 4096
 _BEFORE_ALL: Final[Place] = (float("-inf"), -1, -1)
 
 
-class Queue:
+class TaskQueue:
     """Waiting tasks in the order of the options, which the database stores so that submitted tasks are ranked by it."""
 
-    def __init__(self, store: Store, options: Options) -> None:
+    def __init__(self, store: Store, options: OrchestratorOptions) -> None:
         """Raise `PlanError` for an unknown order."""
         self._store = store
         self._order = order_named(options.order)
@@ -110,7 +110,7 @@ class Admission:
         installer: Installer,
         policy: Policy,
         name: str,
-        queue: Queue,
+        queue: TaskQueue,
         computing: ComputingManager,
         placer: Placer,
         giver: Giver,
@@ -140,8 +140,8 @@ class Admission:
         """Schedule tasks that have arrived, in order; with backfill, later tasks may pass one that does not fit.
 
         A new task is tried at once. A waiting task is tried again when there may be more room: first the first task,
-        then those after the last one tried, until ``Options.retries`` of them did not fit. The cost for a task
-        therefore does not grow with the number of waiting tasks.
+        then those after the last one tried, until ``OrchestratorOptions.retries`` of them did not fit. The cost for a
+        task therefore does not grow with the number of waiting tasks.
         """
         now = self.admitted_ps = self._executor.now()
         for row in self._store.late_tasks(now):
@@ -258,7 +258,7 @@ class Admission:
             return True
         try:
             self._installer.begin(order)
-        except RefusedError as error:
+        except TaskRefusedError as error:
             self._fail(row.name, f"its hosts cannot run it: {one_line(error)}")
             return True
         self._placer.begin(task, plans, task.rounds)
@@ -276,7 +276,7 @@ class Admission:
             return self._placer.serve(task, state, self._lanes)
         return None if task.wanted is None else self._placer.choose(task, state)
 
-    def _propose(self, task: Task, state: NetworkState, choice: Choice | None) -> list[Proposal]:
+    def _propose(self, task: Task, state: NetworkState, choice: TreeChoice | None) -> list[Proposal]:
         """Plans for a new task; `PlanError` when there are none."""
         if self._lightpaths is not None:
             return self._lightpaths.propose(task)
@@ -290,7 +290,7 @@ class Admission:
             return self._giver.propose(task, state)[1]
         return self._installer.propose(self._policy(task, state, lanes=self._lanes))
 
-    def _select(self, task: Task, state: NetworkState) -> Choice | None:
+    def _select(self, task: Task, state: NetworkState) -> TreeChoice | None:
         """The chosen workers of a task with a selection, and their trees; None for a task without one."""
         return None if task.select is None else self._selector.choose(task, task.select, state)
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import switches_on_paths
-from p4reduce.control_plane.orchestrator.admission import Admission, Queue
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Report, Role, is_read
+from p4reduce.control_plane.orchestrator.admission import Admission, TaskQueue
+from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, ExecutorReport, Role, is_read
 from p4reduce.control_plane.orchestrator.giving import Giver, KindsOf, Mover, Placer
 from p4reduce.control_plane.orchestrator.installer import Installer
 from p4reduce.control_plane.orchestrator.lightpaths import Lightpaths
-from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Options, Phase, TaskState
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, OrchestratorOptions, PlanPhase, TaskState
 from p4reduce.control_plane.orchestrator.recovery import Foresight, Monitor, Recovery
 from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.orchestrator.rescheduling import Losses, Rescheduler
@@ -68,7 +68,7 @@ class Orchestrator:
         policy: Policy,
         *,
         name: str,
-        options: Options = Options(),  # noqa: B008  (immutable)
+        options: OrchestratorOptions = OrchestratorOptions(),  # noqa: B008  (immutable)
         computing: ComputingManager | None = None,
         checkpoint: Callable[[str], None] = _pass,
     ) -> None:
@@ -76,7 +76,7 @@ class Orchestrator:
             check_served(name, "a schedule" if options.schedule else f"slots {options.slots!r}")
         policy = by_kind(policy)
         foresight = Foresight(options.forecast, options.ahead)
-        self.queue = Queue(store, options)
+        self.queue = TaskQueue(store, options)
         self.store = store
         self.executor = executor
         self.options = options
@@ -121,7 +121,7 @@ class Orchestrator:
         self._find_stopped()
         self.monitor = Monitor(controller.topology, controller, executor, store, foresight)
         for row in store.tasks(AT_WORK) if self.turns is None else ():
-            plans = {plan.role: self.installer.plan_of(plan) for plan in store.plans((Phase.ACTIVE,), row.name)}
+            plans = {plan.role: self.installer.plan_of(plan) for plan in store.plans((PlanPhase.ACTIVE,), row.name)}
             self._changed(row.task, plans)
         self._consider = True
 
@@ -232,7 +232,7 @@ class Orchestrator:
         restarted = controller.look().restarted
         for switch in restarted:
             self._checkpoint("found restarted")
-            plans = self.store.plans((Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE))
+            plans = self.store.plans((PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE))
             tasks = {row.task for row in plans if switch in switches_on_paths(self.installer.plan_of(row))}
             self.rescheduler.lost |= tasks
             controller.restore(switch)
@@ -268,7 +268,7 @@ class Orchestrator:
         """Number of the last report that was recorded."""
         return int(self.store.fact("reports") or 0)
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: ExecutorReport) -> None:
         if report.kind == "link":
             self._consider = self.admission.room = True
             self._decided(None, "link up" if report.data["up"] else "link down", dict(report.data))
@@ -302,9 +302,9 @@ class Orchestrator:
             self._consider = self.admission.room = self.giver.due = True
         elif report.kind == "restored":
             self.store.history.note_restored(report)
-            for plan in self.store.plans((Phase.INSTALLED, Phase.ACTIVE), report.task):
+            for plan in self.store.plans((PlanPhase.INSTALLED, PlanPhase.ACTIVE), report.task):
                 if is_read(plan.role):
-                    self.store.set_phase(plan.generation, Phase.REMOVING)
+                    self.store.set_phase(plan.generation, PlanPhase.REMOVING)
         elif report.kind == "finished":
             self._end(report.task, TaskState.FINISHED, report.at_ps, digest=str(report.data["digest"]))
         elif report.kind == "failed":
@@ -327,7 +327,7 @@ class Orchestrator:
                     name, "restart", {"reason": reason, "attempt": row.attempt + 1, "not_before_ps": again_ps}
                 )
             for plan in self.store.plans(task=name):
-                self.store.set_phase(plan.generation, Phase.REMOVING)
+                self.store.set_phase(plan.generation, PlanPhase.REMOVING)
         self.computing.release(name)
         if self._lightpaths is not None:
             self._lightpaths.end(name)
@@ -376,5 +376,5 @@ class Orchestrator:
         """The network as policies see it; ``without`` names a task whose reservation does not count."""
         if self.turns is not None:
             return self.turns.state(without)
-        reserving = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
+        reserving = (PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE)
         return self.monitor.state(row.demand_bps for row in self.store.plans(reserving) if row.task != without)

@@ -492,7 +492,7 @@ class Timetable:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScheduleTurn:
     """The position of an executor in its schedule.
 
     Attributes
@@ -527,7 +527,7 @@ Read = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class Order:
+class TaskOrder:
     """A task to run.
 
     ``plans`` has one installed plan for each of the task's :func:`roles`, in this order. ``training_ps`` is how long
@@ -563,7 +563,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Report:
+class ExecutorReport:
     """An event at the executor. ``number`` counts from 1.
 
     Attributes
@@ -661,7 +661,7 @@ class Executor(Protocol):
     def now(self) -> int:
         """The executor's time in ps."""
 
-    def start(self, order: Order) -> None:
+    def start(self, order: TaskOrder) -> None:
         """Run a task. No effect if it has been started with these plans; `RefusedError` when it cannot run here.
 
         A later attempt of a task replaces the attempt before, and begins with the round of its last checkpoint, or with
@@ -674,7 +674,7 @@ class Executor(Protocol):
         `RefusedError` where a process of the task has died.
         """
 
-    def replan(self, order: Order, *, at_once: bool = False) -> None:
+    def replan(self, order: TaskOrder, *, at_once: bool = False) -> None:
         """Change a running task to other plans between two rounds, perhaps at other hosts, with new endpoints.
 
         A report follows ('replanned'). ``at_once``: the present round is abandoned and begins again, from the model as
@@ -693,7 +693,7 @@ class Executor(Protocol):
         for impossible circuits.
         """
 
-    def turn(self) -> Turn:
+    def turn(self) -> ScheduleTurn:
         """The schedule in force, the one that waits, and the present configuration."""
 
     def stop(self, task: str) -> None:
@@ -706,7 +706,7 @@ class Executor(Protocol):
         window.
         """
 
-    def reports(self, after: int) -> list[Report]:
+    def reports(self, after: int) -> list[ExecutorReport]:
         """Reports from number ``after`` + 1 on. The caller has kept earlier reports, which may be forgotten."""
 
     def running(self, names: Collection[str] | None = None) -> Mapping[str, Running]:

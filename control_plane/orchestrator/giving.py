@@ -15,17 +15,17 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import ComputingManager, Role
 from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, Proposal, round_traffic
-from p4reduce.control_plane.orchestrator.options import AT_WORK, Phase
-from p4reduce.control_plane.orchestrator.replanning import Change, Replanner
-from p4reduce.control_plane.placement import Cluster, Load, Placement, Racks, place, placement_named, reads
+from p4reduce.control_plane.orchestrator.options import AT_WORK, PlanPhase
+from p4reduce.control_plane.orchestrator.replanning import PlanChange, Replanner
+from p4reduce.control_plane.placement import ClusterView, IterationLoad, Placement, Racks, place, placement_named, reads
 from p4reduce.control_plane.placement.cluster import FULL
 from p4reduce.control_plane.placement.policies import Contender, whole_trees
 from p4reduce.control_plane.placement.services import check_objective, paths_of, server_of
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import window_range
 from p4reduce.control_plane.plans.problem import MeshLayout, RingLayout, TreeLayout, power_of_two
-from p4reduce.control_plane.scheduling import Decision, Policy, plan_requests, policy_named
-from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling import Policy, TreeDecision, plan_requests, policy_named
+from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4reduce.control_plane.scheduling.view import DIRECTIONS, NetworkState, loads
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -39,7 +39,7 @@ MOST_TREES: Final = 4
 
 
 @dataclass(frozen=True)
-class Kind:
+class DecisionKind:
     """A decision for a task.
 
     Attributes
@@ -50,7 +50,7 @@ class Kind:
         Slots needed of every aggregating switch to keep the links busy; empty where hosts add up.
     """
 
-    decision: Decision
+    decision: TreeDecision
     switches: Mapping[str, int]
 
     def seconds(self, state: NetworkState, training_s: float) -> float:
@@ -74,8 +74,8 @@ class Kind:
 class Kinds:
     """``trees``: equally good whole trees, the best first; ``hosts``: a ring, or paths to the server."""
 
-    trees: tuple[Kind, ...]
-    hosts: Kind | None
+    trees: tuple[DecisionKind, ...]
+    hosts: DecisionKind | None
 
 
 class KindsOf:
@@ -105,7 +105,7 @@ class KindsOf:
         """Forget an ended task."""
         self._known.pop(name, None)
 
-    def _trees(self, task: Task, state: NetworkState) -> tuple[Kind, ...]:
+    def _trees(self, task: Task, state: NetworkState) -> tuple[DecisionKind, ...]:
         """Trees with all slots of switches free, each without the switches between racks of the trees before.
 
         With a policy that gives several trees at once, its trees in the network as it is.
@@ -115,10 +115,10 @@ class KindsOf:
         if not self._served:
             with contextlib.suppress(PlanError):
                 decision = self._policy(task, state, lanes=self._lanes)
-                return (Kind(decision, {}),) if decision.parts else ()
+                return (DecisionKind(decision, {}),) if decision.parts else ()
         if task.aggregation == "hosts" or not self._served:
             return ()
-        kinds: list[Kind] = []
+        kinds: list[DecisionKind] = []
         state = replace(state, slots={}, reserved_slots={})
         without: dict[str, int] = {}
         for _ in range(MOST_TREES):
@@ -140,7 +140,7 @@ class KindsOf:
             without |= dict.fromkeys(between, 0)
         return tuple(kinds)
 
-    def _hosts(self, task: Task, state: NetworkState) -> Kind | None:
+    def _hosts(self, task: Task, state: NetworkState) -> DecisionKind | None:
         """A ring, or paths to the server, whichever takes less time; None where neither fits.
 
         For a task that states what its hosts exchange, that exchange.
@@ -149,18 +149,18 @@ class KindsOf:
         policies = [self._policy] if task.exchange is not None else [policy_named("ring"), policy_named("spff")]
         for policy in policies if task.aggregation != "switches" else ():
             try:
-                kinds.append(Kind(policy(task, state, lanes=self._lanes), {}))
+                kinds.append(DecisionKind(policy(task, state, lanes=self._lanes), {}))
             except PlanError:
                 continue
         return min(kinds, key=lambda kind: kind.seconds(state, 0.0), default=None)
 
-    def _kind(self, decision: Decision) -> Kind:
+    def _kind(self, decision: TreeDecision) -> DecisionKind:
         slots: Counter[str] = Counter()
         for request in plan_requests(replace(decision, max_slots=None), job=0, lanes=self._lanes):
             if isinstance(request.layout, TreeLayout):
                 least = power_of_two(2 * window_range(self._topology, request)[0])
                 slots.update(dict.fromkeys(request.layout.children, least))
-        return Kind(decision, dict(slots))
+        return DecisionKind(decision, dict(slots))
 
 
 def _left(state: NetworkState, hop: Hop) -> float:
@@ -189,7 +189,7 @@ class Placer:
         self._racks = Racks(topology)
         self._computing = computing
         self._policy = policy
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, IterationLoad] = {}
         self._hosts: dict[str, dict[str, int]] = {}
 
     def fault(self, task: Task, lanes: int) -> str:
@@ -209,7 +209,7 @@ class Placer:
         server, why = server_of(task, self._cluster(state), lanes)
         return Placement(task.workers, server, why)
 
-    def paths(self, task: Task, state: NetworkState, lanes: int) -> list[Decision]:
+    def paths(self, task: Task, state: NetworkState, lanes: int) -> list[TreeDecision]:
         """Paths between the server of a task that infers and its clients; `PlanError` where a link is full."""
         return paths_of(task, self._cluster(state), lanes)
 
@@ -220,7 +220,7 @@ class Placer:
         self._hosts[task.name] = dict.fromkeys(task.workers, task.slots)
         self._loads[task.name] = self._load(task, plans, rounds)
 
-    def _load(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> Load:
+    def _load(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> IterationLoad:
         """The load of a round on links, from the predicted bytes of its plans."""
         bits: dict[int, float] = {}
         for role, plan in plans.items():
@@ -232,7 +232,7 @@ class Placer:
                 if much:  # predictions include links without traffic
                     bits[link] = bits.get(link, 0.0) + much
         slots = tuple(dict.fromkeys(switch for plan in plans.values() for switch in plan.by_switch))
-        return Load(training_s(task, self._computing.slowdowns()), bits, slots, float(rounds))
+        return IterationLoad(training_s(task, self._computing.slowdowns()), bits, slots, float(rounds))
 
     def round_done(self, task: Task, number: int) -> None:
         """Record that round ``number`` (from 0) of a task has ended."""
@@ -240,7 +240,7 @@ class Placer:
         if load is not None:
             self._loads[task.name] = replace(load, rounds=float(max(0, task.rounds - number - 1)))
 
-    def another(self, task: Task, state: NetworkState) -> tuple[Placement, Cluster]:
+    def another(self, task: Task, state: NetworkState) -> tuple[Placement, ClusterView]:
         """Choose hosts for a running task as if it arrived now; returns them and the cluster without the task.
 
         ``task`` wants hosts; ``state`` is the network without its reservations. `PlanError` when there are none.
@@ -253,9 +253,9 @@ class Placer:
         self._loads.pop(name, None)
         self._hosts.pop(name, None)
 
-    def _cluster(self, state: NetworkState) -> Cluster:
+    def _cluster(self, state: NetworkState) -> ClusterView:
         computing = self._computing
-        return Cluster(
+        return ClusterView(
             self._racks,
             state,
             slots=computing.slots(),
@@ -332,7 +332,7 @@ class Giver:
         self.due = True
         """whether a task began or ended since slots were last distributed"""
 
-    def propose(self, task: Task, state: NetworkState) -> tuple[Decision, list[Proposal]]:
+    def propose(self, task: Task, state: NetworkState) -> tuple[TreeDecision, list[Proposal]]:
         """Plan a task at its hosts: a whole tree if its slots are free now, otherwise no aggregation in the network.
 
         `PlanError` where neither fits; nothing is taken then.
@@ -376,7 +376,7 @@ class Giver:
         """The present plans and the choices of a running task; plans of a pending change count as present ones."""
         left = row.task.rounds - self._store.history.rounds_done(row.name)
         pending = self._replanner.pending.get(row.name)
-        active = self._store.plans((Phase.ACTIVE,), row.name)
+        active = self._store.plans((PlanPhase.ACTIVE,), row.name)
         plans = tuple(pending.values()) if pending else tuple(map(self._installer.plan_of, active))
         state = self._state(row.name)
         try:
@@ -389,7 +389,7 @@ class Giver:
         keeps = bool(pending) or left < 2 or kinds.hosts is None or not kinds.trees
         return _Standing(row, plans, kinds, left, tree_s, ring_s, keeps)
 
-    def _change(self, running: _Standing, kinds: list[Kind], what: str, cause: str) -> None:
+    def _change(self, running: _Standing, kinds: list[DecisionKind], what: str, cause: str) -> None:
         """Have a task change at the end of its round to the first of these kinds that has its slots now."""
         if running.row.name in self._replanner.pending or self._store.task(running.row.name).state not in AT_WORK:
             return
@@ -405,7 +405,7 @@ class Giver:
             except PlanError:
                 continue
             why = {"tree_s": running.tree_s, "hosts_add_s": running.ring_s, "switches": sorted(kind.switches)}
-            change = Change(running.row.task, proposals, what, cause, saving_s=saving, cost_s=cost, why=why)
+            change = PlanChange(running.row.task, proposals, what, cause, saving_s=saving, cost_s=cost, why=why)
             self._replanner.begin(running.row, change)
             return
 
@@ -514,7 +514,7 @@ class Mover:
             self._kept[row.name] = task.workers
             self._note(row, "stay", {"hosts": list(task.workers), **vars(saving), "threshold": threshold})
 
-    def _elsewhere(self, row: TaskRow, wanted: Wanted, state: NetworkState) -> tuple[Task, Cluster]:
+    def _elsewhere(self, row: TaskRow, wanted: WantedHosts, state: NetworkState) -> tuple[Task, ClusterView]:
         """The task at the hosts that it would get now, and the cluster without it; `PlanError`: there are none."""
         asked = replace(row.task, workers=(), wanted=replace(wanted, count=len(row.task.workers)))
         placement, cluster = self._placer.another(asked, state)
@@ -524,7 +524,7 @@ class Mover:
         hosts = tuple(host if host in placement.workers else next(new) for host in row.task.workers)
         return replace(row.task, workers=hosts), cluster
 
-    def _weigh(self, row: TaskRow, wanted: Wanted, task: Task, cluster: Cluster, left: int) -> Saving:
+    def _weigh(self, row: TaskRow, wanted: WantedHosts, task: Task, cluster: ClusterView, left: int) -> Saving:
         totals, times, sends = [], [], 0.0
         for placed in (row.task, task):
             load = replace(cluster.load(placed, placed.workers, placed.server), rounds=float(left))
@@ -534,7 +534,7 @@ class Mover:
             sends = max((bits / cluster.capacity_bps[link] for link, bits in load.bits.items()), default=0.0)
         before = set(reads(wanted, row.task.workers))
         again = [pair for pair in reads(wanted, task.workers) if pair not in before]
-        shards = Wanted(wanted.count, tuple(home for home, _ in again), wanted.shard_bytes)
+        shards = WantedHosts(wanted.count, tuple(home for home, _ in again), wanted.shard_bytes)
         cost = sends + (cluster.read_seconds(shards, task.workers) if again else 0.0)
         workers = len(task.workers)
         return Saving((totals[0] - totals[1]) * workers, cost * workers, times[0], times[1])
@@ -565,7 +565,7 @@ class Mover:
         why |= {} if saving is None else {"old_s": saving.old_s, "new_s": saving.new_s}
         why["plans"] = type(decision.upload).__name__.removesuffix("Layout").lower()
         numbers = {} if saving is None else {"saving_s": saving.saving_s, "cost_s": saving.cost_s}
-        change = Change(task, proposals, what, cause, at_once, why=why, anew=anew, **numbers)
+        change = PlanChange(task, proposals, what, cause, at_once, why=why, anew=anew, **numbers)
         return self._replanner.begin(row, change)
 
     def _note(self, row: TaskRow, what: str, why: dict[str, Any]) -> None:

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.records import ITEMS, RecordError, from_json, to_json
-from p4reduce.control_plane.orchestrator.executor import Report, Role, TurnWindow
-from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
-from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.orchestrator.executor import ExecutorReport, Role, TurnWindow
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, PlanPhase, TaskState
+from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4reduce.control_plane.tdm.schedule import Schedule
 from p4reduce.topologies import Link
 from p4reduce.topologies.model import Hop
@@ -55,7 +55,7 @@ class TaskRow:
     waits: str | None = None
     fault: str = ""
     candidates: tuple[str, ...] = ()
-    wanted: Wanted | None = None
+    wanted: WantedHosts | None = None
     ranks: tuple[int, ...] = ()
     attempt: int = 0
 
@@ -67,7 +67,7 @@ class TaskRow:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedTask:
     """The hosts that were chosen for a task, or that it has left. ``ranks``: of the workers; None: 0, 1, ..."""
 
     workers: tuple[str, ...]
@@ -84,7 +84,7 @@ class PlanRow:
     role: Role
     job: int
     epoch: int
-    phase: Phase
+    phase: PlanPhase
     demand_bps: Demand
     plan: str
 
@@ -147,7 +147,7 @@ def _placed(task: Task, text: str) -> tuple[Task, tuple[int, ...], str]:
     """The task with its present hosts, their ranks, and the fault of the hosts, if any."""
     fault = "its hosts in the database cannot be used"
     try:
-        hosts = from_json(Placed, text, fault)
+        hosts = from_json(PlacedTask, text, fault)
         ranks = tuple(range(len(hosts.workers))) if hosts.ranks is None else hosts.ranks
         if len({*ranks}) != len(hosts.workers) or min(ranks) < 0:
             return UNREADABLE, (0,), f"{fault}: they have other ranks than one each"
@@ -166,7 +166,7 @@ def plan_row(row: sqlite3.Row) -> PlanRow:
         role=row["role"],
         job=row["job"],
         epoch=row["epoch"],
-        phase=Phase(row["phase"]),
+        phase=PlanPhase(row["phase"]),
         demand_bps=_demand(row["demand"]),
         plan=row["plan"],
     )
@@ -310,7 +310,7 @@ class Schedules:
         rows = self._connection.execute("SELECT * FROM configurations ORDER BY number")
         return {row["number"]: from_json(Circuits, row["circuits"], f"configuration {row['number']}") for row in rows}
 
-    def add_window(self, report: Report) -> None:
+    def add_window(self, report: ExecutorReport) -> None:
         """Add a window that has ended, from the executor's report."""
         names = ("schedule", "round", "window", "started_ps", "lit_ps", "ended_ps", "dark_lost", "misrouted")
         self._connection.execute(
@@ -380,7 +380,7 @@ class SwitchSample:
     largest_slots: int
 
 
-class History:
+class TaskHistory:
     """The tables that influence no decision. Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
 
     Methods that write must be called inside one of the store's transactions.
@@ -410,7 +410,7 @@ class History:
         query = "SELECT at_ps, before, after, reason FROM changes WHERE task = ? ORDER BY number"
         return [dict(row) for row in self._connection.execute(query, (task,))]
 
-    def add_round(self, report: Report) -> None:
+    def add_round(self, report: ExecutorReport) -> None:
         """Add a round of a task, from the executor's report."""
         times = [int(report.data[name]) for name in ROUND_TIMES]
         self._connection.execute(
@@ -472,7 +472,7 @@ class History:
         """Remove a swap that did not happen."""
         self._connection.execute("DELETE FROM swaps WHERE job = ? AND epoch = ?", (job, epoch))
 
-    def measure_swap(self, report: Report) -> None:
+    def measure_swap(self, report: ExecutorReport) -> None:
         """Record the measured cost of a swap, from the executor's report."""
         names = ("in_flight", "resent_frames", "resent_bytes", "late_frames", "duration_ps", "job", "epoch")
         self._connection.execute(
@@ -518,7 +518,7 @@ class History:
         query = "UPDATE replans SET done_ps = ?, round = ? WHERE generation = ?"
         self._connection.execute(query, (at_ps, number, generation))
 
-    def note_restored(self, report: Report) -> None:
+    def note_restored(self, report: ExecutorReport) -> None:
         """Record the time and bytes until a changed task's hosts had their data; no effect without a change."""
         names = ("read_bytes", "model_bytes", "duration_ps")
         self._connection.execute(

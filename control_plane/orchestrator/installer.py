@@ -17,21 +17,21 @@ from p4reduce.control_plane.entries import PLAN_TABLES, Entity, key, plan_entrie
 from p4reduce.control_plane.orchestrator.executor import (
     ComputingManager,
     Executor,
-    Order,
     Read,
     Role,
+    TaskOrder,
     read_roles,
     roles,
 )
 from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
-from p4reduce.control_plane.orchestrator.options import Options, Phase, RefusedError, TaskState
+from p4reduce.control_plane.orchestrator.options import OrchestratorOptions, PlanPhase, TaskRefusedError, TaskState
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.placement import Placement
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.make import PlanRequest, window_range
 from p4reduce.control_plane.scheduling import copies, plan_requests
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Selection, Task
-from p4reduce.control_plane.scheduling.view import DIRECTIONS, Decision, NetworkState, Policy, consumed
+from p4reduce.control_plane.scheduling.view import DIRECTIONS, NetworkState, Policy, TreeDecision, consumed
 from p4reduce.topologies import Topology, format_rate
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
@@ -42,7 +42,7 @@ from p4switch.base.safe_yaml import one_line
 Key = tuple[object, ...]
 
 
-class Inventory:
+class InstalledEntries:
     """All entries of the plans' tables and multicast groups in the switches at one time."""
 
     def __init__(self, by_switch: Mapping[str, Iterable[P4Entity]]) -> None:
@@ -52,7 +52,7 @@ class Inventory:
         }
 
     @classmethod
-    def read(cls, controller: Controller) -> "Inventory":
+    def read(cls, controller: Controller) -> "InstalledEntries":
         """Read all switches; `ControllerError` names one that does not answer."""
         return cls(controller.read([*wildcards(PLAN_TABLES), fy.P4MulticastGroupEntry()]))
 
@@ -172,11 +172,11 @@ _NO_TREE: Final = 1 << 62
 
 
 @dataclass(frozen=True)
-class Choice:
+class TreeChoice:
     """The result of a selection: the task with the chosen workers, their trees, and the reasons."""
 
     task: Task
-    decision: Decision
+    decision: TreeDecision
     why: dict[str, Any]
 
 
@@ -206,7 +206,7 @@ class Selector:
                     )
         return ""
 
-    def choose(self, task: Task, select: Selection, state: NetworkState) -> Choice:
+    def choose(self, task: Task, select: Selection, state: NetworkState) -> TreeChoice:
         """Choose workers in the present network.
 
         The budget is a share of the cost of all workers in an empty network; candidates cost what the policy's trees
@@ -240,7 +240,7 @@ class Selector:
             why["utilities"] = {model.host: model.usefulness for model in models}
         if left:
             why["left_out"] = {host: self._why_not(trees, chosen, host, allowed) for host in left}
-        return Choice(replace(task, workers=chosen, select=None), trees.decision(chosen), why)
+        return TreeChoice(replace(task, workers=chosen, select=None), trees.decision(chosen), why)
 
     def _model(self, select: Selection, host: str) -> _Model:
         utility = dict(select.utilities).get(host)
@@ -260,7 +260,7 @@ class _Trees:
 
     def __init__(self, policy: Policy, task: Task, state: NetworkState, lanes: int) -> None:
         self._policy, self._task, self._state, self._lanes = policy, task, state, lanes
-        self._found: dict[tuple[str, ...], tuple[int, Decision | str]] = {}
+        self._found: dict[tuple[str, ...], tuple[int, TreeDecision | str]] = {}
 
     def in_order(self, hosts: Sequence[str]) -> tuple[str, ...]:
         """These hosts in the task's order, which is the order of ranks."""
@@ -276,7 +276,7 @@ class _Trees:
         """Copies of a frame on links, up and down, in the present network; more than any budget without a tree."""
         return self._ask(hosts)[0]
 
-    def decision(self, hosts: Sequence[str]) -> Decision:
+    def decision(self, hosts: Sequence[str]) -> TreeDecision:
         """The trees for these hosts; `PlanError` where there are none."""
         answer = self._ask(hosts)[1]
         if isinstance(answer, str):
@@ -287,7 +287,7 @@ class _Trees:
         """Reason why there are no trees for these hosts."""
         return str(self._ask(hosts)[1])
 
-    def _ask(self, hosts: Sequence[str]) -> tuple[int, Decision | str]:
+    def _ask(self, hosts: Sequence[str]) -> tuple[int, TreeDecision | str]:
         workers = self.in_order(hosts)
         if workers not in self._found:
             task = replace(self._task, workers=workers, select=None)
@@ -325,7 +325,7 @@ class Installer:
         controller: Controller,
         executor: Executor,
         checkpoint: Callable[[str], None],
-        options: Options,
+        options: OrchestratorOptions,
     ) -> None:
         self.store = store
         self.controller = controller
@@ -340,7 +340,7 @@ class Installer:
 
     def propose(
         self,
-        decision: Decision,
+        decision: TreeDecision,
         view: Topology | None = None,
         beside: Sequence[Proposal] = (),
         *,
@@ -387,7 +387,7 @@ class Installer:
 
     def propose_for(
         self,
-        decisions: Sequence[Decision],
+        decisions: Sequence[TreeDecision],
         rows: Sequence[PlanRow] = (),
         *,
         view: Topology | None = None,
@@ -415,7 +415,7 @@ class Installer:
         return proposals
 
     def _whole(
-        self, decision: Decision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None
+        self, decision: TreeDecision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None
     ) -> list[Proposal]:
         """Plan with as many slots as are free, but at least enough to keep the links busy."""
         topology, lanes = view or self.controller.topology, self.controller.program.lanes
@@ -435,7 +435,7 @@ class Installer:
             shrunk += 1
 
     def propose_next(
-        self, decision: Decision, rows: Sequence[PlanRow], state: NetworkState, *, must: bool
+        self, decision: TreeDecision, rows: Sequence[PlanRow], state: NetworkState, *, must: bool
     ) -> list[Proposal]:
         """Plan the next epochs of a task's jobs, with as many slots as they have: windows cannot change.
 
@@ -468,7 +468,7 @@ class Installer:
         return self._plan(decision, wanted, state.topology)
 
     def _plan(
-        self, decision: Decision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None
+        self, decision: TreeDecision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None
     ) -> list[Proposal]:
         topology = self.controller.topology if view is None else view
         proposals: list[Proposal] = []
@@ -482,7 +482,7 @@ class Installer:
         return proposals
 
     @staticmethod
-    def _demand(decision: Decision, role: Role, request: PlanRequest, topology: Topology) -> dict[Hop, int]:
+    def _demand(decision: TreeDecision, role: Role, request: PlanRequest, topology: Topology) -> dict[Hop, int]:
         task, demand = decision.task, dict[Hop, int]()
         if task.reserved_bps and request.layout is not None:
             _, weight, total = request.part
@@ -526,7 +526,7 @@ class Installer:
         proposals: Sequence[Proposal],
         policy: str,
         why: Mapping[str, Any],
-        choice: Choice | None = None,
+        choice: TreeChoice | None = None,
         placement: Placement | None = None,
     ) -> None:
         """Install the trees of a queued task, whose state becomes 'scheduled'.
@@ -549,8 +549,8 @@ class Installer:
         self.checkpoint("intended")
         self.install(proposals)
 
-    def begin(self, order: Order) -> None:
-        """Start a scheduled task whose trees are all installed; `RefusedError` when its hosts cannot run it."""
+    def begin(self, order: TaskOrder) -> None:
+        """Start a scheduled task whose trees are all installed; `TaskRefusedError` when its hosts cannot run it."""
         name = order.task.name
         self.executor.start(order)
         self.checkpoint("started")
@@ -558,7 +558,7 @@ class Installer:
             if order.attempt:
                 self.store.history.drop_rounds(name, self.executor.running([name])[name].round)
             for plan in (*order.plans.values(), *order.read_plans.values()):
-                self.store.set_phase(plan.generation, Phase.ACTIVE)
+                self.store.set_phase(plan.generation, PlanPhase.ACTIVE)
             self.store.change(name, TaskState.RUNNING, self.executor.now())
         self.checkpoint("recorded start")
 
@@ -602,16 +602,16 @@ class Installer:
             return
         try:
             self.executor.swap(task, plans)
-        except RefusedError as error:
+        except TaskRefusedError as error:
             self.give_up(plans.values())
             raise InstallError(str(error)) from None
         self.checkpoint("swapped")
         with self.store.transaction():
-            for row in self.store.plans((Phase.ACTIVE,), task):
+            for row in self.store.plans((PlanPhase.ACTIVE,), task):
                 if row.role in plans:
-                    self.store.set_phase(row.generation, Phase.REMOVING)
+                    self.store.set_phase(row.generation, PlanPhase.REMOVING)
             for plan in plans.values():
-                self.store.set_phase(plan.generation, Phase.ACTIVE)
+                self.store.set_phase(plan.generation, PlanPhase.ACTIVE)
             self.store.change(task, TaskState.RESCHEDULED, self.executor.now())
         self.checkpoint("recorded swap")
 
@@ -627,7 +627,7 @@ class Installer:
                 role=proposal.role,
                 job=plan.job,
                 epoch=plan.epoch,
-                phase=Phase.INSTALLING,
+                phase=PlanPhase.INSTALLING,
                 demand_bps=proposal.demand_bps,
                 plan=to_json(plan),
             )
@@ -664,20 +664,20 @@ class Installer:
             self.checkpoint(f"installed {proposal.role}")
         with self.store.transaction():
             for proposal in proposals:
-                self.store.set_phase(proposal.plan.generation, Phase.INSTALLED)
+                self.store.set_phase(proposal.plan.generation, PlanPhase.INSTALLED)
         self.checkpoint("recorded installation")
 
     def give_up(self, plans: Iterable[Plan]) -> None:
         """Mark plans that no host uses or will use: their entries in switches are to be removed."""
         with self.store.transaction():
             for plan in plans:
-                self.store.set_phase(plan.generation, Phase.REMOVING)
+                self.store.set_phase(plan.generation, PlanPhase.REMOVING)
                 self.store.history.drop_swap(plan.job, plan.epoch)
 
     def clean(self) -> int:
         """Remove the plans marked for removal; returns how many. What a switch refuses is tried again later."""
         removed = 0
-        rows = [row for row in self.store.plans((Phase.REMOVING,)) if self._is_due(row)]
+        rows = [row for row in self.store.plans((PlanPhase.REMOVING,)) if self._is_due(row)]
         if rows:
             self._wait()
         for row in rows:
@@ -690,7 +690,7 @@ class Installer:
             self.checkpoint("uninstalled")
             self._stuck.pop(row.generation, None)
             self._plans.pop(row.generation, None)
-            self.store.set_phase(row.generation, Phase.REMOVED)
+            self.store.set_phase(row.generation, PlanPhase.REMOVED)
             self.checkpoint("recorded removal")
             removed += 1
         if self._sweep_at is not None and self.executor.now() >= self._sweep_at:
@@ -700,9 +700,9 @@ class Installer:
     def _is_due(self, row: PlanRow) -> bool:
         return row.generation not in self._stuck or self.executor.now() >= self._stuck[row.generation][1]
 
-    def sweep(self, inventory: Inventory | None = None) -> None:
+    def sweep(self, inventory: InstalledEntries | None = None) -> None:
         """Remove the entries of switches that belong to no plan; where a switch refuses, try again later."""
-        inventory = inventory or Inventory.read(self.controller)
+        inventory = inventory or InstalledEntries.read(self.controller)
         self._sweep_at = None
         for switch, entries in inventory.strangers(self.controller.installed).items():
             try:

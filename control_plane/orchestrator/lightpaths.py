@@ -14,12 +14,12 @@ from p4reduce.control_plane.optical.policies import FLOWS, SEARCHES, Granted, Gr
 from p4reduce.control_plane.orchestrator.executor import ComputingManager
 from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
 from p4reduce.control_plane.orchestrator.options import StoreError
-from p4reduce.control_plane.placement import Cluster, Placement, Racks
+from p4reduce.control_plane.placement import ClusterView, Placement, Racks
 from p4reduce.control_plane.placement.services import check_objective, paths_within, server_of
 from p4reduce.control_plane.plans.problem import power_of_two
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, chunks, frame_time_ps
 from p4reduce.control_plane.scheduling.task import MAX_BPS, Task
-from p4reduce.control_plane.scheduling.view import Decision, NetworkState
+from p4reduce.control_plane.scheduling.view import NetworkState, TreeDecision
 from p4reduce.topologies import Link
 from p4reduce.topologies.wdm import Wdm
 from p4switch.base.safe_yaml import one_line
@@ -68,7 +68,7 @@ class Lightpaths:
         rates = tuple(
             replace(link, rate_bps=network.rate_bps) if link in network.fibres else link for link in base.links
         )
-        self._cluster = Cluster(Racks(replace(base, links=rates)), NetworkState(base), slots={}, free={})
+        self._cluster = ClusterView(Racks(replace(base, links=rates)), NetworkState(base), slots={}, free={})
         self._granted: dict[str, Granted] = {}
         self._links: dict[int, Link] = {}
         """circuits of lightpaths, by number"""
@@ -124,7 +124,7 @@ class Lightpaths:
                 paths = paths_within(infers, NetworkState(view), lanes)
                 return self._installer.propose_for(paths, view=view, pace_ps=pace_ps)
             layout, most = made.layout(0), power_of_two(2 * chunks(task.elements, lanes))
-            decision = Decision(self._policy, task, layout, layout, max_slots=most)
+            decision = TreeDecision(self._policy, task, layout, layout, max_slots=most)
             return self._installer.propose(decision, view, pace_ps=pace_ps)
         except BaseException:
             self.end(task.name)

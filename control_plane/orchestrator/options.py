@@ -20,7 +20,7 @@ class TaskError(BadInput, ValueError):
     """A task or a trace is not valid; the message names file, task and field."""
 
 
-class RefusedError(P4ReduceError, RuntimeError):
+class TaskRefusedError(P4ReduceError, RuntimeError):
     """The executor refuses a request for one task; it changed nothing, and continues with all others."""
 
 
@@ -60,7 +60,7 @@ AT_WORK: Final = (TaskState.RUNNING, TaskState.RESCHEDULED)
 """states of tasks that run"""
 
 
-class Phase(StrEnum):
+class PlanPhase(StrEnum):
     """Phase of a plan. Each step is recorded before it is taken."""
 
     INSTALLING = "installing"
@@ -74,7 +74,7 @@ class Phase(StrEnum):
     REMOVED = "removed"
 
 
-LIVE: Final = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE, Phase.REMOVING)
+LIVE: Final = (PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE, PlanPhase.REMOVING)
 """phases in which switches may have entries of the plan"""
 
 
@@ -83,7 +83,7 @@ MOST_BACK_OFFS: Final = 64
 
 
 @dataclass(frozen=True)
-class Options:
+class OrchestratorOptions:
     """Settings of an orchestrator.
 
     Attributes

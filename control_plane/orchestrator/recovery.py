@@ -13,8 +13,15 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
 from p4reduce.control_plane.orchestrator.executor import ComputingManager, Executor, Role, are_all
 from p4reduce.control_plane.orchestrator.history import LinkSample, PlanRow, SwitchSample, TaskRow
-from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Inventory
-from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
+from p4reduce.control_plane.orchestrator.installer import InstalledEntries, Installer, InstallError
+from p4reduce.control_plane.orchestrator.options import (
+    AT_WORK,
+    ENDED,
+    PlanPhase,
+    StoreError,
+    TaskRefusedError,
+    TaskState,
+)
 from p4reduce.control_plane.orchestrator.replanning import Replanner, order_of
 from p4reduce.control_plane.orchestrator.store import Store
 from p4reduce.control_plane.orchestrator.turn_taking import Turns
@@ -189,7 +196,7 @@ LAST_PS: Final = 10 * MAX_PS
 MOST_NETWORKS: Final = 3
 """number of networks that may end while a task is being started until it fails, since it may be the cause"""
 _NEW_NETWORK: Final = "the network was started anew"
-_FIRST: Final = (Phase.ACTIVE, Phase.INSTALLED, Phase.INSTALLING, Phase.REMOVING)
+_FIRST: Final = (PlanPhase.ACTIVE, PlanPhase.INSTALLED, PlanPhase.INSTALLING, PlanPhase.REMOVING)
 
 
 class Recovery:
@@ -227,7 +234,7 @@ class Recovery:
         self._controller.resources.begin_at(self._store.next_generation())
         self._meet_executor()
         self._adopt()
-        inventory = Inventory.read(self._controller)
+        inventory = InstalledEntries.read(self._controller)
         self._installer.sweep(inventory)
         self._installer.checkpoint("read switches")
         self._stop_what_ended()
@@ -250,10 +257,10 @@ class Recovery:
 
     def _drop(self, row: PlanRow, reason: str) -> None:
         """Forget a plan that cannot be used. Its entries in switches then belong to no plan, and are swept."""
-        if row.phase is not Phase.REMOVING and self._store.task(row.task).state not in ENDED:
+        if row.phase is not PlanPhase.REMOVING and self._store.task(row.task).state not in ENDED:
             self._fail(row.task, reason)
         with self._store.transaction():
-            self._store.set_phase(row.generation, Phase.REMOVED)
+            self._store.set_phase(row.generation, PlanPhase.REMOVED)
             at_ps = self._store.history.last_ps()
             self._store.history.add_decision(at_ps, row.task, "forget plan", "", {"reason": reason})
 
@@ -299,7 +306,7 @@ class Recovery:
             self._store.set_fact("reports", "0")
             self._store.schedules.drop_all()
             for row in self._store.plans():
-                self._store.set_phase(row.generation, Phase.REMOVED)
+                self._store.set_phase(row.generation, PlanPhase.REMOVED)
             at_ps = self._store.history.last_ps()
             for task in self._store.tasks([TaskState.SCHEDULED]):
                 ends = [change["reason"] for change in self._store.history.changes(task.name)].count(_NEW_NETWORK) + 1
@@ -327,16 +334,16 @@ class Recovery:
                 "begin a new one"
             )
 
-    def _finish_first(self, task: TaskRow, inventory: Inventory) -> None:
+    def _finish_first(self, task: TaskRow, inventory: InstalledEntries) -> None:
         """Start a scheduled task whose first trees are all installed, or let it wait again."""
-        plans = self._plans(self._store.plans((Phase.INSTALLING, Phase.INSTALLED), task.name))
+        plans = self._plans(self._store.plans((PlanPhase.INSTALLING, PlanPhase.INSTALLED), task.name))
         if are_all(plans) and all(map(inventory.complete, plans.values())):
             try:
                 order = order_of(task.task, plans, self._computing, task.wanted, attempt=task.attempt)
                 if self._turns is not None and task.task.serving is None:
                     order = replace(order, schedule=self._turns.holding.number())
                 self._installer.begin(order)
-            except (RefusedError, PlanError) as error:  # PlanError: host profiles have changed
+            except (TaskRefusedError, PlanError) as error:  # PlanError: host profiles have changed
                 self._fail(task.name, f"its hosts cannot run it: {one_line(error)}")
         elif self._has_run(task):
             self._fail(task.name, "it ran, and its trees were lost before that was written down")
@@ -353,9 +360,9 @@ class Recovery:
         run = self._executor.running([task.name]).get(task.name)
         return run is not None and run.attempt == task.attempt
 
-    def _finish_swap(self, task: TaskRow, inventory: Inventory) -> None:
+    def _finish_swap(self, task: TaskRow, inventory: InstalledEntries) -> None:
         """Let a running task change to its next trees if all are installed, or stay on its trees."""
-        plans = self._plans(self._store.plans((Phase.INSTALLING, Phase.INSTALLED), task.name))
+        plans = self._plans(self._store.plans((PlanPhase.INSTALLING, PlanPhase.INSTALLED), task.name))
         if self._turns is not None and self._turns.changing:
             pass  # the trees belong to the pending schedule
         elif plans and self._replanner.is_replan(task.name, plans):
@@ -366,7 +373,7 @@ class Recovery:
         elif plans:
             self._installer.give_up(plans.values())
             self._installer.checkpoint("took back")
-        active = self._plans(self._store.plans((Phase.ACTIVE,), task.name))
+        active = self._plans(self._store.plans((PlanPhase.ACTIVE,), task.name))
         if not are_all(active):
             self._fail(task.name, "the database does not know all of its trees")
         elif not all(map(inventory.complete, active.values())):

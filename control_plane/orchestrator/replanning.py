@@ -11,13 +11,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import ComputingManager, Order, Report, Role, is_read, ranks_at
+from p4reduce.control_plane.orchestrator.executor import (
+    ComputingManager,
+    ExecutorReport,
+    Role,
+    TaskOrder,
+    is_read,
+    ranks_at,
+)
 from p4reduce.control_plane.orchestrator.history import TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal
-from p4reduce.control_plane.orchestrator.options import ENDED, Phase, RefusedError, TaskState
+from p4reduce.control_plane.orchestrator.options import ENDED, PlanPhase, TaskRefusedError, TaskState
 from p4reduce.control_plane.placement import reads
 from p4reduce.control_plane.plans import Plan
-from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4switch.base.safe_yaml import one_line
 
 # Orders to the executor.
@@ -27,12 +34,12 @@ def order_of(
     task: Task,
     plans: dict[Role, Plan],
     computing: ComputingManager,
-    wanted: Wanted | None = None,
+    wanted: WantedHosts | None = None,
     *,
     ranks: tuple[int, ...] = (),
     anew: tuple[str, ...] = (),
     attempt: int = 0,
-) -> Order:
+) -> TaskOrder:
     """The order to run a task. ``wanted``: the task's request for hosts, which says what data they read.
 
     ``plans``: the plans of its jobs, and of its reads where it takes turns.
@@ -44,10 +51,10 @@ def order_of(
     plans = {role: plan for role, plan in plans.items() if role not in reading}
     upload = next(iter(plans.values()))
     if task.serving is not None:
-        return Order(task, plans, {task.server: computing.answering_ps(task)}, attempt=attempt)
+        return TaskOrder(task, plans, {task.server: computing.answering_ps(task)}, attempt=attempt)
     arriving = 1 if upload.in_network or upload.exchanged else len(task.workers)
     shards = Counter([] if wanted is None else reads(wanted, task.workers))
-    return Order(
+    return TaskOrder(
         task,
         plans,
         {worker: computing.training_ps(task, worker) for worker in task.workers},
@@ -68,7 +75,7 @@ def hosts_of(plan: Plan, server: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Change:
+class PlanChange:
     """The next plans and hosts of a running task, and the reasons.
 
     Attributes
@@ -137,7 +144,7 @@ class Replanner:
         self.pending: dict[str, dict[Role, Plan]] = {}
         """for each task, the plans that wait for the end of a round"""
 
-    def begin(self, row: TaskRow, change: Change) -> bool:
+    def begin(self, row: TaskRow, change: PlanChange) -> bool:
         """Install the plans of a change and tell the hosts; returns whether that worked. No other change is pending."""
         name, now = row.name, self._executor.now()
         plans = {proposal.role: proposal.plan for proposal in change.proposals}
@@ -180,7 +187,7 @@ class Replanner:
         try:
             self._installer.install(change.proposals)
             self._executor.replan(order, at_once=change.at_once)
-        except (InstallError, RefusedError) as error:
+        except (InstallError, TaskRefusedError) as error:
             reason = one_line(error)
         self._installer.checkpoint("told of change")
         self.take_reports()  # the task may have ended meanwhile
@@ -211,7 +218,7 @@ class Replanner:
         self._computing.settle(row.task)
         self._installer.checkpoint("gave up change")
 
-    def take(self, report: Report) -> None:
+    def take(self, report: ExecutorReport) -> None:
         """Record that hosts have changed, or could not. Runs in a transaction; the task has not ended."""
         name = str(report.task)
         if "error" in report.data:
@@ -219,12 +226,12 @@ class Replanner:
             return
         keys = {tuple(key) for key in report.data["keys"].values()}
         row, plans = self._store.task(name), dict[Role, Plan]()
-        for plan_row in self._store.plans((Phase.INSTALLED, Phase.ACTIVE), name):
+        for plan_row in self._store.plans((PlanPhase.INSTALLED, PlanPhase.ACTIVE), name):
             if (plan_row.job, plan_row.epoch) in keys:
                 plans[plan_row.role] = self._installer.plan_of(plan_row)
-                self._store.set_phase(plan_row.generation, Phase.ACTIVE)
+                self._store.set_phase(plan_row.generation, PlanPhase.ACTIVE)
             else:
-                self._store.set_phase(plan_row.generation, Phase.REMOVING)
+                self._store.set_phase(plan_row.generation, PlanPhase.REMOVING)
         self.pending.pop(name, None)
         if not plans:
             return  # recovery will find that not all of its plans are known
@@ -248,7 +255,7 @@ class Replanner:
 
     def is_replan(self, name: str, plans: Mapping[Role, Plan]) -> bool:
         """Whether plans that are not active belong to a change, and are not the next epochs of the task's jobs."""
-        active = {row.job for row in self._store.plans((Phase.ACTIVE,), name)}
+        active = {row.job for row in self._store.plans((PlanPhase.ACTIVE,), name)}
         return not {plan.job for plan in plans.values()} <= active
 
     def come_back(self, row: TaskRow, plans: dict[Role, Plan], *, complete: bool) -> None:
@@ -264,16 +271,16 @@ class Replanner:
         known = {replan["generation"]: replan for replan in self._store.history.replans(name)}
         try:
             if not complete or first not in known:
-                raise RefusedError("the orchestrator ended before all of its plans were installed")
+                raise TaskRefusedError("the orchestrator ended before all of its plans were installed")
             task = replace(row.task, workers=workers)
             self._computing.extend(task)
             with self._store.transaction():
                 for plan in plans.values():
-                    self._store.set_phase(plan.generation, Phase.INSTALLED)
+                    self._store.set_phase(plan.generation, PlanPhase.INSTALLED)
             ranks = ranks_at(row.task.workers, row.ranks, workers)
             order = order_of(task, plans, self._computing, row.wanted, ranks=ranks, attempt=row.attempt)
             self._executor.replan(order, at_once=known[first]["at_once"])
-        except (RefusedError, PlanError) as error:
+        except (TaskRefusedError, PlanError) as error:
             self._executor.keep_plans(name)
             self.give_up(name, one_line(error))
 

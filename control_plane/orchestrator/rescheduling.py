@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator.executor import Report, Role, Running, lost_hosts, named
+from p4reduce.control_plane.orchestrator.executor import ExecutorReport, Role, Running, lost_hosts, named
 from p4reduce.control_plane.orchestrator.giving import Mover
 from p4reduce.control_plane.orchestrator.history import PlanRow, TaskRow
 from p4reduce.control_plane.orchestrator.installer import Installer, InstallError, Proposal, TradeOff, same_tree, weigh
-from p4reduce.control_plane.orchestrator.options import AT_WORK, Phase, StoreError
+from p4reduce.control_plane.orchestrator.options import AT_WORK, PlanPhase, StoreError
 from p4reduce.control_plane.orchestrator.replanning import Replanner
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling.task import Task
-from p4reduce.control_plane.scheduling.view import Decision, NetworkState, Policy
+from p4reduce.control_plane.scheduling.view import NetworkState, Policy, TreeDecision
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
@@ -63,7 +63,7 @@ class Losses:
 
     # --- processes that have died
 
-    def take(self, report: Report) -> None:
+    def take(self, report: ExecutorReport) -> None:
         """Record that a process of a task has died. Runs within a transaction."""
         name, host = str(report.task), str(report.data["host"])
         self._died.setdefault(name, {})[host] = None
@@ -169,7 +169,7 @@ class Rescheduler:
         state: StateWithout,
         losses: Losses,
         replanner: Replanner,
-        paths: Callable[[Task, NetworkState, int], list[Decision]],
+        paths: Callable[[Task, NetworkState, int], list[TreeDecision]],
     ) -> None:
         self._losses, self._paths = losses, paths
         self._replanner = replanner
@@ -209,7 +209,7 @@ class Rescheduler:
         self.lost &= names
 
     def _rows(self, row: TaskRow) -> list[PlanRow]:
-        return self._store.plans((Phase.ACTIVE,), row.name)
+        return self._store.plans((PlanPhase.ACTIVE,), row.name)
 
     def _cause(self, row: TaskRow, down: set[Hop], state: NetworkState) -> Cause | None:
         """Reason why a task cannot, or should not, stay on its trees; None when it can. ``state`` has all tasks."""

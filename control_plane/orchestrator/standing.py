@@ -10,16 +10,16 @@ from typing import Any, Final
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator.executor import ComputingManager, circuits_of
 from p4reduce.control_plane.orchestrator.installer import Installer, Proposal
-from p4reduce.control_plane.orchestrator.options import ENDED, Phase, StoreError
-from p4reduce.control_plane.placement import Cluster, Placement, Racks
+from p4reduce.control_plane.orchestrator.options import ENDED, PlanPhase, StoreError
+from p4reduce.control_plane.placement import ClusterView, Placement, Racks
 from p4reduce.control_plane.placement.services import check_objective, paths_within
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
-from p4reduce.topologies.optical import View, uplinks, view
+from p4reduce.topologies.optical import LitTopology, uplinks, view
 
-_LIVE: Final = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
+_LIVE: Final = (PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE)
 
 
 class Standing:
@@ -67,7 +67,7 @@ class Standing:
             for link in self._topology.links
             if (link.a, link.port_a) not in ends and (link.b, link.port_b) not in ends
         )
-        return View(self._topology.name, self._topology.nodes, links) if kept else self._topology
+        return LitTopology(self._topology.name, self._topology.nodes, links) if kept else self._topology
 
     def _rows(self) -> list[Any]:
         """The plans of all running services."""
@@ -90,7 +90,7 @@ class Standing:
                 f"service_ports: {' and '.join(sorted(pods)[:2])} are joined in turns only; keep ports for services "
                 "(--service-ports 1), or name hosts of one pod"
             )
-        empty = Cluster(self._racks, NetworkState(self._topology), slots={}, free={})
+        empty = ClusterView(self._racks, NetworkState(self._topology), slots={}, free={})
         try:
             self._choose(task, (), {}, set())
         except PlanError as error:

@@ -13,11 +13,11 @@ from p4reduce.base.records import to_json
 from p4reduce.control_plane.orchestrator.executor import LAST_JOB
 from p4reduce.control_plane.orchestrator.history import (
     Demand,
-    History,
     Names,
-    Placed,
+    PlacedTask,
     PlanRow,
     Schedules,
+    TaskHistory,
     TaskRow,
     plan_row,
     task_row,
@@ -27,7 +27,7 @@ from p4reduce.control_plane.orchestrator.options import (
     ENDED,
     FOLLOWING,
     LIVE,
-    Phase,
+    PlanPhase,
     StoreError,
     TaskError,
     TaskState,
@@ -324,7 +324,7 @@ class Store(Closable):
         self.path: Final = Path(path)
         self._connection = connect(self.path, synchronous=synchronous)
         self._term: int | None = None
-        self.history: Final = History(self._connection)
+        self.history: Final = TaskHistory(self._connection)
         """measurements and decisions, for figures"""
         self.schedules: Final = Schedules(self._connection)
         """the turns of tasks over an optical cross-connect"""
@@ -580,7 +580,7 @@ class Store(Closable):
         ranks: ranks of the workers; None: 0, 1, ...
         """
         with self.transaction():
-            placed = Placed(tuple(workers), server, None if ranks is None else tuple(ranks))
+            placed = PlacedTask(tuple(workers), server, None if ranks is None else tuple(ranks))
             self._connection.execute("UPDATE tasks SET placed = ? WHERE name = ?", (to_json(placed), name))
 
     def request_cancel(self, name: str) -> None:
@@ -631,12 +631,12 @@ class Store(Closable):
                 key = f"job {row.job} epoch {row.epoch} generation {row.generation}"
                 raise StoreError(f"{self.path}: {key} was used before ({error})") from None
 
-    def set_phase(self, generation: int, phase: Phase) -> None:
+    def set_phase(self, generation: int, phase: PlanPhase) -> None:
         """Set a plan's next phase."""
         with self.transaction():
             self._connection.execute("UPDATE plans SET phase = ? WHERE generation = ?", (phase, generation))
 
-    def plans(self, phases: Sequence[Phase] = LIVE, task: str | None = None) -> list[PlanRow]:
+    def plans(self, phases: Sequence[PlanPhase] = LIVE, task: str | None = None) -> list[PlanRow]:
         """Plans in these phases, oldest first; of one task or of all."""
         query = f"SELECT * FROM plans WHERE phase IN ({_marks(phases)})"  # noqa: S608  (only marks)
         values: tuple[str, ...] = tuple(phases)

@@ -17,9 +17,9 @@ from p4reduce.control_plane.scheduling.task import (
     OnFailure,
     Reservation,
     Selection,
-    Serving,
+    ServiceRequests,
     Task,
-    Wanted,
+    WantedHosts,
 )
 from p4reduce.topologies import format_delay, format_rate, parse_delay, parse_rate
 from p4switch.base.files import read_text
@@ -152,7 +152,7 @@ class TaskLine(BaseModel):
             exchange=self.kind if self.kind in ("rar", "a2a") else None,
         )
 
-    def _serving(self) -> Serving | None:
+    def _serving(self) -> ServiceRequests | None:
         if self.kind != "inference":
             for field, value in (("rate", self.rate), ("objective", self.objective), ("seed", self.seed)):
                 if value is not None:
@@ -163,14 +163,14 @@ class TaskLine(BaseModel):
         if self.rate is None:
             raise PlanError(f"task {self.name}: rate: is missing: requests a second of each client, as in rate: 8000")
         try:
-            return Serving(self.rate, self.objective, self.seed or 0)
+            return ServiceRequests(self.rate, self.objective, self.seed or 0)
         except PlanError as error:
             raise PlanError(f"task {self.name}: {error}") from None
 
-    def _wanted(self) -> Wanted | None:
+    def _wanted(self) -> WantedHosts | None:
         if isinstance(self.workers, int):
             try:
-                return Wanted(self.workers, self.shards, self.shard_bytes)
+                return WantedHosts(self.workers, self.shards, self.shard_bytes)
             except PlanError as error:
                 raise PlanError(f"task {self.name}: {error}") from None
         if self.shards or self.shard_bytes:
@@ -297,7 +297,7 @@ def _entry(task: Task) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _served(serving: Serving) -> dict[str, Any]:
+def _served(serving: ServiceRequests) -> dict[str, Any]:
     objective = None if serving.objective_ps is None else format_delay(serving.objective_ps)
     return {"rate": serving.rate_hz, "objective": objective, "seed": serving.seed or None}
 

@@ -18,8 +18,22 @@ from p4reduce.control_plane.orchestrator.executor import (
     is_read,
 )
 from p4reduce.control_plane.orchestrator.history import PlanRow, SchedulePhase, TaskRow
-from p4reduce.control_plane.orchestrator.installer import Admitted, Installer, Inventory, Proposal, Refused, round_bytes
-from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, RefusedError, StoreError, TaskState
+from p4reduce.control_plane.orchestrator.installer import (
+    Admitted,
+    InstalledEntries,
+    Installer,
+    Proposal,
+    Refused,
+    round_bytes,
+)
+from p4reduce.control_plane.orchestrator.options import (
+    AT_WORK,
+    ENDED,
+    PlanPhase,
+    StoreError,
+    TaskRefusedError,
+    TaskState,
+)
 from p4reduce.control_plane.orchestrator.replanning import order_of
 from p4reduce.control_plane.orchestrator.standing import Standing
 from p4reduce.control_plane.placement import Placement, reads
@@ -322,7 +336,7 @@ class Holding:
             windows = self.windows(self.number())
         window = next((candidate for candidate in windows if name in candidate.tasks), None)
         beside = set() if window is None else set(window.tasks) - {name}
-        live = (Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)
+        live = (PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE)
         demands = [row.demand_bps for row in self._store.plans(live) if row.task in beside - planned.keys()]
         demands += [proposal.demand_bps for task, own in planned.items() if task in beside for proposal in own]
         return self._within(() if window is None else window.circuits, self._see(demands))
@@ -344,7 +358,7 @@ class Holding:
         return replace(state, topology=view(self._topology, circuits), down=down)
 
 
-_OPENING: Final = (Phase.INSTALLING, Phase.INSTALLED)
+_OPENING: Final = (PlanPhase.INSTALLING, PlanPhase.INSTALLED)
 
 
 class Turns:
@@ -580,7 +594,7 @@ class Turns:
         self, name: str, windows: Sequence[TurnWindow], planned: Mapping[str, Sequence[Proposal]]
     ) -> list[Proposal]:
         """Plans for a running task whose circuits would move; empty where its circuits stay."""
-        rows = [row for row in self._store.plans((Phase.ACTIVE,), name) if not is_read(row.role)]
+        rows = [row for row in self._store.plans((PlanPhase.ACTIVE,), name) if not is_read(row.role)]
         lit = {link for window in windows if name in window.tasks for link in window.circuits}
         if not rows or all(set(circuits_of(self._installer.plan_of(row))) <= lit for row in rows):
             return []
@@ -645,7 +659,7 @@ class Turns:
                 order = order_of(admitted.task, plans, self._computing, admitted.row.task.wanted)
                 try:
                     self._installer.begin(replace(order, schedule=number))
-                except RefusedError as error:
+                except TaskRefusedError as error:
                     self._fail(admitted.row.name, f"its hosts cannot run it: {one_line(error)}")
                     continue
                 self._started(admitted.task)
@@ -667,15 +681,15 @@ class Turns:
     def _set(self, number: int, schedule: Schedule, windows: Sequence[TurnWindow]) -> None:
         """Send the timetable to the executor; if it refuses, drop the schedule."""
         moved: dict[str, dict[Role, Plan]] = {}
-        for row in self._store.plans((Phase.INSTALLED,)):
+        for row in self._store.plans((PlanPhase.INSTALLED,)):
             if self._store.task(row.task).state in AT_WORK:
                 moved.setdefault(row.task, {})[row.role] = self._installer.plan_of(row)
-        live = (*_OPENING, Phase.ACTIVE)
+        live = (*_OPENING, PlanPhase.ACTIVE)
         guard_ps = least_guard_ps(self._installer.plan_of(row) for row in self._store.plans(live))
         delta_ps = round(schedule.network.delta_s * PS_PER_S)
         try:
             self._executor.set_schedule(Timetable(number, tuple(windows), delta_ps, guard_ps, moved))
-        except RefusedError as error:
+        except TaskRefusedError as error:
             self.drop(f"the executor refuses its schedule: {one_line(error)}", fails=True)
             return
         self._installer.checkpoint("set schedule")
@@ -687,12 +701,12 @@ class Turns:
         """Record that a schedule holds and that running tasks use its trees; runs in the transaction of its report."""
         self._store.schedules.begin(number, at_ps)
         for task in self._store.tasks(AT_WORK):
-            rows = self._store.plans((Phase.INSTALLED,), task.name)
-            for old in self._store.plans((Phase.ACTIVE,), task.name):
+            rows = self._store.plans((PlanPhase.INSTALLED,), task.name)
+            for old in self._store.plans((PlanPhase.ACTIVE,), task.name):
                 if old.role in {row.role for row in rows}:
-                    self._store.set_phase(old.generation, Phase.REMOVING)
+                    self._store.set_phase(old.generation, PlanPhase.REMOVING)
             for row in rows:
-                self._store.set_phase(row.generation, Phase.ACTIVE)
+                self._store.set_phase(row.generation, PlanPhase.ACTIVE)
             if rows:
                 self._store.change(task.name, TaskState.RESCHEDULED, at_ps, f"circuits of schedule {number}")
 
@@ -712,7 +726,7 @@ class Turns:
                 self._store.schedules.set_phase(row.number, SchedulePhase.DROPPED)
             for plan in self._opening():
                 if self._store.task(plan.task).state not in ENDED:
-                    self._store.set_phase(plan.generation, Phase.REMOVING)
+                    self._store.set_phase(plan.generation, PlanPhase.REMOVING)
                     self._store.history.drop_swap(plan.job, plan.epoch)
             for task in scheduled:
                 self._store.change(task.name, TaskState.FAILED if fails else TaskState.QUEUED, now, reason)
@@ -720,7 +734,7 @@ class Turns:
             self._computing.release(task.name)
         self._installer.checkpoint("took back")
 
-    def recover(self, inventory: Inventory) -> None:
+    def recover(self, inventory: InstalledEntries) -> None:
         """After a restart, set the schedule that was pending when the orchestrator ended, or drop it."""
         row = self._store.schedules.open()
         if row is None:
@@ -742,7 +756,7 @@ class Turns:
             return
         with self._store.transaction():
             for plan in plans:
-                self._store.set_phase(plan.generation, Phase.INSTALLED)
+                self._store.set_phase(plan.generation, PlanPhase.INSTALLED)
         self._set(row.number, row.schedule, windows)
 
     def _everybody(self, schedule: Schedule, windows: Sequence[TurnWindow], plans: Sequence[PlanRow]) -> bool:

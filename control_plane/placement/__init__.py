@@ -4,7 +4,7 @@ Importing this package registers the built-in policies.
 """
 
 from p4reduce.control_plane.placement import policies
-from p4reduce.control_plane.placement.cluster import Cluster, Load, Racks, reads
+from p4reduce.control_plane.placement.cluster import ClusterView, IterationLoad, Racks, reads
 from p4reduce.control_plane.placement.policies import (
     ORDERS,
     PLACEMENTS,
@@ -20,8 +20,8 @@ from p4reduce.control_plane.placement.policies import (
 __all__ = [
     "ORDERS",
     "PLACEMENTS",
-    "Cluster",
-    "Load",
+    "ClusterView",
+    "IterationLoad",
     "Placement",
     "PlacementPolicy",
     "QueueOrder",

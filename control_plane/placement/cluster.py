@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
-from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
 from p4switch.base.values import PS_PER_S
@@ -26,7 +26,7 @@ WEIGHT: Final = 0.3
 """weight of the newest sample in EWMA"""
 
 
-class Forecast(Protocol):
+class Forecaster(Protocol):
     """Learns from a history of equally spaced samples, and returns a predictor for ``ahead`` samples ahead.
 
     Raises `PlanError` if the history is too short.
@@ -36,11 +36,11 @@ class Forecast(Protocol):
         """Learn from the history; the predictor takes the newest samples, at least ``LAGS`` of them, oldest first."""
 
 
-FORECASTS: Registry[Forecast] = Registry("forecast", PlanError)
+FORECASTS: Registry[Forecaster] = Registry("forecast", PlanError)
 """Every known forecast by name; entry points of ``p4reduce.forecasts`` add to it."""
 
 
-def forecast_named(name: str) -> Forecast:
+def forecast_named(name: str) -> Forecaster:
     """The forecast with this name; `PlanError` lists the known names."""
     return FORECASTS.named(name)
 
@@ -147,7 +147,7 @@ MOST_WAYS: Final = 64
 
 
 @dataclass(frozen=True)
-class Way:
+class RackTree:
     """A tree of shortest paths from the switches of racks to a root; ``parent`` by switch, except the root."""
 
     root: str
@@ -183,7 +183,7 @@ class Racks:
             pair: number for number, link in enumerate(topology.links) for pair in ((link.a, link.b), (link.b, link.a))
         }
         self._switches = {switch.name for switch in topology.switches}
-        self._ways: dict[tuple[frozenset[str], frozenset[str]], tuple[Way, ...]] = {}
+        self._ways: dict[tuple[frozenset[str], frozenset[str]], tuple[RackTree, ...]] = {}
         self._distances: dict[str, dict[str, int]] = {}
 
     def link(self, a: str, b: str) -> int:
@@ -208,7 +208,7 @@ class Racks:
         """Number of links between two switches; a large number if there is no path."""
         return self._from(b).get(a, len(self._switches) + 1)
 
-    def ways(self, switches: Iterable[str], roots: Collection[str] | None = None) -> tuple[Way, ...]:
+    def ways(self, switches: Iterable[str], roots: Collection[str] | None = None) -> tuple[RackTree, ...]:
         """The ways to join the switches of some racks, along shortest paths to one root.
 
         The roots are those with the least sum of distances; switches between racks are preferred to those of racks.
@@ -221,7 +221,7 @@ class Racks:
             known = self._ways[(wanted, among)] = self._find(wanted, among)
         return known
 
-    def _find(self, wanted: frozenset[str], roots: frozenset[str]) -> tuple[Way, ...]:
+    def _find(self, wanted: frozenset[str], roots: frozenset[str]) -> tuple[RackTree, ...]:
         reached = [
             root for root in roots if all(self.distance(switch, root) <= len(self._switches) for switch in wanted)
         ]
@@ -231,12 +231,12 @@ class Racks:
         least = min(total.values())
         best = sorted(root for root, distance in total.items() if distance == least)
         best = [root for root in best if root not in wanted] or best
-        ways: dict[tuple[str, tuple[tuple[str, str], ...]], Way] = {}
+        ways: dict[tuple[str, tuple[tuple[str, str], ...]], RackTree] = {}
         for variant in range(len(self._switches)):
             before = len(ways)
             for root in best:
                 parent = self._parents(wanted, root, variant)
-                ways.setdefault((root, tuple(sorted(parent.items()))), Way(root, parent))
+                ways.setdefault((root, tuple(sorted(parent.items()))), RackTree(root, parent))
             if len(ways) == before or len(ways) >= MOST_WAYS:
                 break
         return tuple(ways.values())[:MOST_WAYS]
@@ -273,7 +273,7 @@ class Racks:
 
 
 @dataclass(frozen=True)
-class Load:
+class IterationLoad:
     """The load of an iteration of a job.
 
     Attributes
@@ -295,19 +295,21 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Copies:
+class ModelCopies:
     """Copies of a model on every link in each direction, and the aggregating switches."""
 
-    way: Way | None
+    way: RackTree | None
     copies: Mapping[int, float]
     slots: tuple[str, ...] = field(default=())
 
-    def load(self, bits: float, compute_s: float, rounds: float = 1.0) -> Load:
+    def load(self, bits: float, compute_s: float, rounds: float = 1.0) -> IterationLoad:
         """The load for a model of ``bits`` bits."""
-        return Load(compute_s, {link: bits * times for link, times in self.copies.items()}, self.slots, rounds)
+        return IterationLoad(compute_s, {link: bits * times for link, times in self.copies.items()}, self.slots, rounds)
 
 
-def tree_copies(racks: Racks, hosts: Sequence[str], way: Way, able: Collection[str], server: str = "") -> Copies:
+def tree_copies(
+    racks: Racks, hosts: Sequence[str], way: RackTree, able: Collection[str], server: str = ""
+) -> ModelCopies:
     """Copies of a model on the links of a tree; the same up and down.
 
     A switch that does not aggregate (not in ``able``) forwards each copy that it gets. A switch with a single child has
@@ -344,10 +346,10 @@ def tree_copies(racks: Racks, hosts: Sequence[str], way: Way, able: Collection[s
             link = racks.link(at, way.parent[at])
             copies[link] = max(copies.get(link, 0.0), times)
             at = way.parent[at]
-    return Copies(way, copies, tuple(slots))
+    return ModelCopies(way, copies, tuple(slots))
 
 
-def _deepest_first(way: Way, switches: Mapping[str, int]) -> list[str]:
+def _deepest_first(way: RackTree, switches: Mapping[str, int]) -> list[str]:
     """All switches of a way, children before their parents."""
     depth = {way.root: 0}
 
@@ -359,21 +361,21 @@ def _deepest_first(way: Way, switches: Mapping[str, int]) -> list[str]:
     return sorted({*switches, *way.parent, way.root}, key=lambda switch: (-of(switch), switch))
 
 
-def ring_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
+def ring_copies(racks: Racks, hosts: Sequence[str], way: RackTree) -> ModelCopies:
     """Copies around a ring from rack to rack along a way: 2 (n - 1) / n of a model on each link.
 
     Patarasuk and Yuan, 'Bandwidth optimal all-reduce algorithms for clusters of workstations', 2009.
     """
     n = len(hosts)
     if n < 2:
-        return Copies(way, {})
+        return ModelCopies(way, {})
     share = 2.0 * (n - 1) / n
     copies = {racks.uplink(host): share for host in hosts}
     copies |= {racks.link(switch, up): share for switch, up in way.parent.items()}
-    return Copies(way, copies)
+    return ModelCopies(way, copies)
 
 
-def mesh_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
+def mesh_copies(racks: Racks, hosts: Sequence[str], way: RackTree) -> ModelCopies:
     """Blocks between every two hosts along a way, there and back (dispatch, combine), each as long as a model."""
     n = len(hosts)
     copies = {racks.uplink(host): 2.0 * (n - 1) for host in hosts}
@@ -382,7 +384,7 @@ def mesh_copies(racks: Racks, hosts: Sequence[str], way: Way) -> Copies:
         if switch != way.root:
             copies[racks.link(switch, way.parent[switch])] = 2.0 * below[switch] * (n - below[switch])
             below[way.parent[switch]] += below[switch]
-    return Copies(way, copies)
+    return ModelCopies(way, copies)
 
 
 # Iteration times of jobs that share links, predicted from each job's share of time in communication.
@@ -396,7 +398,7 @@ FULL: Final = 1e-3
 """share of a link's rate that is left to tasks even if other traffic takes all of it"""
 
 
-def iteration_times(loads: Sequence[Load], capacity_bps: Floats) -> Floats:
+def iteration_times(loads: Sequence[IterationLoad], capacity_bps: Floats) -> Floats:
     """Seconds of an iteration of every job, float64 (jobs,).
 
     A mean-field fixed point. Job k communicates for M_k of its iteration T_k = C_k + M_k, so another job meets its
@@ -458,7 +460,7 @@ LEAST_SLOTS = 2
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterView:
     """A cluster at one time. Policies only read it.
 
     Attributes
@@ -491,7 +493,7 @@ class Cluster:
     slots: Mapping[str, int]
     free: Mapping[str, int]
     slowdown: Mapping[str, float] = field(default_factory=dict)
-    running: Mapping[str, Load] = field(default_factory=dict)
+    running: Mapping[str, IterationLoad] = field(default_factory=dict)
     hosts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     serving: Mapping[str, int] = field(default_factory=dict)
     rings: bool = False
@@ -561,7 +563,7 @@ class Cluster:
 
     # --- predictions
 
-    def load(self, task: Task, hosts: Sequence[str], server: str = "", way: Way | None = None) -> Load:
+    def load(self, task: Task, hosts: Sequence[str], server: str = "", way: RackTree | None = None) -> IterationLoad:
         """The predicted load of a task at these hosts, over the best tree or, if allowed, ring.
 
         For a task that states what its hosts exchange, that exchange. The best has the shortest time on its busiest
@@ -609,7 +611,7 @@ class Cluster:
                 users[link] = users.get(link, 0.0) + share
         return users
 
-    def seconds(self, load: Load) -> tuple[float, float]:
+    def seconds(self, load: IterationLoad) -> tuple[float, float]:
         """Predicted seconds of a new task's iteration, and the seconds that others lose by it until they end."""
         mine = set(load.bits)
         touched = [other for other in self.running.values() if not mine.isdisjoint(other.bits)]
@@ -636,7 +638,7 @@ class Cluster:
         times = iteration_times(loads, self.capacity_bps)
         return sorted((float(load.rounds * lasts), name) for load, lasts, name in zip(loads, times, names, strict=True))
 
-    def without(self, names: Iterable[str]) -> "Cluster":
+    def without(self, names: Iterable[str]) -> "ClusterView":
         """The cluster after the end of some tasks."""
         gone = set(names)
         free = dict(self.free)
@@ -645,7 +647,7 @@ class Cluster:
                 free[host] = min(self.slots.get(host, 0), free.get(host, 0) + slots)
         return replace(self, free=free, running={name: load for name, load in self.running.items() if name not in gone})
 
-    def read_seconds(self, wanted: Wanted, hosts: Sequence[str]) -> float:
+    def read_seconds(self, wanted: WantedHosts, hosts: Sequence[str]) -> float:
         """Seconds until all workers have their shards, whose reads begin together and share links evenly."""
         carried: dict[int, float] = {}
         for home, reader in reads(wanted, hosts):
@@ -660,14 +662,14 @@ class Cluster:
         return ends + [racks.link(*pair) for pair in ways[0].parent.items()] if ways else ends
 
 
-def asked(task: Task) -> Wanted:
+def asked(task: Task) -> WantedHosts:
     """The task's request for hosts; ``ValueError`` for a task that names its hosts."""
     if task.wanted is None:
         raise ValueError(f"task {task.name} names its hosts")
     return task.wanted
 
 
-def reads(wanted: Wanted, hosts: Sequence[str]) -> list[tuple[str, str]]:
+def reads(wanted: WantedHosts, hosts: Sequence[str]) -> list[tuple[str, str]]:
     """(home, reader) of every shard that is read over the network.
 
     Shards at a worker's host belong to this worker; the others go to workers with the fewest shards.
@@ -687,7 +689,7 @@ def reads(wanted: Wanted, hosts: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def server_for(cluster: Cluster, task: Task, hosts: Iterable[str]) -> str:
+def server_for(cluster: ClusterView, task: Task, hosts: Iterable[str]) -> str:
     """A host for the global model of a task that names none; `Rejection` when no host is left.
 
     Hosts reserved for servers come first, if there are any; then the host with the fewest global models, then the one

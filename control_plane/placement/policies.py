@@ -12,7 +12,7 @@ import numpy as np
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
-from p4reduce.control_plane.placement.cluster import Cluster, Load, asked, server_for
+from p4reduce.control_plane.placement.cluster import ClusterView, IterationLoad, asked, server_for
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import Rejection
 from p4switch.base.values import PS_PER_S
@@ -161,7 +161,7 @@ _CROSSING = 1.0
 """cost of an additional rack, in whole models on an idle uplink"""
 
 
-def cheapest_shares(cluster: Cluster, task: Task, room: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
+def cheapest_shares(cluster: ClusterView, task: Task, room: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
     """The cheapest numbers of workers in each rack; None when the racks have too few hosts.
 
     best[w] is the least cost of w workers in the racks so far, and each rack adds cost(rack, w): its upward traffic
@@ -230,7 +230,7 @@ class PlacementPolicy(Protocol):
     cluster. The same task in the same cluster gives the same hosts.
     """
 
-    def __call__(self, task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    def __call__(self, task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
         """Return the hosts and the reasons."""
 
 
@@ -255,7 +255,7 @@ def placement_named(name: str) -> PlacementPolicy:
     return PLACEMENTS.named(name)
 
 
-def place(task: Task, cluster: Cluster, policy: str | PlacementPolicy) -> Placement:
+def place(task: Task, cluster: ClusterView, policy: str | PlacementPolicy) -> Placement:
     """Choose hosts for a task by a policy, and check the policy's answer.
 
     Raises
@@ -302,7 +302,7 @@ def with_data(task: Task, hosts: Sequence[str], count: int) -> list[str]:
     return [hosts[place] for place in sorted(ranked[:count])]
 
 
-def packed_share(cluster: Cluster, task: Task, room: Room, allowed: Iterable[str] | None = None) -> Share | None:
+def packed_share(cluster: ClusterView, task: Task, room: Room, allowed: Iterable[str] | None = None) -> Share | None:
     """The fewest racks, among these the racks with most of its shards, then the best fit.
 
     The best fit is the smallest rack that is large enough, else the largest and racks near it. ``allowed``: only these
@@ -357,7 +357,7 @@ def filled_share(room: Room, count: int, order: Sequence[str]) -> Share:
     return share
 
 
-def _quickest(cluster: Cluster, room: Room, count: int) -> dict[str, list[str]] | None:
+def _quickest(cluster: ClusterView, room: Room, count: int) -> dict[str, list[str]] | None:
     """The room without hosts slower than the last of the ``count`` fastest; None if there are none."""
     factors = sorted(cluster.slowdown.get(host, 1.0) for hosts in room.values() for host in hosts)
     most = factors[count - 1] * (1 + SAME_SPEED)
@@ -369,7 +369,7 @@ def _quickest(cluster: Cluster, room: Room, count: int) -> dict[str, list[str]] 
     return {switch: hosts for switch, hosts in left.items() if hosts}
 
 
-def hosts_of(cluster: Cluster, task: Task, room: Room, share: Share) -> list[str]:
+def hosts_of(cluster: ClusterView, task: Task, room: Room, share: Share) -> list[str]:
     """The hosts of a share: in each rack the fastest, then those with shards of its data, in the order of racks."""
     held = Counter(asked(task).shards)
     hosts: list[str] = []
@@ -382,7 +382,7 @@ def hosts_of(cluster: Cluster, task: Task, room: Room, share: Share) -> list[str
     return hosts
 
 
-def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
+def shares(cluster: ClusterView, task: Task, room: Room) -> list[Share]:
     """Different shares of racks for a task, the packed one first; at most `MOST`."""
     count = asked(task).count
     capacity = cluster.capacity_bps
@@ -428,7 +428,7 @@ def shares(cluster: Cluster, task: Task, room: Room) -> list[Share]:
 
 
 @register_placement("first-fit")
-def first_fit(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+def first_fit(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
     """Fills rack after rack, those with most of its shards first; prefers hosts with shards in the last rack."""
     room = cluster.check(task)
     data = shards_by_rack(task, room)
@@ -440,7 +440,7 @@ def first_fit(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str,
 
 
 @register_placement("random")
-def random_hosts(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+def random_hosts(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
     """Hosts with shards first, others at random; the generator depends on the task, not on other choices."""
     hosts = [host for rack in cluster.check(task).values() for host in rack]
     random = np.random.Generator(np.random.Philox(key=[cluster.seed, crc32(task.name.encode())]))
@@ -457,7 +457,7 @@ def random_hosts(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[s
 
 
 @register_placement("spread")
-def spread(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+def spread(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
     """In each step, a host of the rack with fewest hosts of the task, then with most shards, then with most room."""
     room = cluster.check(task)
     taken = dict.fromkeys(room, 0)
@@ -473,7 +473,7 @@ def spread(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, An
 
 
 @register_placement("netpack")
-def netpack(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+def netpack(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
     """The shares of :func:`cheapest_shares`."""
     room = cluster.check(task)
     share = cheapest_shares(cluster, task, room)
@@ -486,7 +486,7 @@ def netpack(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, A
 
 
 @register_placement("packed")
-def packed(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+def packed(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
     """Hosts of the packed share: in each rack those with its shards, then the first in the topology, at any speed."""
     room = cluster.check(task)
     share = packed_share(cluster, task, room)
@@ -499,7 +499,7 @@ def packed(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, An
 
 
 @register_placement("cassini")
-def cassini(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+def cassini(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
     """The candidate with the highest compatibility; among equals the fewest racks, the least reading, then packed's.
 
     A link is compatible with its tasks if their times on it fit one after the other into a period: 1 - max(0, sum of
@@ -521,7 +521,7 @@ def cassini(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, A
     return hosts_of(cluster, task, room, options[best]), why
 
 
-def _compatibility(cluster: Cluster, load: Load) -> float:
+def _compatibility(cluster: ClusterView, load: IterationLoad) -> float:
     worst = 1.0
     for link in load.bits:
         jobs = [job for job in (*cluster.running.values(), load) if link in job.bits]
@@ -530,7 +530,7 @@ def _compatibility(cluster: Cluster, load: Load) -> float:
     return worst
 
 
-def _share(cluster: Cluster, load: Load, link: int) -> float:
+def _share(cluster: ClusterView, load: IterationLoad, link: int) -> float:
     """Share of its period alone that a task uses a link."""
     longest = max(bits / cluster.capacity_bps[other] for other, bits in load.bits.items())
     return float(load.bits[link] / cluster.capacity_bps[link] / (load.compute_s + longest))
@@ -545,7 +545,7 @@ EQUAL = 0.005
 
 
 @register_placement("ina-aware")
-def ina_aware(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+def ina_aware(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
     """Compares candidates by time: the task's own until it ends, and the time that others lose until they end.
 
     The prediction covers iteration times with the switches' free slots, the rates that background traffic leaves,
@@ -565,7 +565,7 @@ def ina_aware(task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str,
     return hosts_of(cluster, task, room, options[best]), why
 
 
-def _wait(task: Task, cluster: Cluster, now_s: float) -> None:
+def _wait(task: Task, cluster: ClusterView, now_s: float) -> None:
     """Raise `Rejection` if the task would end much sooner by waiting for one of the next ends of other tasks."""
     if now_s * WORTH_WAITING <= _least_s(task, cluster):
         return
@@ -585,13 +585,13 @@ def _wait(task: Task, cluster: Cluster, now_s: float) -> None:
             )
 
 
-def _least_s(task: Task, cluster: Cluster) -> float:
+def _least_s(task: Task, cluster: ClusterView) -> float:
     """Lower bound in seconds at any hosts: computing at a usual host, and a model on the fastest link."""
     sending = 32.0 * task.elements / float(cluster.racks.rate_bps.max())
     return task.rounds * (task.training_ps / PS_PER_S * min(1.0, *cluster.slowdown.values(), 1.0) + sending)
 
 
-def cost_of(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, dict[str, Any]]:
+def cost_of(task: Task, cluster: ClusterView, hosts: Sequence[str]) -> tuple[float, dict[str, Any]]:
     """Predicted seconds until the task ends at these hosts, including other tasks' losses; and the components."""
     server = "" if cluster.rings else server_for(cluster, task, hosts)
     iteration, others = cluster.seconds(cluster.load(task, hosts, server))
@@ -600,12 +600,12 @@ def cost_of(task: Task, cluster: Cluster, hosts: Sequence[str]) -> tuple[float, 
     return max(total, 1 / PS_PER_S), {"iteration_s": iteration, "others_s": others, "reading_s": reading}
 
 
-def worth(cluster: Cluster, share: Share) -> float:
+def worth(cluster: ClusterView, share: Share) -> float:
     """Value of the hosts to other tasks: highest for racks that aggregate and have free uplinks."""
     return round(sum(own * rack_worth(cluster, switch) for switch, own in share.items()) / sum(share.values()), 2)
 
 
-def rack_worth(cluster: Cluster, switch: str) -> float:
+def rack_worth(cluster: ClusterView, switch: str) -> float:
     """0 to 2: whether the switch of a rack aggregates, plus the share of its uplinks that background traffic leaves."""
     links = cluster.racks.uplinks[switch]
     left = (

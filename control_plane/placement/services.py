@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.control_plane.placement.cluster import FULL, Cluster, Way, iteration_times
+from p4reduce.control_plane.placement.cluster import FULL, ClusterView, RackTree, iteration_times
 from p4reduce.control_plane.plans.problem import StarLayout
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes, frame_time_ps
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import (
-    Decision,
     NetworkState,
     Rejection,
+    TreeDecision,
     View,
     decision_of,
     policy_named,
@@ -27,7 +27,7 @@ ALIKE: Final = 1e-3
 """difference of predicted training losses that counts as equal"""
 
 
-def server_of(task: Task, cluster: Cluster, lanes: int) -> tuple[str, Mapping[str, Any]]:
+def server_of(task: Task, cluster: ClusterView, lanes: int) -> tuple[str, Mapping[str, Any]]:
     """The host for the server of a task that infers, with reasons.
 
     Of all hosts with free slots, except the clients', the one is taken at which the largest predicted loss of a
@@ -71,7 +71,7 @@ def server_of(task: Task, cluster: Cluster, lanes: int) -> tuple[str, Mapping[st
     return best, {"server": best, "candidates": len(weighed), "training_loss": loss, "alone_ps": alone_ps}
 
 
-def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
+def paths_of(task: Task, cluster: ClusterView, lanes: int) -> list[TreeDecision]:
     """A path for each client of a task that infers: among the shortest paths, the one with the least traffic.
 
     If a link of each of them is down, the shortest remaining path is taken. Frames are in class `FIRST` if the task has
@@ -97,7 +97,7 @@ def paths_of(task: Task, cluster: Cluster, lanes: int) -> list[Decision]:
     return decisions
 
 
-def paths_within(task: Task, state: NetworkState, lanes: int) -> list[Decision]:
+def paths_within(task: Task, state: NetworkState, lanes: int) -> list[TreeDecision]:
     """The shortest path for each client in a part of a network; class and errors as of `paths_of`.
 
     state: it reserves there what the paths take.
@@ -109,7 +109,7 @@ def paths_within(task: Task, state: NetworkState, lanes: int) -> list[Decision]:
     return decisions
 
 
-def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
+def _quiet(cluster: ClusterView, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
     """Of the shortest paths, the one whose fullest link has most left; None if each has a link that is down.
 
     The load of a link is that of the training jobs on it, each for the share of its time in communication, and the
@@ -128,7 +128,7 @@ def _quiet(cluster: Cluster, client: str, server: str, taken: Mapping[int, int])
     return None if best is None else best[1]
 
 
-def _between(way: Way, a: str, b: str) -> tuple[str, ...]:
+def _between(way: RackTree, a: str, b: str) -> tuple[str, ...]:
     """Switches of a way from one rack's to another's, both included."""
     ups = []
     for at in (a, b):
@@ -141,17 +141,17 @@ def _between(way: Way, a: str, b: str) -> tuple[str, ...]:
     return (*up_a[: up_a.index(meets) + 1], *up_b[: up_b.index(meets)][::-1])
 
 
-def _links(cluster: Cluster, path: Sequence[str]) -> list[int]:
+def _links(cluster: ClusterView, path: Sequence[str]) -> list[int]:
     return [cluster.racks.link(*pair) for pair in pairwise(path)]
 
 
-def least_latency_ps(task: Task, cluster: Cluster, host: str, lanes: int) -> int | None:
+def least_latency_ps(task: Task, cluster: ClusterView, host: str, lanes: int) -> int | None:
     """Latency in ps of this server's farthest client in an empty network; None if a client is unreachable."""
     impact = _weigh(task, replace(cluster, running={}), host, lanes)
     return None if impact is None else impact[1]
 
 
-def _weigh(task: Task, cluster: Cluster, host: str, lanes: int) -> tuple[float, int] | None:
+def _weigh(task: Task, cluster: ClusterView, host: str, lanes: int) -> tuple[float, int] | None:
     """(Largest share of its iteration that a job loses, latency of the farthest client in ps); None without a path."""
     racks, topology = cluster.racks, cluster.racks.topology
     taken: Counter[int] = Counter()
@@ -175,7 +175,7 @@ def _weigh(task: Task, cluster: Cluster, host: str, lanes: int) -> tuple[float, 
     return float(max(0.0, lost.max())), latency_ps + task.training_ps
 
 
-def check_objective(task: Task, cluster: Cluster, lanes: int) -> str:
+def check_objective(task: Task, cluster: ClusterView, lanes: int) -> str:
     """Reason why a task's objective can never be met; empty where it may be."""
     if task.serving is None or task.serving.objective_ps is None:
         return ""

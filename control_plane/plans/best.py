@@ -11,7 +11,7 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.forest import (
     MOST_CHUNKS,
     STRIPED,
-    Part,
+    TreeShare,
     busiest_ps,
     double_binary_tree,
     halving_doubling,
@@ -43,7 +43,7 @@ from p4reduce.control_plane.plans.steiner import steiner
 from p4reduce.control_plane.plans.trees import central, finish, mst, spt
 
 BEST: Final = "best"
-FORESTS: Final[Mapping[str, Callable[[Problem], list[Part]]]] = {
+FORESTS: Final[Mapping[str, Callable[[Problem], list[TreeShare]]]] = {
     STRIPED: striped,
     "rina": rina,
     "hierarchical": hierarchical,
@@ -81,7 +81,7 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
         The layout is an all-to-all, which adds nothing up.
     """
     if isinstance(layout, TreeLayout) and problem.server is None:
-        return predicted_forest_ps(problem, [Part(layout)])
+        return predicted_forest_ps(problem, [TreeShare(layout)])
     problem = problem.of(layout)
     paths = all_paths(problem, layout)
     if isinstance(layout, RingLayout):
@@ -152,7 +152,7 @@ def best(problem: Problem) -> Layout:
     return choose(problem)[1]
 
 
-def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
+def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[TreeShare]]:
     """As :func:`choose`, but for a job that may have several trees at once: also the plans of :data:`FORESTS`.
 
     ``striped``, and plans with a tree for each host, must be 3 % faster than one tree or hosts, and ``packing`` 1.5 %
@@ -164,7 +164,7 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
         No plan is possible.
     """
     name, layout = choose(problem)
-    parts, least = [Part(layout)], predicted_ps(problem, layout)
+    parts, least = [TreeShare(layout)], predicted_ps(problem, layout)
     if PACKED * least <= floor_ps(problem):
         return name, parts
     many = len(problem.workers) > MOST_HOSTS
@@ -186,7 +186,7 @@ def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
     return name, parts
 
 
-def trees_named(name: str, problem: Problem, *, relays: bool = True) -> tuple[str, list[Part]]:
+def trees_named(name: str, problem: Problem, *, relays: bool = True) -> tuple[str, list[TreeShare]]:
     """The trees of a plan for a job that may have several; a single one without a layout if the plan makes it later.
 
     The name includes the choice of ``best``, with or without ``relays`` (:func:`fastest`). Raises `PlanError` if the
@@ -197,7 +197,7 @@ def trees_named(name: str, problem: Problem, *, relays: bool = True) -> tuple[st
     if name == BEST:
         chosen, parts = fastest(problem, relays=relays)
         return f"{BEST} ({chosen})", parts
-    return name, [Part(None)]
+    return name, [TreeShare(None)]
 
 
 def floor_ps(problem: Problem) -> int:

@@ -40,7 +40,7 @@ MOST_CHUNKS: Final = SLOTS // 2
 
 
 @dataclass(frozen=True)
-class Part:
+class TreeShare:
     """A tree, or any layout, with its part of each tensor.
 
     weight: share of the sum of weights. pace_ps: least time between two of its chunks; None: as its own links allow.
@@ -84,7 +84,7 @@ def busiest_ps(problem: Problem, frames: Mapping[Hop, int]) -> int:
     return max((number * problem.chunk_ps(hop) for hop, number in frames.items()), default=0)
 
 
-def predicted_forest_ps(problem: Problem, parts: Sequence[Part]) -> int:
+def predicted_forest_ps(problem: Problem, parts: Sequence[TreeShare]) -> int:
     """Predicted time in ps of an all-reduce of ``problem.elements`` in these trees at once, on idle lossless links.
 
     A worker sends the lanes of a tree after the round trip of the frame with its exponents, which takes longer in some
@@ -268,9 +268,9 @@ def refuse_one_tree(name: str) -> PlanError:
 # links next to its root.
 
 
-def striped(problem: Problem) -> list[Part]:
+def striped(problem: Problem) -> list[TreeShare]:
     """The trees of :func:`stripes`, with equal parts."""
-    return [Part(layout) for layout in stripes(problem)]
+    return [TreeShare(layout) for layout in stripes(problem)]
 
 
 def stripes(problem: Problem) -> list[TreeLayout]:
@@ -301,7 +301,7 @@ def stripes(problem: Problem) -> list[TreeLayout]:
 # Plans whose trees have workers as inner nodes. The sum of a block goes up a tree, and the result down.
 
 
-def halving_doubling(problem: Problem) -> list[Part]:
+def halving_doubling(problem: Problem) -> list[TreeShare]:
     """Recursive halving, then doubling: each worker ends up with a block of the sum, and passes it on.
 
     The first exchange, with half of the tensor, is with a neighbour in the ring's order, and so within a rack if racks
@@ -324,7 +324,7 @@ def halving_doubling(problem: Problem) -> list[Part]:
     return _paced(problem, trees)
 
 
-def double_binary_tree(problem: Problem) -> list[Part]:
+def double_binary_tree(problem: Problem) -> list[TreeShare]:
     """Two binary trees with half of the tensor each; a worker is an inner node in at most one of them.
 
     Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing
@@ -341,7 +341,7 @@ def double_binary_tree(problem: Problem) -> list[Part]:
     return _paced(problem, [first, second])
 
 
-def hierarchical(problem: Problem) -> list[Part]:
+def hierarchical(problem: Problem) -> list[TreeShare]:
     """A ring in each rack and a ring across racks for each position in a rack, block by block.
 
     Cho, Finkler, Serrano, Kung and Hunter, "BlueConnect", MLSys 2019, 3. A block is summed up along the hosts of each
@@ -367,7 +367,7 @@ def hierarchical(problem: Problem) -> list[Part]:
     return _paced(problem, trees)
 
 
-def rina(problem: Problem) -> list[Part]:
+def rina(problem: Problem) -> list[TreeShare]:
     """A ring whose members are racks with an aggregating switch, and the other hosts.
 
     Chen et al., "Rina: Enhancing Ring-AllReduce with In-network Aggregation in Distributed Model Training", ICNP 2024
@@ -428,7 +428,7 @@ def _binary(order: Sequence[str]) -> tuple[str, dict[str, str]]:
     return order[root_of(0, len(order))], above
 
 
-def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> list[Part]:
+def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> list[TreeShare]:
     """Trees with equal parts that all end at the same time; at most as many as there are chunks.
 
     Edges take the paths on which all trees together load links least; they take shortest paths if these load links no
@@ -448,7 +448,8 @@ def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> 
     if busiest_ps(problem, frames_of(problem, shortest)) <= busiest_ps(problem, frames_of(problem, chosen)):
         chosen = shortest
     return [
-        Part(layout, 1, pace) for layout, pace in zip(chosen, paces(problem, chosen, [1] * len(chosen)), strict=True)
+        TreeShare(layout, 1, pace)
+        for layout, pace in zip(chosen, paces(problem, chosen, [1] * len(chosen)), strict=True)
     ]
 
 

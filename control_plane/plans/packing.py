@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.plans.forest import MOST_TREES, Part, paces, predicted_forest_ps
+from p4reduce.control_plane.plans.forest import MOST_TREES, TreeShare, paces, predicted_forest_ps
 from p4reduce.control_plane.plans.kernels.spanning import cheap_tree
 from p4reduce.control_plane.plans.problem import Problem, TreeLayout, all_paths, check_forwarding
 from p4reduce.control_plane.plans.routes import frame_bytes
@@ -276,7 +276,7 @@ class Packer:
 
     # The plans of the trees.
 
-    def parts(self, trees: Sequence[_Tree]) -> list[Part]:
+    def parts(self, trees: Sequence[_Tree]) -> list[TreeShare]:
         """Trees with their shares and paces."""
         _, shares, _ = self.shares(trees)
         pairs = [(tree, round(share * _UNIT)) for tree, share in zip(trees, shares, strict=True)]
@@ -284,7 +284,7 @@ class Packer:
         layouts = [self._layout(tree) for tree, _ in pairs]
         weights = [weight for _, weight in pairs]
         every = paces(self.problem, layouts, weights)
-        return [Part(*fields) for fields in zip(layouts, weights, every, strict=True)]
+        return [TreeShare(*fields) for fields in zip(layouts, weights, every, strict=True)]
 
     def _layout(self, tree: _Tree) -> TreeLayout:
         """The tree below the inner node with the fewest links to the farthest node; a switch is preferred to a worker.
@@ -320,7 +320,7 @@ class Packer:
         return TreeLayout(self.names[root], parent, paths=paths)
 
 
-def packing(problem: Problem) -> list[Part]:
+def packing(problem: Problem) -> list[TreeShare]:
     """At most :data:`MOST_TREES` trees that are fastest for ``problem.elements``.
 
     Raises
@@ -331,7 +331,7 @@ def packing(problem: Problem) -> list[Part]:
     return fastest_of(Packer(problem))
 
 
-def fastest_of(packer: Packer) -> list[Part]:
+def fastest_of(packer: Packer) -> list[TreeShare]:
     """The packing, among several numbers of trees, with the least predicted time; up to 1 % more for fewer trees."""
     packings = [(predicted_forest_ps(packer.problem, parts), parts) for parts in candidates(packer)]
     if not packings:
@@ -340,7 +340,7 @@ def fastest_of(packer: Packer) -> list[Part]:
     return min((parts for time, parts in packings if time <= _ALIKE * least), key=len)
 
 
-def candidates(packer: Packer) -> Iterator[list[Part]]:
+def candidates(packer: Packer) -> Iterator[list[TreeShare]]:
     """Packings with several numbers of trees, and the optimum's if its trees are few enough."""
     _, trees = packer.optimum
     sets = [trees if len(trees) <= MOST_TREES else packer.refined(trees, MOST_TREES)]

@@ -234,7 +234,7 @@ def same_both_ways(graph: SwitchGraph, words: Ints) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class DistanceRow:
     """Paths between one switch and all others: int64 (3, n) distances, and int32 (n,) arcs from `shortest`.
 
     ``costs`` is the first word of the distances, int64 (n,).
@@ -282,8 +282,8 @@ class Routes:
             self.inward_words = words if self.symmetric else words[graph.reverse]
             self.inward_costs = self.costs if self.symmetric else self.costs[graph.reverse]
         self._twin = self if self.symmetric else twin
-        self._towards: dict[int, Row] = {}
-        self._away: dict[int, Row] = {}
+        self._towards: dict[int, DistanceRow] = {}
+        self._away: dict[int, DistanceRow] = {}
         self._latencies: dict[tuple[int, int], Ints] = {}
         self._places: tuple[Sequence[str], frozenset[str], Short] = ((), frozenset(), np.zeros(0, np.int32))
 
@@ -368,7 +368,7 @@ class Routes:
         """The candidate switch with the shortest path to a node; ties as among paths, then by name."""
         return self._nearest(self.towards, node, candidates)
 
-    def _nearest(self, rows: Callable[[int], Row], node: str, candidates: Sequence[str]) -> str:
+    def _nearest(self, rows: Callable[[int], DistanceRow], node: str, candidates: Sequence[str]) -> str:
         access, index = self.access(node), self.graph.index
         if self._places[0] is not candidates:
             places = np.array([index[name] for name in candidates], np.int32)
@@ -387,31 +387,31 @@ class Routes:
 
         return min((candidates[place] for place in equal), key=order)
 
-    def towards(self, switch: int) -> Row:
+    def towards(self, switch: int) -> DistanceRow:
         """Paths to a switch; ``arcs`` are first arcs."""
         return self._towards.get(switch) or self._found(switch, inward=True)
 
-    def away(self, switch: int) -> Row:
+    def away(self, switch: int) -> DistanceRow:
         """Paths from a switch; ``arcs`` are last arcs."""
         return self._away.get(switch) or self._found(switch, inward=False)
 
-    def _found(self, switch: int, *, inward: bool) -> Row:
+    def _found(self, switch: int, *, inward: bool) -> DistanceRow:
         graph = self.graph
         other = self._others(switch, inward=inward)
         if other is not None:
             # A single switch has no arcs to choose from.
             arcs = np.where(other.arcs >= 0, graph.reverse[other.arcs], other.arcs) if len(graph.heads) else other.arcs
-            row = Row(other.words, arcs, other.costs)
+            row = DistanceRow(other.words, arcs, other.costs)
         else:
             cost, words = (self.inward_costs, self.inward_words) if inward else (self.costs, self.words)
             find = sized(shortest, len(graph.names))
             words, arcs = find(graph.starts, graph.heads, graph.reverse, cost, words, switch, inward)
-            row = Row(words, arcs, words[0])
+            row = DistanceRow(words, arcs, words[0])
             self._check(switch, row)
         (self._towards if inward else self._away)[switch] = row
         return row
 
-    def _others(self, switch: int, *, inward: bool) -> Row | None:
+    def _others(self, switch: int, *, inward: bool) -> DistanceRow | None:
         """The row of a switch that the twin has computed."""
         if self._twin is None:
             return None
@@ -422,7 +422,7 @@ class Routes:
         row = (self._towards if inward else self._away).get(switch) or self._others(switch, inward=inward)
         return None if row is None else row.costs
 
-    def _check(self, switch: int, row: Row) -> None:
+    def _check(self, switch: int, row: DistanceRow) -> None:
         """A hook for subclasses, which may require that every switch is reached."""
 
 
@@ -498,7 +498,7 @@ class Paths(Routes):
         """Cost of a host's link."""
         return _weight(self.topology.link_at(host, 1), self.cost)
 
-    def _check(self, switch: int, row: Row) -> None:
+    def _check(self, switch: int, row: DistanceRow) -> None:
         if self.topology.partial:
             return  # a path to a part that is cut off raises when it is requested
         far = int(row.costs.argmax())

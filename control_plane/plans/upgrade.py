@@ -20,7 +20,7 @@ _Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Choice:
+class UpgradeChoice:
     """Switches to make programmable beside the capable ones, and the bound of the best plan with them, in ps."""
 
     switches: tuple[str, ...]
@@ -46,7 +46,7 @@ class Upgrade:
         there = [node.name for node in self.topology.switches if node.capable]
         return with_capable(self.topology, [*there, *switches] or False)
 
-    def bound(self, switches: Sequence[str]) -> Choice:
+    def bound(self, switches: Sequence[str]) -> UpgradeChoice:
         """The bound of the best plan with these switches.
 
         Raises
@@ -60,9 +60,9 @@ class Upgrade:
                 f"topology {self.topology.name!r} has too many switches and racks for the bound of the best plan; "
                 "choose among fewer: mark those as capable that are bought anyway, or take a part of the network"
             )
-        return Choice(tuple(switches), bound_ps)
+        return UpgradeChoice(tuple(switches), bound_ps)
 
-    def best(self, count: int, told: Told = lambda done, most: None) -> Choice:
+    def best(self, count: int, told: Told = lambda done, most: None) -> UpgradeChoice:
         """``count`` switches with the least bound: exact for at most :data:`MOST_SETS` sets, else greedy.
 
         Interchangeable switches (:meth:`classes`) make sets equal. The greedy search takes the better of adding the
@@ -71,9 +71,9 @@ class Upgrade:
         classes = self.classes()
         sizes = tuple(len(names) for names in classes)
         count = min(count, sum(sizes))
-        choices: dict[_Counts, Choice] = {}
+        choices: dict[_Counts, UpgradeChoice] = {}
 
-        def of(counts: _Counts) -> Choice:
+        def of(counts: _Counts) -> UpgradeChoice:
             if counts not in choices:
                 chosen = [name for names, number in zip(classes, counts, strict=True) for name in names[:number]]
                 choices[counts] = self.bound(chosen)
@@ -101,7 +101,7 @@ class Upgrade:
             alike[frozenset(near[name].items())].append(name)
         return list(alike.values())
 
-    def drawn(self, count: int, samples: int, seed: int) -> list[Choice]:
+    def drawn(self, count: int, samples: int, seed: int) -> list[UpgradeChoice]:
         """``samples`` random sets of ``count`` switches, with their bounds."""
         rng = random.Random(seed)  # noqa: S311  (a comparison, no secret)
         names = self.candidates
@@ -123,7 +123,7 @@ def _all_counts(sizes: Sequence[int], count: int) -> Iterator[_Counts]:
             yield (first, *rest)
 
 
-def _greedy(of: Callable[[_Counts], Choice], begin: _Counts, sizes: _Counts, steps: int, by: int) -> _Counts:
+def _greedy(of: Callable[[_Counts], UpgradeChoice], begin: _Counts, sizes: _Counts, steps: int, by: int) -> _Counts:
     counts = begin
     for _ in range(steps):
         possible = [

@@ -10,7 +10,7 @@ from p4reduce.control_plane.priorities.policy import (
     JOB_CLASSES,
     Classes,
     JobFacts,
-    Kind,
+    LaneDirection,
     Order,
     Paces,
     Shifts,
@@ -53,19 +53,21 @@ def _class(attained: int) -> int:
 @register_priority_policy("pull-push")
 def pull_push(situation: Situation) -> Order:
     """Parameters before gradients."""
-    return by_flow(situation, lambda _job, flow: flow.kind is Kind.PUSH)
+    return by_flow(situation, lambda _job, flow: flow.kind is LaneDirection.PUSH)
 
 
 @register_priority_policy("batch")
 def batch(situation: Situation) -> Order:
     """Lowest batch number first, in a batch pull before push: r = 2 * batch + [push]."""
-    return by_flow(situation, lambda job, flow: 2 * (job.newest - flow.lag) + (flow.kind is Kind.PUSH))
+    return by_flow(situation, lambda job, flow: 2 * (job.newest - flow.lag) + (flow.kind is LaneDirection.PUSH))
 
 
 @register_priority_policy("batch-relative")
 def batch_relative(situation: Situation) -> Order:
     """As `batch`, with batches counted from the oldest of each job: jobs that began later are not last."""
-    return by_flow(situation, lambda job, flow: 2 * (job.newest - flow.lag - job.oldest) + (flow.kind is Kind.PUSH))
+    return by_flow(
+        situation, lambda job, flow: 2 * (job.newest - flow.lag - job.oldest) + (flow.kind is LaneDirection.PUSH)
+    )
 
 
 # `cassini`: flows of periodic jobs are delayed, once, so that they overlap as little as possible (NSDI'24, section 4).

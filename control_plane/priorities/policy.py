@@ -31,7 +31,7 @@ PATIENCE: Final = 2
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedFlow:
     """A flow that has ended: time in ps when its first and last bytes were counted, and its bytes."""
 
     start_ps: int
@@ -61,9 +61,9 @@ class Predictor:
     def __init__(self, memory: int = MEMORY) -> None:
         self._computes: deque[int] = deque(maxlen=memory)
         self._takes: deque[int] = deque(maxlen=memory)
-        self._last: Observed | None = None
+        self._last: ObservedFlow | None = None
 
-    def observe(self, flow: Observed) -> None:
+    def observe(self, flow: ObservedFlow) -> None:
         """Add a flow that has ended; a flow with the same start as the last one replaces it."""
         if self._last is not None and flow.start_ps == self._last.start_ps:
             self._takes.pop()
@@ -73,7 +73,7 @@ class Predictor:
         self._last = flow
 
     @property
-    def last(self) -> Observed | None:
+    def last(self) -> ObservedFlow | None:
         """The last flow that has ended."""
         return self._last
 
@@ -105,7 +105,7 @@ class FlowDetector:
         self._rate = 0.0  # bytes a picosecond
         self._began: tuple[int, int] | None = None  # the present flow: its start, and the reading before it
         self._seen = 0  # estimate of the last time when bytes came
-        self._ended: Observed | None = None
+        self._ended: ObservedFlow | None = None
         self._apart = 0  # the longest time from start to start
         self._size: int | None = None
 
@@ -119,7 +119,7 @@ class FlowDetector:
         """Bytes of the flow that is under way; 0 without one."""
         return 0 if self._began is None else self._total - self._began[1]
 
-    def read(self, now_ps: int, total: int, *, waiting: bool = False) -> Observed | None:
+    def read(self, now_ps: int, total: int, *, waiting: bool = False) -> ObservedFlow | None:
         """Process a reading; returns the flow that has ended by it, or None.
 
         ``waiting``: contributions have come and were not answered, so the job is in the middle of a flow even if
@@ -154,9 +154,9 @@ class FlowDetector:
             self._apart = max(self._apart, 0 if self._ended is None else start - self._ended.start_ps)
             self._began = (start, before)
 
-    def _end(self) -> Observed:
+    def _end(self) -> ObservedFlow:
         assert self._began is not None  # noqa: S101
-        flow = Observed(self._began[0], max(self._seen, self._began[0]), self.attained)
+        flow = ObservedFlow(self._began[0], max(self._seen, self._began[0]), self.attained)
         self._size, self._began, self._ended = flow.bytes, None, flow
         return flow
 
@@ -168,7 +168,7 @@ MOST_LAGS = 4
 """number of different lags: 0..3, where 3 also stands for all older batches (as many as the program's bits allow)"""
 
 
-class Kind(Enum):
+class LaneDirection(Enum):
     """Direction of lanes."""
 
     PULL = "pull"
@@ -182,7 +182,7 @@ class Flow:
     """Frames of one job, direction and batch. ``lag``: iterations behind the newest batch of the job, at most 3."""
 
     job: str
-    kind: Kind
+    kind: LaneDirection
     lag: int = 0
 
 
@@ -245,7 +245,11 @@ class JobFacts:
     @property
     def flows(self) -> tuple[Flow, ...]:
         """All its flows, pull before push, older batches first."""
-        return tuple(Flow(self.name, kind, lag) for lag in reversed(self.lags) for kind in (Kind.PULL, Kind.PUSH))
+        return tuple(
+            Flow(self.name, kind, lag)
+            for lag in reversed(self.lags)
+            for kind in (LaneDirection.PULL, LaneDirection.PUSH)
+        )
 
 
 @dataclass(frozen=True)
@@ -469,7 +473,7 @@ def _best_cuts(inside: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PriorityDecision:
     """The settings in force from now on, the same in all switches and hosts.
 
     Attributes
@@ -491,7 +495,7 @@ class Decision:
         return max(value for flow, value in self.classes.items() if flow.job == name)
 
 
-def decide(policy: str, situation: Situation, *, turn: int = 0, queues: int = len(JOB_CLASSES)) -> Decision:
+def decide(policy: str, situation: Situation, *, turn: int = 0, queues: int = len(JOB_CLASSES)) -> PriorityDecision:
     """Call a policy, and check its answer.
 
     Parameters
@@ -516,13 +520,13 @@ def decide(policy: str, situation: Situation, *, turn: int = 0, queues: int = le
     return _checked(policy, situation, priority_policy_named(policy)(situation), turn, queues)
 
 
-def _checked(name: str, situation: Situation, answer: Answer, turn: int, queues: int) -> Decision:
+def _checked(name: str, situation: Situation, answer: Answer, turn: int, queues: int) -> PriorityDecision:
     match answer:
         case Order():
             _check_flows(name, situation, [flow for group in answer.groups for flow in group])
             if not all(answer.groups):
                 raise PlanError(f"priority policy {name!r}: a group of its order is empty; leave it out")
-            return Decision(cut(answer.rotated(turn), situation, queues))
+            return PriorityDecision(cut(answer.rotated(turn), situation, queues))
         case Classes():
             _check_flows(name, situation, list(answer.by_flow))
             for flow, value in answer.by_flow.items():
@@ -531,13 +535,13 @@ def _checked(name: str, situation: Situation, answer: Answer, turn: int, queues:
                         f"priority policy {name!r}: class {value} for {flow.kind.value} of job {flow.job!r}, lag "
                         f"{flow.lag}: jobs have 1..6 (7: tiny frames, 0: plain IPv4); return one of these, or an Order"
                     )
-            return Decision(dict(answer.by_flow))
+            return PriorityDecision(dict(answer.by_flow))
         case Paces():
             _check_jobs(name, situation, answer.weights)
             for job, weight in answer.weights.items():
                 if not (math.isfinite(weight) and weight > 0):
                     raise PlanError(f"priority policy {name!r}: weight {weight} of job {job!r}: must be above 0")
-            return Decision(cut(tied(situation), situation), weights=dict(answer.weights))
+            return PriorityDecision(cut(tied(situation), situation), weights=dict(answer.weights))
         case Shifts():
             _check_jobs(name, situation, answer.by_job)
             for job, shift in answer.by_job.items():
@@ -547,7 +551,7 @@ def _checked(name: str, situation: Situation, answer: Answer, turn: int, queues:
                         "return at least 0"
                     )
             shifts = {job: shift for job, shift in answer.by_job.items() if shift}
-            return Decision(cut(tied(situation), situation), shifts=shifts)
+            return PriorityDecision(cut(tied(situation), situation), shifts=shifts)
     raise PlanError(
         f"priority policy {name!r} returned a {type(answer).__name__}; return an Order, Classes, Paces or Shifts"
     )

@@ -8,11 +8,11 @@ from p4reduce.control_plane.scheduling.policies import choose_capable, choose_ca
 from p4reduce.control_plane.scheduling.task import Selection, Task
 from p4reduce.control_plane.scheduling.view import (
     POLICIES,
-    Decision,
+    LinkWeights,
     NetworkState,
     Policy,
     Rejection,
-    Weights,
+    TreeDecision,
     consumed,
     copies,
     plan_requests,
@@ -23,14 +23,14 @@ from p4reduce.topologies.model import Hop
 
 __all__ = [
     "POLICIES",
-    "Decision",
     "Hop",
+    "LinkWeights",
     "NetworkState",
     "Policy",
     "Rejection",
     "Selection",
     "Task",
-    "Weights",
+    "TreeDecision",
     "choose_capable",
     "choose_capable_for",
     "consumed",

@@ -20,7 +20,7 @@ from p4reduce.control_plane.plans import ring as ring_plans
 from p4reduce.control_plane.plans import steiner as steiner_plans
 from p4reduce.control_plane.plans import trees as tree_plans
 from p4reduce.control_plane.plans.best import FORESTS
-from p4reduce.control_plane.plans.forest import MOST_TREES, Part, slots_of_each
+from p4reduce.control_plane.plans.forest import MOST_TREES, TreeShare, slots_of_each
 from p4reduce.control_plane.plans.problem import (
     Layout,
     MeshLayout,
@@ -39,14 +39,14 @@ from p4reduce.control_plane.scheduling.trees import decide_trees, first_fit
 from p4reduce.control_plane.scheduling.view import (
     DIRECTIONS,
     LEAST_SLOTS,
-    Decision,
     Direction,
+    LinkWeights,
     NetworkState,
     Policy,
     Rejection,
     TaskProblem,
+    TreeDecision,
     View,
-    Weights,
     decision_of,
     hop_words,
     loads,
@@ -58,13 +58,13 @@ from p4reduce.control_plane.scheduling.view import (
 )
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4reduce.topologies.optical import View as Lit
+from p4reduce.topologies.optical import LitTopology as Lit
 
 # `exact`: the cheapest trees under the poster's weights, by mixed-integer programming (HiGHS).
 
 
 @register_policy("exact")
-def exact(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
+def exact(task: Task, state: NetworkState, *, lanes: int = 256, weights: LinkWeights = LinkWeights()) -> TreeDecision:  # noqa: B008
     """The cheapest trees, for networks of some hundred switches at most.
 
     If switches could not forward the cheapest tree on asymmetric links, the nearest one that they can forward is taken.
@@ -79,7 +79,7 @@ def optimum(
     direction: Direction,
     *,
     lanes: int = 256,
-    weights: Weights = Weights(),  # noqa: B008
+    weights: LinkWeights = LinkWeights(),  # noqa: B008
 ) -> Optimum:
     """The cheapest tree of one direction with its cost and a lower bound, in weights of 1 / `SCALE`.
 
@@ -109,7 +109,13 @@ def _solve(problem: TaskProblem) -> Optimum:
 
 
 @register_policy("overlay-mst")
-def overlay_mst(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
+def overlay_mst(
+    task: Task,
+    state: NetworkState,
+    *,
+    lanes: int = 256,
+    weights: LinkWeights = LinkWeights(),  # noqa: B008  (frozen)
+) -> TreeDecision:
     """Minimum spanning trees of G and the local models' switches; an edge that a tree already uses costs nothing."""
     view = View(task, state, lanes)
     return decide_trees("overlay-mst", view, mst_shared, view.words(weights))
@@ -131,7 +137,7 @@ class _Members(Problem):
 
 
 @register_policy("ring", served=False)
-def ring(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+def ring(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
     """The hosts in an order that crosses few links (:mod:`~p4reduce.control_plane.plans.ring`), on links with room.
 
     Models are reduce-scattered along the ring, then gathered: each of n + 1 hosts sends n / (n + 1) of a model to the
@@ -155,7 +161,7 @@ def _among_hosts(
     *,
     copies: int,
     streams: int,
-) -> Decision:
+) -> TreeDecision:
     """A plan of hosts on links with room: ``copies`` of the demand on every path, ``streams`` paths at each host.
 
     `Rejection` names a link with too little rate left.
@@ -180,7 +186,7 @@ def _among_hosts(
 # Tasks whose kind, not the policy, determines the exchange among their hosts.
 
 
-def all_to_all(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+def all_to_all(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
     """The shortest path of every ordered pair of the task's hosts, on links with room.
 
     A demand is reserved for every pair, on every link of its path. `Rejection` names a link with too little rate left.
@@ -192,7 +198,7 @@ def by_kind(policy: Policy) -> Policy:
     """The policy, extended to tasks with an exchange of their own (:attr:`Task.exchange`), which it does not get."""
     kinds: dict[str, Policy] = {"rar": ring, "a2a": all_to_all}
 
-    def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+    def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
         own = policy if task.exchange is None else kinds[task.exchange]
         return own(task, state, lanes=lanes)
 
@@ -214,7 +220,7 @@ def several(name: str) -> Policy:
     nodes would aggregate that the task excludes.
     """
 
-    def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+    def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
         view = View(task, state, lanes)
         view.check_hosts()
         problem = _left_over(view)
@@ -228,7 +234,7 @@ def several(name: str) -> Policy:
         trees = [_with_paths(problem, part.layout) for part in forest]
         parts = tuple(replace(part, layout=tree) for part, tree in zip(forest, trees, strict=True))
         slots, most = _slots_of_parts(view, problem, parts)
-        decision = Decision(name, task, trees[0], trees[0], slots=slots, max_slots=most, parts=parts)
+        decision = TreeDecision(name, task, trees[0], trees[0], slots=slots, max_slots=most, parts=parts)
         demand: Counter[Hop] = Counter()
         for direction in DIRECTIONS:
             for hop, times in loads(decision, state.topology, direction).items():
@@ -275,7 +281,7 @@ def _with_paths(problem: Problem, layout: Layout | None) -> TreeLayout:
     return replace(layout, spread=False, paths={edge: paths[edge] for edge in layout.parent.items()})
 
 
-def _slots_of_parts(view: View, problem: Problem, parts: Sequence[Part]) -> tuple[dict[str, int], int]:
+def _slots_of_parts(view: View, problem: Problem, parts: Sequence[TreeShare]) -> tuple[dict[str, int], int]:
     """The slots that all trees need of switches with known numbers of slots, and the most that each tree may take."""
     task, total = view.task, sum(part.weight for part in parts)
     needed = LEAST_SLOTS
@@ -310,7 +316,7 @@ for _name in FORESTS:
 
 
 @register_policy("spff")
-def spff(task: Task, state: NetworkState, *, lanes: int = 256, ecmp: bool = False) -> Decision:
+def spff(task: Task, state: NetworkState, *, lanes: int = 256, ecmp: bool = False) -> TreeDecision:
     """The paths of :func:`~p4reduce.control_plane.scheduling.trees.first_fit`."""
     view = View(task, state, lanes)
     star = first_fit(view, ecmp=ecmp)
@@ -318,7 +324,7 @@ def spff(task: Task, state: NetworkState, *, lanes: int = 256, ecmp: bool = Fals
 
 
 @register_policy("spff-ecmp")
-def spff_ecmp(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+def spff_ecmp(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
     """As `spff` with equal-cost multipath routing."""
     return spff(task, state, lanes=lanes, ecmp=True)
 
@@ -327,7 +333,7 @@ def spff_ecmp(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
 
 
 @register_policy("spff-ina")
-def spff_ina(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+def spff_ina(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
     """Shows the gain of aggregation alone: fewest links, then least delay, on links with room for one copy."""
     view = View(task, state, lanes)
     return decide_trees("spff-ina", view, spt_layout, hop_words(view.graph, view.residual_bps, task.reserved_bps))
@@ -337,7 +343,7 @@ def spff_ina(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
 
 
 @register_policy("spt")
-def spt(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
+def spt(task: Task, state: NetworkState, *, lanes: int = 256, weights: LinkWeights = LinkWeights()) -> TreeDecision:  # noqa: B008
     """Shortest paths under the poster's weights, merged where they meet at capable switches."""
     view = View(task, state, lanes)
     return decide_trees("spt", view, tree_plans.spt, view.words(weights))
@@ -347,7 +353,7 @@ def spt(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights =
 
 
 @register_policy("steiner")
-def steiner(task: Task, state: NetworkState, *, lanes: int = 256, weights: Weights = Weights()) -> Decision:  # noqa: B008
+def steiner(task: Task, state: NetworkState, *, lanes: int = 256, weights: LinkWeights = LinkWeights()) -> TreeDecision:  # noqa: B008
     """The cheapest trees found, with aggregation at any capable switch."""
     view = View(task, state, lanes)
     return decide_trees("steiner", view, steiner_plans.steiner, view.words(weights))
@@ -359,7 +365,7 @@ MEAN_OF: Final[dict[str, Policy]] = {"overlay-mst": overlay_mst, "spff": spff, "
 def mean_use(name: str, policy: Policy) -> Policy:
     """A policy called ``name`` that decides like ``policy``, with the tasks' mean use as their reservation."""
 
-    def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+    def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
         return replace(policy(replace(task, reservation="mean"), state, lanes=lanes), policy=name)
 
     return decide
@@ -376,7 +382,7 @@ _NONE: Final = np.iinfo(np.int64).max // 4
 
 
 @dataclass(frozen=True)
-class Placement:
+class AggregationPlacement:
     """Switches that aggregate, and the resulting cost of all frames of a chunk: sum over links of cost times copies."""
 
     chosen: tuple[int, ...]
@@ -389,7 +395,7 @@ def place(
     hosts: Sequence[int],
     count: int,
     available: Collection[int] | None = None,
-) -> Placement:
+) -> AggregationPlacement:
     """Choose at most ``count`` aggregating nodes of a tree such that the cost of frames on its links is least.
 
     An aggregating node sends one frame up if it gets any; another forwards what it gets. With B(v, l, k) the least cost
@@ -447,7 +453,7 @@ def place(
         if merges:
             chosen.append(node)
         open_ += table.split(step, left, merges=merges)
-    return Placement(tuple(sorted(chosen)), int(tables[root].best[0, limit]))
+    return AggregationPlacement(tuple(sorted(chosen)), int(tables[root].best[0, limit]))
 
 
 class _Table:

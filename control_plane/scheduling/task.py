@@ -179,7 +179,7 @@ MOST_SHARD_BYTES: Final = 1 << 50
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedHosts:
     """A request for hosts, instead of their names.
 
     Attributes
@@ -227,7 +227,7 @@ _FRAMING: Final = 1.1
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServiceRequests:
     """Requests of a task that infers: its workers are clients, and its server answers each of them separately.
 
     Attributes
@@ -348,12 +348,12 @@ class Task:
     aggregation: Aggregation | None = None
     reservation: Reservation = "peak"
     select: Selection | None = None
-    wanted: Wanted | None = None
+    wanted: WantedHosts | None = None
     owner: str = ""
     slots: int = 1
     on_failure: OnFailure = "abort"
     max_restarts: int = 0
-    serving: Serving | None = None
+    serving: ServiceRequests | None = None
     exchange: Exchange | None = None
 
     def __post_init__(self) -> None:

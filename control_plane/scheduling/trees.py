@@ -26,13 +26,13 @@ from p4reduce.control_plane.plans.routes import Ints, Routes, frame_bytes, hops
 from p4reduce.control_plane.plans.trees import spt
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import (
-    Decision,
     Direction,
+    LinkWeights,
     NetworkState,
     Rejection,
     TaskProblem,
+    TreeDecision,
     View,
-    Weights,
     check_reach,
     chunk_bytes,
     copies,
@@ -113,12 +113,12 @@ def overlay_mst_hosts(
     state: NetworkState,
     *,
     lanes: int = 256,
-    weights: Weights = Weights(),  # noqa: B008  (immutable)
+    weights: LinkWeights = LinkWeights(),  # noqa: B008  (immutable)
 ) -> HostTree:
     """The minimum spanning tree of a task's hosts on the metric closure, grown from G (Prim).
 
     Of equally near hosts, the one nearest to G in edges is joined, so the tree is shallow. The weights are the
-    upload's; broadcasts use reversed paths. It is no `Policy`: a `Decision` has one layout for each direction.
+    upload's; broadcasts use reversed paths. It is no `Policy`: a `TreeDecision` has one layout for each direction.
 
     Raises
     ------
@@ -439,7 +439,7 @@ def _avoid(problem: TaskProblem, tight: Mapping[Hop, int]) -> tuple[Rejection, T
 Trees = tuple[TreeLayout, TreeLayout]
 
 
-def decide_trees(name: str, view: View, planner: TreePlanner, words: Ints) -> Decision:
+def decide_trees(name: str, view: View, planner: TreePlanner, words: Ints) -> TreeDecision:
     """The trees of a task, or its star if the star takes fewer bytes or only the star fits.
 
     The star is that of `spff` (:func:`~p4reduce.control_plane.scheduling.trees.first_fit`). It wins if few switches can
@@ -483,7 +483,7 @@ def decide_trees(name: str, view: View, planner: TreePlanner, words: Ints) -> De
     return decision
 
 
-def _one_tree(name: str, view: View, planner: TreePlanner, words: Ints, most: int) -> Decision | None:
+def _one_tree(name: str, view: View, planner: TreePlanner, words: Ints, most: int) -> TreeDecision | None:
     """One tree for both directions with at most ``most`` bytes for a chunk: two jobs cost additional empty frames."""
     try:
         tree = admitted(problem_of(view, words, "upload").both_ways(), planner)

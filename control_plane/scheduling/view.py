@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
-from p4reduce.control_plane.plans.forest import Part
+from p4reduce.control_plane.plans.forest import TreeShare
 from p4reduce.control_plane.plans.make import PlanRequest
 from p4reduce.control_plane.plans.problem import (
     Layout,
@@ -113,7 +113,7 @@ def _add(total: dict[_Key, int], more: Mapping[_Key, int], sign: int) -> None:
 
 
 @dataclass(frozen=True)
-class Decision:
+class TreeDecision:
     """The trees of a task.
 
     ``upload`` carries PUSH to the server (and acknowledgements back); ``broadcast`` carries PULL and the weights. The
@@ -134,7 +134,7 @@ class Decision:
     demand_bps: Mapping[Hop, int] = field(default_factory=dict)
     slots: Mapping[str, int] = field(default_factory=dict)
     max_slots: int | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TreeShare, ...] = ()
 
     @property
     def together(self) -> bool:
@@ -149,7 +149,7 @@ class Rejection(PlanError):
 class Policy(Protocol):
     """Gives a task its trees, or raises `Rejection`. Must not change the state."""
 
-    def __call__(self, task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+    def __call__(self, task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
         """Return the decision for a task."""
 
 
@@ -158,7 +158,7 @@ POLICIES: Registry[Policy] = Registry("policy", PlanError)
 WITHOUT_SERVER: set[str] = set()
 """policies without a job that pushes to G and pulls from it: hosts exchange models among themselves and with G's"""
 
-_P = TypeVar("_P", bound=Callable[..., Decision])
+_P = TypeVar("_P", bound=Callable[..., TreeDecision])
 
 
 def register_policy(name: str, *, served: bool = True) -> Callable[[_P], _P]:
@@ -198,7 +198,7 @@ _FULL: Final = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class LinkWeights:
     """w = lambda * b / residual + (1 - lambda) * delay / reference, for every directed link; integers of 1 / `SCALE`.
 
     Attributes
@@ -302,7 +302,7 @@ class View:
         hosts = (self.task.server, *self.task.workers)
         return self.task.reserved_bps or min(self.state.topology.link_at(host, 1).rate_bps for host in hosts)
 
-    def words(self, weights: Weights) -> Ints:
+    def words(self, weights: LinkWeights) -> Ints:
         """The poster's weights of all arcs in the direction of frames, int64 (m, 3)."""
         return weights.words(self.graph, self.residual_bps, self.rate_bps, self.task.reserved_bps)
 
@@ -551,7 +551,7 @@ def copies(task: Task, topology: Topology, layout: Layout, direction: Direction)
     return dict(counts)
 
 
-def loads(decision: Decision, topology: Topology, direction: Direction) -> Mapping[Hop, float]:
+def loads(decision: TreeDecision, topology: Topology, direction: Direction) -> Mapping[Hop, float]:
     """Copies of a frame on each directed link for a decision: those of several trees in proportion to their parts."""
     if not decision.parts:
         layout = decision.upload if direction == "upload" else decision.broadcast
@@ -565,12 +565,12 @@ def loads(decision: Decision, topology: Topology, direction: Direction) -> Mappi
     return {hop: times / total for hop, times in weighted.items()}
 
 
-def consumed(decision: Decision, topology: Topology) -> int:
+def consumed(decision: TreeDecision, topology: Topology) -> int:
     """Copies of a frame on links in both directions, including hosts' links: the poster's consumed bandwidth over b."""
     return ceil(sum(sum(loads(decision, topology, way).values()) for way in DIRECTIONS))
 
 
-def chunk_bytes(decision: Decision, topology: Topology, lanes: int) -> int:
+def chunk_bytes(decision: TreeDecision, topology: Topology, lanes: int) -> int:
     """Bytes of one chunk on all links at a fixed scale of numbers, including empty frames, without FCS.
 
     One job answers a gradient with the sum. Two jobs answer each frame of one direction with an empty one in the other:
@@ -585,7 +585,7 @@ def chunk_bytes(decision: Decision, topology: Topology, lanes: int) -> int:
     return total
 
 
-def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> Decision:
+def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> TreeDecision:
     """The decision for these layouts, with its reservations: no bandwidth for a task without a demand."""
     task, topology = view.task, view.state.topology
     demand: Counter[Hop] = Counter()
@@ -595,7 +595,7 @@ def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> D
     slots = Counter(slots_of(view, upload))
     if broadcast != upload:
         slots.update(slots_of(view, broadcast))
-    return Decision(
+    return TreeDecision(
         policy,
         task,
         upload,
@@ -615,7 +615,7 @@ def ring_members(task: Task) -> tuple[str, ...]:
 
 
 def plan_requests(
-    decision: Decision, *, job: int, lanes: int | None = None, priority: int | None = None, epoch: int = 0
+    decision: TreeDecision, *, job: int, lanes: int | None = None, priority: int | None = None, epoch: int = 0
 ) -> list[PlanRequest]:
     """The jobs of a decision: one that does push_pull if both trees are equal, else one that pushes and one that pulls.
 
@@ -642,7 +642,7 @@ def plan_requests(
     """
     exchanged = bool(decision.parts) or isinstance(decision.upload, RingLayout | MeshLayout)
     layouts = [decision.upload] if decision.together else [decision.upload, decision.broadcast]
-    parts = decision.parts or [Part(layout) for layout in layouts]
+    parts = decision.parts or [TreeShare(layout) for layout in layouts]
     ends = [0, *accumulate(part.weight for part in parts)]
     return [
         PlanRequest(

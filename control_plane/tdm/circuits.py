@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob
-from p4reduce.control_plane.tdm.schedule import Matrix, Route
+from p4reduce.control_plane.tdm.schedule import Matrix, PodRoute
 
 # Bytes between pods and inside them: equations (4) and (5).
 #
@@ -112,7 +112,7 @@ _SLACK = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
-class Circuits:
+class CircuitConfiguration:
     """A configuration for a demand."""
 
     matrix: Matrix
@@ -120,7 +120,7 @@ class Circuits:
     """bytes over a circuit of the busiest pair, T * B; 0 if nothing is sent"""
 
 
-def least_time(demand: Floats, ports: int) -> Circuits:
+def least_time(demand: Floats, ports: int) -> CircuitConfiguration:
     """The circuits with which the busiest pair of pods is done soonest, with at least one circuit for each pair.
 
     O(P^2 R log(P R)).
@@ -147,7 +147,7 @@ def least_time(demand: Floats, ports: int) -> Circuits:
         )
     used = wanted[wanted > 0]
     if not len(used):
-        return Circuits(_matrix(np.zeros(wanted.shape, np.int64)), 0.0)
+        return CircuitConfiguration(_matrix(np.zeros(wanted.shape, np.int64)), 0.0)
     times = np.unique(np.divide.outer(np.unique(used), np.arange(1, ports + 1)))
     low, high = 0, len(times) - 1
     while low < high:
@@ -156,7 +156,7 @@ def least_time(demand: Floats, ports: int) -> Circuits:
             high = middle
         else:
             low = middle + 1
-    return Circuits(_matrix(_needed(wanted, times[low])), float(times[low]))
+    return CircuitConfiguration(_matrix(_needed(wanted, times[low])), float(times[low]))
 
 
 def check_matrix(matrix: Matrix, ports: int) -> None:
@@ -358,7 +358,7 @@ class Hops:
     """matrix of these circuits alone"""
     bytes: float
     """bytes over the busiest circuit"""
-    routes: tuple[tuple[Route, ...], ...]
+    routes: tuple[tuple[PodRoute, ...], ...]
     """routes of each job"""
 
 
@@ -388,7 +388,7 @@ def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Seq
     pods = len(free)
     lit = np.zeros((pods, pods), np.int64)
     most = 0.0
-    routes: list[tuple[Route, ...]] = [()] * len(units)
+    routes: list[tuple[PodRoute, ...]] = [()] * len(units)
     for own in _components(units):
         members = sorted({pod for j in own for pod, count in enumerate(units[j]) if count})
         if len(members) < 2:
@@ -403,7 +403,7 @@ def several_hops(units: Sequence[Sequence[int]], loads: Sequence[int], free: Seq
         for a, b in joined:
             lit[members[a], members[b]] = lit[members[b], members[a]] = 1
         for j, way in zip(own, ways, strict=True):
-            routes[j] = tuple(Route(tuple(members[pod] for pod in path), share) for path, share in way)
+            routes[j] = tuple(PodRoute(tuple(members[pod] for pod in path), share) for path, share in way)
     return Hops(tuple(tuple(int(value) for value in row) for row in lit), most, tuple(routes))
 
 
@@ -533,7 +533,7 @@ def _path(onward: Sequence[int], source: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Part:
+class LoadedConfiguration:
     """One configuration, and the demand that it carries."""
 
     matrix: Matrix
@@ -542,7 +542,7 @@ class Part:
     """bytes over a circuit of the busiest pair"""
 
 
-def split(demand: Floats, ports: int, first: frozenset[tuple[int, int]] = frozenset()) -> list[Part]:
+def split(demand: Floats, ports: int, first: frozenset[tuple[int, int]] = frozenset()) -> list[LoadedConfiguration]:
     """Divide a demand into configurations, each within the ports; ``bytes`` of all add up to the total.
 
     Pairs are taken round by round as in a tournament (P pods need P - 1 rounds, each a matching), each to the first
@@ -579,7 +579,7 @@ def split(demand: Floats, ports: int, first: frozenset[tuple[int, int]] = frozen
     cut = []
     for part in parts:
         circuits = least_time(part, ports)
-        cut.append(Part(circuits.matrix, part, circuits.bytes))
+        cut.append(LoadedConfiguration(circuits.matrix, part, circuits.bytes))
     return cut
 
 

@@ -624,7 +624,7 @@ class Stripe:
 
 
 @dataclass(frozen=True)
-class Packing:
+class StripePacking:
     """Stripes of every commodity."""
 
     bytes: float
@@ -700,7 +700,7 @@ def _solve(
 
 def pack_trees(
     commodities: Sequence[Commodity], circuits: Any, *, cutoff: float = float("inf"), gap: float = 1e-7
-) -> Packing | None:
+) -> StripePacking | None:
     """The stripes with the least bytes on the busiest circuit.
 
     Parameters
@@ -744,7 +744,7 @@ def pack_trees(
         stripes.append(tuple(own_stripes))
     most = float((load / counts).max())
     prices = {pair: float(price) for pair, price in zip(pairs, solved.duals, strict=True)}
-    return Packing(most, min(most, solved.bound), tuple(stripes), prices)
+    return StripePacking(most, min(most, solved.bound), tuple(stripes), prices)
 
 
 def free_bytes(commodities: Sequence[Commodity], pods: int, ports: int, *, cutoff: float = float("inf")) -> float:

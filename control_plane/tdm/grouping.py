@@ -111,7 +111,7 @@ class Partition:
     round_s: float
 
 
-class Rounds:
+class RoundTimes:
     """Computes t_round for partitions of the same jobs."""
 
     def __init__(
@@ -148,7 +148,7 @@ class Rounds:
         return round_s((plan.phases, other.phases), (plan.training_s, other.training_s), delta, self.reading)
 
 
-def hill_climbing(rounds: Rounds) -> Partition:
+def hill_climbing(rounds: RoundTimes) -> Partition:
     """Algorithm 1: flip the group of each job, take the best flip (ties: first job) while t_round falls.
 
     Our reading: t_round starts with A = J, without TDM, not at infinity; ``max{NS}`` of line 3 is min. If A = J does
@@ -210,7 +210,9 @@ def best_by_bounds(
     return best
 
 
-def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1, evaluations: int = 400) -> Partition:
+def search_partition(
+    rounds: RoundTimes, *, restarts: int = RESTARTS, seed: int = 1, evaluations: int = 400
+) -> Partition:
     """Our search: flips and swaps from several starts; it plans only partitions whose bound beats the best so far.
 
     The bound (NICs and training, no circuits) is cheap and mostly tight, since packing keeps circuits from being the
@@ -260,8 +262,8 @@ def search_partition(rounds: Rounds, *, restarts: int = RESTARTS, seed: int = 1,
     return best
 
 
-def all_partitions(rounds: Rounds) -> Partition:
-    """The best of all 2^(J - 1) partitions, by branch and bound on :meth:`Rounds.bound`.
+def all_partitions(rounds: RoundTimes) -> Partition:
+    """The best of all 2^(J - 1) partitions, by branch and bound on :meth:`RoundTimes.bound`.
 
     Raises
     ------
@@ -296,7 +298,7 @@ def neighbours(group: Group, jobs: int) -> list[Group]:
     return [_flipped(group, job) for job in range(jobs)] + swaps
 
 
-def _descend_gangs(start: Group, rounds: Rounds) -> Group:
+def _descend_gangs(start: Group, rounds: RoundTimes) -> Group:
     single = [rounds.planner.bound((j,)) for j in range(len(rounds.jobs))]
     nic_s, train_s = np.array([c for c, _ in single]), np.array([w for _, w in single])
     units = np.array([job.units for job in rounds.jobs], np.float64)

@@ -31,8 +31,8 @@ from p4reduce.control_plane.tdm.jobs import (
     on_hosts,
     share_gpus,
 )
-from p4reduce.control_plane.tdm.packing import MOVES, Edge, Packed, Part, demand, parts_of, search
-from p4reduce.control_plane.tdm.schedule import Configuration, Matrix, Ring, Route, Tree
+from p4reduce.control_plane.tdm.packing import MOVES, Edge, Packed, PackingJob, demand, parts_of, search
+from p4reduce.control_plane.tdm.schedule import Configuration, Matrix, PodRoute, PodTree, Ring
 
 # Algorithm 2: the source's placement of a group of jobs, and the circuits for it.
 
@@ -145,12 +145,12 @@ class Crossing:
     matrices: tuple[Matrix, ...]
     lit_s: tuple[float, ...]
     """seconds of each configuration: the time of its busiest circuit or NIC"""
-    routes: tuple[tuple[Route, ...], ...]
+    routes: tuple[tuple[PodRoute, ...], ...]
     """routes of each job; empty for trees"""
 
 
 def cross(
-    parts: Sequence[Part],
+    parts: Sequence[PackingJob],
     packed: Packed,
     network: OpticalNetwork,
     where: Sequence[Placement],
@@ -192,12 +192,12 @@ def cross(
 
 
 def direct_routes(
-    packed: Packed, parts: Sequence[Part], at: "np.typing.NDArray[np.int64]"
-) -> tuple[tuple[Route, ...], ...]:
+    packed: Packed, parts: Sequence[PackingJob], at: "np.typing.NDArray[np.int64]"
+) -> tuple[tuple[PodRoute, ...], ...]:
     """The direct routes of every all-to-all, in the configuration of each pair of pods."""
     return tuple(
         tuple(
-            Route((a, b), 1.0, int(at[a, b]))
+            PodRoute((a, b), 1.0, int(at[a, b]))
             for a, here in enumerate(units)
             for b, there in enumerate(units)
             if a != b and here and there
@@ -209,7 +209,7 @@ def direct_routes(
 
 
 def _several(
-    parts: Sequence[Part],
+    parts: Sequence[PackingJob],
     packed: Packed,
     network: OpticalNetwork,
     where: Sequence[Placement],
@@ -232,7 +232,7 @@ def _several(
 
 
 def nic_bytes(
-    parts: Sequence[Part],
+    parts: Sequence[PackingJob],
     packed: Packed,
     at: "np.typing.NDArray[np.int64]",
     number: int,
@@ -260,7 +260,7 @@ def nic_bytes(
     return max(carried.values(), default=0)
 
 
-def _by_hops(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> Crossing | None:
+def _by_hops(parts: Sequence[PackingJob], packed: Packed, network: OpticalNetwork) -> Crossing | None:
     """Trees on circuits of their own, and all-to-alls over several hops on the other ports; None: too few ports."""
     places = [place for place, part in enumerate(parts) if part.alltoall]
     trees: Floats = np.zeros((network.pods, network.pods))
@@ -282,7 +282,7 @@ def _by_hops(parts: Sequence[Part], packed: Packed, network: OpticalNetwork) -> 
     # A tree and an all-to-all that join the same pods share the circuits.
     carried = np.maximum(np.where(np.array(hops.matrix) > 0, hops.bytes, 0.0), 0.0) + trees
     most = float((carried[both > 0] / both[both > 0]).max(initial=0.0)) if own is not None else hops.bytes
-    routes: list[tuple[Route, ...]] = [()] * len(parts)
+    routes: list[tuple[PodRoute, ...]] = [()] * len(parts)
     for place, way in zip(places, hops.routes, strict=True):
         routes[place] = way
     matrix = tuple(tuple(int(value) for value in row) for row in both)
@@ -303,7 +303,7 @@ class Striped:
     matrix: Matrix
     stripes: tuple[tuple[tuple[tuple[Edge, ...], float], ...], ...]
     """(edges, share) of each job's trees; empty for a2a"""
-    routes: tuple[tuple[Route, ...], ...]
+    routes: tuple[tuple[PodRoute, ...], ...]
     """routes of each job; empty for sums"""
     bytes: float
     """bytes over a circuit of the busiest pair"""
@@ -439,7 +439,7 @@ class TreeGroups(KnownGroups):
         group: Group,
         given: Sequence[int],
         start: Packed | None = None,
-        parts: Sequence[Part] | None = None,
+        parts: Sequence[PackingJob] | None = None,
     ) -> GroupPlan:
         """Plan a group with ``given`` units for each job; from ``start``, and with ``parts``, if given."""
         jobs = [self.jobs[j] for j in group]
@@ -461,7 +461,7 @@ def planned(
     group: Group,
     jobs: Sequence[TdmJob],
     given: Sequence[int],
-    parts: Sequence[Part],
+    parts: Sequence[PackingJob],
     packed: Packed,
     network: OpticalNetwork,
 ) -> GroupPlan:
@@ -480,7 +480,9 @@ def planned(
     return GroupPlan(group, tuple(given), (max(nic_s, circuits_s),), training, packed.units, packed)
 
 
-def _crossing_s(parts: Sequence[Part], packed: Packed, network: OpticalNetwork, where: Sequence[Placement]) -> float:
+def _crossing_s(
+    parts: Sequence[PackingJob], packed: Packed, network: OpticalNetwork, where: Sequence[Placement]
+) -> float:
     """Seconds over several configurations or hops, when direct circuits do not suffice."""
     if network.ports < 1 or not any(part.alltoall for part in parts):
         return NEVER
@@ -549,13 +551,13 @@ class SeedGroups(KnownGroups):
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedJobs:
     """The crossing of the jobs of one process."""
 
-    trees: dict[int, tuple[Tree, ...]]
+    trees: dict[int, tuple[PodTree, ...]]
     """by job"""
     rings: dict[int, Ring]
-    routes: dict[int, tuple[Route, ...]]
+    routes: dict[int, tuple[PodRoute, ...]]
     matrices: tuple[Matrix, ...]
     lit_s: tuple[float, ...]
     """seconds of each configuration: the time of its busiest circuit or NIC"""
@@ -580,23 +582,23 @@ def carry_trees(
     where: Sequence[Placement],
     *,
     returns: bool = False,
-) -> Carried:
+) -> CarriedJobs:
     """Carry our packing: a tree for each PS and RAR, routes for a2a; ``where``, ``returns`` as in :func:`cross`."""
     parts = parts_of([jobs[j] for j in numbers], [sum(units) for units in plan.units], network)
-    trees: dict[int, tuple[Tree, ...]] = {}
+    trees: dict[int, tuple[PodTree, ...]] = {}
     for place, j in enumerate(numbers):
         if not parts[place].alltoall:
             root, edges = rooted(plan.edges[place], plan.units[place])
-            trees[j] = (Tree(root, edges, 1.0),)
+            trees[j] = (PodTree(root, edges, 1.0),)
     crossing = cross(parts, plan, network, where, returns=returns)
     routes = {j: crossing.routes[place] for place, j in enumerate(numbers) if parts[place].alltoall}
-    return Carried(trees, {}, routes, crossing.matrices, crossing.lit_s)
+    return CarriedJobs(trees, {}, routes, crossing.matrices, crossing.lit_s)
 
 
-def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
+def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> CarriedJobs:
     """Carry the source's plan: stars for PS, rings for RAR, push and pull one after the other."""
     assert plan.seed is not None  # noqa: S101  (the caller made this plan)
-    trees: dict[int, tuple[Tree, ...]] = {}
+    trees: dict[int, tuple[PodTree, ...]] = {}
     rings: dict[int, Ring] = {}
     whole: Floats = np.maximum(*plan.seed.demand)
     fits = plan.seed.circuits is not None
@@ -604,43 +606,43 @@ def carry_seed(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork)
     at = np.zeros(whole.shape, np.int64)
     for number, part in enumerate(cut):
         at[(part.demand > 0) | (part.demand.T > 0)] = number
-    routes: dict[int, tuple[Route, ...]] = {}
+    routes: dict[int, tuple[PodRoute, ...]] = {}
     for j, seed_job in zip(plan.jobs, plan.seed.jobs, strict=True):
         used = [pod for pod, count in enumerate(seed_job.units) if count]
         if seed_job.ps_pod is not None:
             edges = tuple((pod, seed_job.ps_pod) for pod in used if pod != seed_job.ps_pod)
             last = max((int(at[edge]) for edge in edges), default=0)
-            trees[j] = (Tree(seed_job.ps_pod, edges, 1.0, last, pipelined=False),)
+            trees[j] = (PodTree(seed_job.ps_pod, edges, 1.0, last, pipelined=False),)
         elif seed_job.ring:
             size = len(seed_job.ring)
             rings[j] = Ring(seed_job.ring, round(jobs[j].bytes * (size - 1) / size))
         else:
-            routes[j] = tuple(Route((a, b), 1.0, int(at[a, b])) for a in used for b in used if a != b)
+            routes[j] = tuple(PodRoute((a, b), 1.0, int(at[a, b])) for a in used for b in used if a != b)
     if plan.seed.circuits is not None:
         circuits = least_time(whole, network.ports)
-        return Carried(trees, rings, routes, (circuits.matrix,), (circuits.bytes / network.circuit,))
+        return CarriedJobs(trees, rings, routes, (circuits.matrix,), (circuits.bytes / network.circuit,))
     lit_s = tuple(part.bytes / network.circuit for part in cut)
-    return Carried(trees, rings, routes, tuple(part.matrix for part in cut), lit_s)
+    return CarriedJobs(trees, rings, routes, tuple(part.matrix for part in cut), lit_s)
 
 
-def carry_stripes(plan: GroupPlan, striped: Striped, network: OpticalNetwork) -> Carried:
+def carry_stripes(plan: GroupPlan, striped: Striped, network: OpticalNetwork) -> CarriedJobs:
     """Carry our stripes: a tree for each share."""
-    trees: dict[int, tuple[Tree, ...]] = {}
+    trees: dict[int, tuple[PodTree, ...]] = {}
     for j, units, own in zip(plan.jobs, plan.units, striped.stripes, strict=True):
         if own:
-            trees[j] = tuple(Tree(*rooted(edges, units), share) for edges, share in own)
+            trees[j] = tuple(PodTree(*rooted(edges, units), share) for edges, share in own)
     routes = {j: own for j, own in zip(plan.jobs, striped.routes, strict=True) if own}
-    return Carried(trees, {}, routes, (striped.matrix,), (striped.bytes / network.circuit,))
+    return CarriedJobs(trees, {}, routes, (striped.matrix,), (striped.bytes / network.circuit,))
 
 
-def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> Carried:
+def carry(jobs: Sequence[TdmJob], plan: GroupPlan, network: OpticalNetwork) -> CarriedJobs:
     """The crossing of a group's jobs; no circuits for an empty group."""
     if plan.seed is not None:
         return carry_seed(jobs, plan, network)
     if plan.striped is not None:
         return carry_stripes(plan, plan.striped, network)
     if plan.packed is None:
-        return Carried({}, {}, {}, (dark_matrix(network.pods),), (0.0,))
+        return CarriedJobs({}, {}, {}, (dark_matrix(network.pods),), (0.0,))
     where = on_hosts([jobs[j] for j in plan.jobs], plan.packed.units, network)
     return carry_trees(jobs, plan.jobs, plan.packed, network, where)
 
@@ -651,7 +653,7 @@ def dark_matrix(pods: int) -> Matrix:
 
 
 def configurations(
-    carried: Carried, start_s: float, duration_s: float, network: OpticalNetwork
+    carried: CarriedJobs, start_s: float, duration_s: float, network: OpticalNetwork
 ) -> tuple[Configuration, ...]:
     """Configurations of a process: each is lit for its busiest circuit or NIC, the last one until the end."""
     lit, at = [], start_s
@@ -684,7 +686,7 @@ class Ready:
     """seconds from then until its end: the time of the busiest of its circuits and NICs"""
 
 
-def pairs_of(carried: Carried, j: int, configuration: int = 0) -> set[Edge]:
+def pairs_of(carried: CarriedJobs, j: int, configuration: int = 0) -> set[Edge]:
     """Pods (smaller first) between which a job needs circuits in a configuration."""
     ring = carried.rings.get(j)
     edges = [edge for tree in carried.trees.get(j, ()) if tree.configuration == configuration for edge in tree.edges]
@@ -699,7 +701,7 @@ def pairs_of(carried: Carried, j: int, configuration: int = 0) -> set[Edge]:
 def ready(
     jobs: Sequence[TdmJob],
     plan: GroupPlan,
-    carried: Carried,
+    carried: CarriedJobs,
     where: Mapping[int, Placement],
     before: Matrix | None,
     network: OpticalNetwork,

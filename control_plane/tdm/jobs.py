@@ -143,7 +143,7 @@ A100_FLOPS: Final = 312e12
 
 
 @dataclass(frozen=True)
-class Model:
+class JobModel:
     """A model; ``unit_bytes`` is sent by one unit: its gradients, or (a2a) its data for all others in one phase."""
 
     kind: Kind
@@ -152,13 +152,13 @@ class Model:
     source: str
 
 
-MODELS: Final[Mapping[str, Model]] = {
-    "resnet50": Model("rar", 102_000_000, 0.104, "256 images at 2,470/s on an A100: NVIDIA DeepLearningExamples"),
-    "vgg16": Model("rar", 554_000_000, 0.070, "batch 16: profiles of Muri (SIGCOMM 2022)"),
-    "bert-large": Model("rar", 1_340_000_000, 0.152, "32 x 512 tokens at 210/s: NVIDIA DeepLearningExamples"),
-    "gpt2-1.5b": Model("rar", 6_000_000_000, training_seconds(1.5e9, 8192, A100_FLOPS, 0.5), "(7), 8,192 tokens"),
-    "dlrm": Model("a2a", 54_500_000, 0.004, "64k samples at 16.5 M/s on 8 GPUs: NVIDIA"),
-    "moe": Model("a2a", 800_000_000, 0.300, "12 layers, top-2, h = 1,024, 0.95 G active parameters, (7)"),
+MODELS: Final[Mapping[str, JobModel]] = {
+    "resnet50": JobModel("rar", 102_000_000, 0.104, "256 images at 2,470/s on an A100: NVIDIA DeepLearningExamples"),
+    "vgg16": JobModel("rar", 554_000_000, 0.070, "batch 16: profiles of Muri (SIGCOMM 2022)"),
+    "bert-large": JobModel("rar", 1_340_000_000, 0.152, "32 x 512 tokens at 210/s: NVIDIA DeepLearningExamples"),
+    "gpt2-1.5b": JobModel("rar", 6_000_000_000, training_seconds(1.5e9, 8192, A100_FLOPS, 0.5), "(7), 8,192 tokens"),
+    "dlrm": JobModel("a2a", 54_500_000, 0.004, "64k samples at 16.5 M/s on 8 GPUs: NVIDIA"),
+    "moe": JobModel("a2a", 800_000_000, 0.300, "12 layers, top-2, h = 1,024, 0.95 G active parameters, (7)"),
 }
 """Gradients are float32. MoE's 1.6 GB for each GPU are dispatch and combine together."""
 

@@ -9,10 +9,10 @@ from itertools import pairwise, permutations
 import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import Floats, least_time
-from p4reduce.control_plane.tdm.grouping import Partition, Rounds, process_times, search_partition
+from p4reduce.control_plane.tdm.grouping import Partition, RoundTimes, process_times, search_partition
 from p4reduce.control_plane.tdm.groups import (
     NEVER,
-    Carried,
+    CarriedJobs,
     Group,
     GroupPlan,
     TreeGroups,
@@ -36,11 +36,11 @@ from p4reduce.control_plane.tdm.jobs import (
     on_hosts,
     share_gpus,
 )
-from p4reduce.control_plane.tdm.packing import Packed, Part, demand, ecmp_s, ideal_s, parts_of, search
+from p4reduce.control_plane.tdm.packing import Packed, PackingJob, demand, ecmp_s, ideal_s, parts_of, search
 from p4reduce.control_plane.tdm.pairs import (
-    Alone,
     Component,
     Sharing,
+    TimesAlone,
     best_sharing,
     gated_period_s,
     halves,
@@ -50,17 +50,17 @@ from p4reduce.control_plane.tdm.pairs import (
     time_shift,
     turns_period_s,
 )
-from p4reduce.control_plane.tdm.registry import Options, register_scheduler
+from p4reduce.control_plane.tdm.registry import TurnOptions, register_scheduler
 from p4reduce.control_plane.tdm.schedule import (
     Configuration,
     Cycle,
     JobPlan,
     Matrix,
     Mode,
-    Process,
-    Route,
+    PodRoute,
+    PodTree,
+    RoundProcess,
     Schedule,
-    Tree,
 )
 from p4reduce.control_plane.tdm.switched import best_partition
 
@@ -82,7 +82,7 @@ class Together:
     """seconds of all jobs' communication at once"""
 
 
-def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Together:
+def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Together:
     """The same packing, trees and pipelining as with switching, for all jobs at once; the best of several layerings.
 
     Raises
@@ -102,15 +102,15 @@ def plan_together(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Opti
     return best
 
 
-def two_layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Group:
+def two_layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Group:
     """The jobs of the first of two groups that both fit the GPUs: the groups that would take turns with switching."""
     planner = TreeGroups(jobs, network, moves=min(options.moves, 2000), seed=options.seed)
-    rounds = Rounds(jobs, planner, network.delta_s)
+    rounds = RoundTimes(jobs, planner, network.delta_s)
     return search_partition(rounds, restarts=options.restarts, seed=options.seed).groups[0].jobs
 
 
 def _layerings(
-    jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options
+    jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     try:
         given = tuple(share_gpus(jobs, network.all_gpus))
@@ -141,7 +141,7 @@ def _layerings(
 def _lay(
     jobs: Sequence[TdmJob],
     network: OpticalNetwork,
-    options: Options,
+    options: TurnOptions,
     layers: tuple[int, ...],
     given: tuple[int, ...],
 ) -> Together:
@@ -172,7 +172,7 @@ def _total(together: Together) -> float:
 
 
 @register_scheduler("no-tdm")
-def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """All train, then all communicate, with the same packing, trees and pipelining as `tdm`."""
     together = plan_together(jobs, network, options)
     numbers = range(len(jobs))
@@ -200,12 +200,12 @@ def no_tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
         lit = configurations(carried, 0.0, round_s, network)
     cycle = Cycle(tuple(job.name for job in jobs), round_s, "gated")
     return Schedule(
-        "no-tdm", network, plans, (Process(lit, 0.0, round_s),), (cycle,), round_s, options.clock, options.guard_s
+        "no-tdm", network, plans, (RoundProcess(lit, 0.0, round_s),), (cycle,), round_s, options.clock, options.guard_s
     )
 
 
 @register_scheduler("static")
-def static(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def static(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """Two groups take turns on circuits that serve both; nothing goes dark."""
     groups = [group for group in best_partition(jobs, network, options).groups if group.jobs]
     order = [j for group in groups for j in group.jobs]
@@ -234,18 +234,18 @@ def static(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
 
 
 @register_scheduler("eps-ideal", turns=False)
-def eps_ideal(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def eps_ideal(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """`tdm` in a leaf-spine with R spines and uplinks of B that spray packets: no circuits, nothing dark."""
     return _electrical("eps-ideal", jobs, network, options)
 
 
 @register_scheduler("eps-ecmp", turns=False)
-def eps_ecmp(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def eps_ecmp(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """The same leaf-spine with ECMP: ``options.flows`` flows on each edge of a tree, each hashed to a spine."""
     return _electrical("eps-ecmp", jobs, network, options)
 
 
-def _electrical(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def _electrical(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     partition = best_partition(jobs, network, options)
     groups = []
     for group in partition.groups:
@@ -271,7 +271,7 @@ def _taking_turns(
     policy: str,
     jobs: Sequence[TdmJob],
     network: OpticalNetwork,
-    options: Options,
+    options: TurnOptions,
     groups: Sequence[GroupPlan],
     matrix: tuple[tuple[int, ...], ...],
 ) -> Schedule:
@@ -285,8 +285,8 @@ def _taking_turns(
         if group.packed is None:
             continue
         where = placements(jobs, group, network, other_way=number == 1)
-        carried: Carried = carry_trees(jobs, group.jobs, group.packed, network, [where[j] for j in group.jobs])
-        processes.append(Process((Configuration(matrix, start, times[number]),), start, times[number]))
+        carried: CarriedJobs = carry_trees(jobs, group.jobs, group.packed, network, [where[j] for j in group.jobs])
+        processes.append(RoundProcess((Configuration(matrix, start, times[number]),), start, times[number]))
         for j, given in zip(group.jobs, group.given, strict=True):
             plans[j] = JobPlan(
                 jobs[j].name,
@@ -314,28 +314,28 @@ Couple = tuple[int, ...]
 
 
 @register_scheduler("pairs", turns=False)
-def pairs(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def pairs(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """Jobs matched (Blossom) on the same servers; each pair in its best mode: gated, by priority, free or exclusive."""
     return _schedule("pairs", jobs, network, options, best_sharing)
 
 
 @register_scheduler("free", turns=False)
-def free(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def free(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """Jobs without coordination: rates divide. The pairs are those of `pairs`, so that only coordination differs."""
     return _schedule("free", jobs, network, options, lambda a, b: Sharing("free", play(a, b, None)))
 
 
 @register_scheduler("exclusive", turns=False)
-def exclusive(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def exclusive(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """One job of a pair at a time. (With arrivals: first in, first out, with backfilling; see the flow-level model.)"""
     return _schedule("exclusive", jobs, network, options, lambda _a, _b: Sharing("exclusive", (0.5, 0.5)))
 
 
 @register_scheduler("cassini", turns=False)
-def cassini(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def cassini(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """Time shifts only: the second job of a pair begins when both overlap least on the unified circle."""
 
-    def share(a: Alone, b: Alone) -> Sharing:
+    def share(a: TimesAlone, b: TimesAlone) -> Sharing:
         return Sharing("free", play(a, b, None, shift_s=time_shift(a, b)))
 
     return _schedule("cassini", jobs, network, options, share)
@@ -345,11 +345,13 @@ def _schedule(
     policy: str,
     jobs: Sequence[TdmJob],
     network: OpticalNetwork,
-    options: Options,
-    share: Callable[[Alone, Alone], Sharing],
+    options: TurnOptions,
+    share: Callable[[TimesAlone, TimesAlone], Sharing],
 ) -> Schedule:
     given = _given(jobs, network)
-    alone = [Alone(job.compute_on(units), nic_bound_s(job, network)) for job, units in zip(jobs, given, strict=True)]
+    alone = [
+        TimesAlone(job.compute_on(units), nic_bound_s(job, network)) for job, units in zip(jobs, given, strict=True)
+    ]
     if any(job.hosts for job in jobs):
         raise TdmError(f"policy {policy} places jobs itself, in pairs; leave the names of workers out, or use tdm")
     matched, left = match(alone, given, network.all_gpus)
@@ -378,19 +380,19 @@ def _schedule(
             plans[j] = _plan(jobs, given, alone, couple, place, way, packed, where[number], number, network, policy)
     round_s = max(cycle.period_s for cycle in cycles)
     ordered = tuple(plans[j] for j in range(len(jobs)))
-    process = Process((Configuration(matrix, 0.0, round_s),), 0.0, round_s)
+    process = RoundProcess((Configuration(matrix, 0.0, round_s),), 0.0, round_s)
     return Schedule(policy, network, ordered, (process,), tuple(cycles), round_s, options.clock, options.guard_s)
 
 
 def _over_circuits(
     jobs: Sequence[TdmJob],
     given: Sequence[int],
-    alone: Sequence[Alone],
+    alone: Sequence[TimesAlone],
     couples: Sequence[Couple],
     packed: Packed,
     matrix: Matrix,
     network: OpticalNetwork,
-) -> list[Alone]:
+) -> list[TimesAlone]:
     """Times of jobs on the given circuits; other pairs' traffic on a circuit is assumed to come at the same time."""
     lit = np.array(matrix, np.float64)
     parts = [_part(jobs, given, couple) for couple in couples]
@@ -408,7 +410,7 @@ def _over_circuits(
                 own = min(1.0, jobs[j].bytes * (2 if part.alltoall else 1) / part.load)
             carried = total[used] - load[used] * (1.0 - own)
             circuits_s = float((carried / lit[used]).max(initial=0.0)) / network.circuit
-            times[j] = Alone(alone[j].train_s, max(alone[j].communicate_s, circuits_s))
+            times[j] = TimesAlone(alone[j].train_s, max(alone[j].communicate_s, circuits_s))
     return times
 
 
@@ -417,17 +419,17 @@ def _given(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[int]:
     return share_gpus(jobs, 2 * network.all_gpus) if any(job.elastic for job in jobs) else [job.units for job in jobs]
 
 
-def _part(jobs: Sequence[TdmJob], given: Sequence[int], couple: Couple) -> Part:
+def _part(jobs: Sequence[TdmJob], given: Sequence[int], couple: Couple) -> PackingJob:
     """The demand of a pair, which needs circuits for its larger job."""
     lead = jobs[couple[0]]
     loads = [jobs[j].bytes * (2 if jobs[j].kind == "a2a" else 1) for j in couple]
     alltoall = any(jobs[j].kind == "a2a" for j in couple)
     if alltoall and lead.kind != "a2a":
         loads = loads[1:]
-    return Part(max(loads), given[couple[0]], alltoall)
+    return PackingJob(max(loads), given[couple[0]], alltoall)
 
 
-def _cycle(jobs: Sequence[TdmJob], alone: Sequence[Alone], couple: Couple, way: Sharing) -> Cycle:
+def _cycle(jobs: Sequence[TdmJob], alone: Sequence[TimesAlone], couple: Couple, way: Sharing) -> Cycle:
     names = tuple(jobs[j].name for j in couple)
     own = [alone[j] for j in couple]
     if len(own) == 1:
@@ -440,7 +442,7 @@ def _cycle(jobs: Sequence[TdmJob], alone: Sequence[Alone], couple: Couple, way: 
 def _plan(
     jobs: Sequence[TdmJob],
     given: Sequence[int],
-    alone: Sequence[Alone],
+    alone: Sequence[TimesAlone],
     couple: Couple,
     place: int,
     way: Sharing,
@@ -458,7 +460,7 @@ def _plan(
     if jobs[j].kind != "a2a" and len(inside) < len(pods) - 1:  # the pair's circuits are an a2a's: any tree will do
         inside = [(pods[0], pod) for pod in pods[1:]]
     root, edges = rooted(inside, units)
-    other = alone[couple[1 - place]] if len(couple) == 2 else Alone(0.0, 0.0)
+    other = alone[couple[1 - place]] if len(couple) == 2 else TimesAlone(0.0, 0.0)
     start, train_start = _times(alone[j], other, place, way.mode if len(couple) == 2 else "gated", policy)
     mode: Mode = way.mode
     return JobPlan(
@@ -467,8 +469,8 @@ def _plan(
         cycle=number,
         process=0,
         group=place,
-        trees=() if jobs[j].kind == "a2a" else (Tree(root, edges, 1.0),),
-        routes=tuple(Route((a, b), 1.0) for a in pods for b in pods if a != b) if jobs[j].kind == "a2a" else (),
+        trees=() if jobs[j].kind == "a2a" else (PodTree(root, edges, 1.0),),
+        routes=tuple(PodRoute((a, b), 1.0) for a in pods for b in pods if a != b) if jobs[j].kind == "a2a" else (),
         train_start_s=train_start,
         train_s=alone[j].train_s,
         start_s=start,
@@ -477,7 +479,7 @@ def _plan(
     )
 
 
-def _times(own: Alone, other: Alone, place: int, mode: Mode, policy: str) -> tuple[float, float]:
+def _times(own: TimesAlone, other: TimesAlone, place: int, mode: Mode, policy: str) -> tuple[float, float]:
     """Opening of a job's window and start of its training: the first trains at 0, the second after the first."""
     if mode == "gated":
         return (own.train_s, 0.0) if place == 0 else (max(own.train_s + other.train_s, other.period_s), other.train_s)
@@ -508,7 +510,7 @@ def _first_units(where: Placement, edges: Sequence[tuple[int, int]], units: int,
 
 
 @register_scheduler("layers", turns=False)
-def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """Jobs that overlap in two layers over the line of GPUs take turns; jobs that fit two layers are never refused."""
     given = _given(jobs, network)
     if any(job.hosts for job in jobs):
@@ -518,7 +520,9 @@ def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
         totals = range(2 * network.all_gpus, least - 1, -1)
         shares = (share_gpus(jobs, total) for total in totals)
         given = next((own for own in shares if halves(own, network.all_gpus) is not None), given)
-    alone = [Alone(job.compute_on(units), nic_bound_s(job, network)) for job, units in zip(jobs, given, strict=True)]
+    alone = [
+        TimesAlone(job.compute_on(units), nic_bound_s(job, network)) for job, units in zip(jobs, given, strict=True)
+    ]
     components = in_layers(alone, given, network.all_gpus, seed=options.seed)
     if components is None:
         raise TdmError("the jobs do not fit two layers of GPUs; use fewer workers, or more hosts")
@@ -530,7 +534,7 @@ def layers(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
         cycles.append(cycle)
         plans |= own
     round_s = max(cycle.period_s for cycle in cycles)
-    process = Process((Configuration(line.matrix, 0.0, round_s),), 0.0, round_s)
+    process = RoundProcess((Configuration(line.matrix, 0.0, round_s),), 0.0, round_s)
     ordered = tuple(plans[j] for j in range(len(jobs)))
     return Schedule("layers", network, ordered, (process,), tuple(cycles), round_s, options.clock, options.guard_s)
 
@@ -587,13 +591,13 @@ class _Line:
         return cycle, plans
 
     def _plan(
-        self, j: int, cycle: int, group: int, alone: Alone, times: tuple[float, float], priority: int | None
+        self, j: int, cycle: int, group: int, alone: TimesAlone, times: tuple[float, float], priority: int | None
     ) -> JobPlan:
         job, units = self.jobs[j], self.units[j]
         used = [pod for pod, count in enumerate(units) if count]
         root, edges = rooted(list(pairwise(used)), units)
         routes = tuple(
-            Route(tuple(range(a, b + 1)) if a < b else tuple(range(a, b - 1, -1)), 1.0)
+            PodRoute(tuple(range(a, b + 1)) if a < b else tuple(range(a, b - 1, -1)), 1.0)
             for a in used
             for b in used
             if a != b
@@ -604,7 +608,7 @@ class _Line:
             cycle=cycle,
             process=0,
             group=group,
-            trees=() if job.kind == "a2a" else (Tree(root, edges, 1.0),),
+            trees=() if job.kind == "a2a" else (PodTree(root, edges, 1.0),),
             routes=routes if job.kind == "a2a" else (),
             train_start_s=times[0],
             train_s=alone.train_s,
@@ -668,9 +672,9 @@ class _Line:
                 load[pod, pod + 1] = load[pod + 1, pod] = sent
         return load
 
-    def _alone(self, j: int, layer: int) -> Alone:
+    def _alone(self, j: int, layer: int) -> TimesAlone:
         load, lit = self._load(j), np.array(self.matrix, np.float64)
         used = load > 0
         times = [self._nic[layer][host] / self.network.nic for host, _ in self.where[j]]
         times.append(float((load[used] / lit[used]).max(initial=0.0)) / self.network.circuit)
-        return Alone(self.jobs[j].compute_on(self.given[j]), max(times))
+        return TimesAlone(self.jobs[j].compute_on(self.given[j]), max(times))

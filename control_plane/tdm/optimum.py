@@ -11,7 +11,7 @@ import numpy as np
 from p4reduce.control_plane.linear import Rows
 from p4reduce.control_plane.tdm.circuits import Reading, least_time, process_s
 from p4reduce.control_plane.tdm.columns import free_bytes
-from p4reduce.control_plane.tdm.grouping import Partition, Rounds, best_by_bounds
+from p4reduce.control_plane.tdm.grouping import Partition, RoundTimes, best_by_bounds
 from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, GroupPlanner, TreeGroups, planned
 from p4reduce.control_plane.tdm.jobs import (
     OpticalNetwork,
@@ -22,8 +22,8 @@ from p4reduce.control_plane.tdm.jobs import (
     busiest_nic_s,
 )
 from p4reduce.control_plane.tdm.packing import Edge, Packed, demand, parts_of
-from p4reduce.control_plane.tdm.pairs import Alone, Sharing, play
-from p4reduce.control_plane.tdm.registry import Options, make_schedule, register_scheduler
+from p4reduce.control_plane.tdm.pairs import Sharing, TimesAlone, play
+from p4reduce.control_plane.tdm.registry import TurnOptions, make_schedule, register_scheduler
 from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Schedule, Tried, turns_of
 from p4reduce.control_plane.tdm.stripes import (
     Units,
@@ -53,7 +53,7 @@ CLOSE: Final = 1e-4
 
 
 @dataclass(frozen=True)
-class Column:
+class TreeColumn:
     """A set of pods and a tree over them, or (a2a) the units in each pod."""
 
     pods: tuple[int, ...]
@@ -99,14 +99,14 @@ class _Bounded:
 
 def _branch(jobs: Sequence[TdmJob], groups: _Bounded, reading: Reading) -> Partition:
     """Partitions by their bounds, until no other one can be better."""
-    rounds = Rounds(jobs, groups, groups.network.delta_s, reading)
+    rounds = RoundTimes(jobs, groups, groups.network.delta_s, reading)
     everybody = range(1, len(jobs))
     firsts = [(0, *chosen) for size in range(len(jobs)) for chosen in combinations(everybody, size)]
     bounds = {first: rounds.bound(first) for first in firsts}
     return best_by_bounds(bounds, lambda first, round_s: _partition(groups, rounds, first, reading, round_s))
 
 
-def _partition(groups: _Bounded, rounds: Rounds, first: Group, reading: Reading, beaten: float) -> Partition | None:
+def _partition(groups: _Bounded, rounds: RoundTimes, first: Group, reading: Reading, beaten: float) -> Partition | None:
     """A partition; communication that hides behind the others' training need not be shorter than that."""
     rest = rounds.rest(first)
     delta = groups.network.delta_s if rest else 0.0
@@ -234,26 +234,26 @@ class _Program:
         return Packed(units, tuple(edges), least_time(sent, self.network.ports).bytes)
 
 
-def load(job: TdmJob, column: Column, pair: tuple[int, int]) -> float:
+def load(job: TdmJob, column: TreeColumn, pair: tuple[int, int]) -> float:
     """Bytes in each direction between two pods."""
     if job.kind == "a2a":
         return 2.0 * column.units[pair[0]] * column.units[pair[1]] * job.bytes
     return float(job.bytes) if pair in column.edges else 0.0
 
 
-def columns_of(job: TdmJob, pods: int, seats: int) -> Iterator[Column]:
+def columns_of(job: TdmJob, pods: int, seats: int) -> Iterator[TreeColumn]:
     """All columns of a job: every set of pods that its units can fill, with every tree over it."""
     if job.kind == "a2a":
         for units in product(range(min(seats, job.units) + 1), repeat=pods):
             if sum(units) == job.units:
-                yield Column(tuple(i for i, count in enumerate(units) if count), (), units)
+                yield TreeColumn(tuple(i for i, count in enumerate(units) if count), (), units)
         return
     for size in range(1, pods + 1):
         if size <= job.units <= size * seats:
             for chosen in combinations(range(pods), size):
                 for tree in trees(size):
                     edges = ((chosen[a], chosen[b]) for a, b in tree)
-                    yield Column(chosen, tuple((min(edge), max(edge)) for edge in edges))
+                    yield TreeColumn(chosen, tuple((min(edge), max(edge)) for edge in edges))
 
 
 @cache
@@ -276,7 +276,7 @@ def trees(size: int) -> tuple[tuple[Edge, ...], ...]:
 
 
 @register_scheduler("exact-one-tree")
-def exact_one_tree(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def exact_one_tree(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """The least t_round with one tree a job over its own pods (to 5 pods and 8 jobs): no stripes, no relays."""
     return two_groups("exact-one-tree", jobs, network, options, solve(jobs, network, options.reading))
 
@@ -434,12 +434,14 @@ def spreads(job: TdmJob, pods: int, seats: int) -> Iterator[tuple[int, ...]]:
 
 
 @register_scheduler("exact", turns=False)
-def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def exact(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """The least t_round of two groups with stripes and relays (to 4 pods, 8 jobs): integer programs, all circuits."""
     return wide_optimum(jobs, network, options)
 
 
-def wide_optimum(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, pods: int = WIDE_PODS) -> Schedule:
+def wide_optimum(
+    jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions, pods: int = WIDE_PODS
+) -> Schedule:
     """The schedule of `exact`; ``pods``: largest number of pods (programs with 5 take some seconds each)."""
     if network.pods > pods or len(jobs) > JOBS:
         raise TdmError(f"exact: at most {pods} pods and {JOBS} jobs; use policy striped")
@@ -500,7 +502,7 @@ ASKED: Final = ("striped", "tdm", "exact", "no-tdm", "static", "pairs", "layers"
 
 
 @register_scheduler("best", turns=False)
-def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def best(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """The best schedule of striped, tdm, exact (to 4 pods), no-tdm, static, pairs and layers, by prediction."""
     tried: list[Tried] = []
     chosen: tuple[tuple[float, float], Schedule] | None = None
@@ -540,11 +542,11 @@ def relative_to_alone(schedule: Schedule, jobs: Sequence[TdmJob]) -> dict[str, f
     by_name = {job.name: job for job in jobs}
     for cycle in schedule.cycles:
         plans = [schedule.plan(name) for name in cycle.jobs]
-        alone = [Alone(plan.train_s, _alone_s(by_name[plan.job], plan, schedule.network)) for plan in plans]
+        alone = [TimesAlone(plan.train_s, _alone_s(by_name[plan.job], plan, schedule.network)) for plan in plans]
         if cycle.mode == "gated" or len(plans) != 2:
             rates = [own.period_s / cycle.period_s if cycle.period_s else 1.0 for own in alone]
         else:
-            as_planned = [Alone(plan.train_s, plan.duration_s) for plan in plans]
+            as_planned = [TimesAlone(plan.train_s, plan.duration_s) for plan in plans]
             shared = Sharing("exclusive", (0.5, 0.5))
             if cycle.mode != "exclusive":
                 first = (0 if plans[0].priority == 0 else 1) if cycle.mode == "priority" else None

@@ -19,7 +19,7 @@ MOVES: Final = 20_000
 
 
 @dataclass(frozen=True)
-class Part:
+class PackingJob:
     """A job in terms of packing."""
 
     load: int
@@ -44,7 +44,7 @@ class Packed:
     """bytes over circuits of the busiest pair of pods (T * B); infinite when pods have fewer ports than neighbours"""
 
 
-def pack(parts: Sequence[Part], pods: int, capacity: int) -> list[list[int]]:
+def pack(parts: Sequence[PackingJob], pods: int, capacity: int) -> list[list[int]]:
     """Units of each job in each pod: large jobs first, each into the fullest pod with room for all of it.
 
     A job that fits nowhere takes the emptiest pods, so that it is in few. Best fit decreasing; O(jobs * pods log pods).
@@ -80,7 +80,7 @@ def pack(parts: Sequence[Part], pods: int, capacity: int) -> list[list[int]]:
     return placed
 
 
-def paths(placed: Sequence[Sequence[int]], parts: Sequence[Part]) -> list[list[Edge]]:
+def paths(placed: Sequence[Sequence[int]], parts: Sequence[PackingJob]) -> list[list[Edge]]:
     """A path over the pods of each job, in the order of pods."""
     trees: list[list[Edge]] = []
     for units, part in zip(placed, parts, strict=True):
@@ -90,7 +90,7 @@ def paths(placed: Sequence[Sequence[int]], parts: Sequence[Part]) -> list[list[E
 
 
 def search(
-    parts: Sequence[Part],
+    parts: Sequence[PackingJob],
     network: OpticalNetwork,
     *,
     start: Packed | None = None,
@@ -143,7 +143,7 @@ def search(
 
 
 def _anneal(
-    parts: Sequence[Part],
+    parts: Sequence[PackingJob],
     network: OpticalNetwork,
     placed: Sequence[Sequence[int]],
     trees: Sequence[Sequence[Edge]],
@@ -201,7 +201,7 @@ def _array(values: Any) -> Any:
     return np.array([int(value) for value in values], np.int64)
 
 
-def demand(packed: Packed, parts: Sequence[Part], pods: int, layer: int | None = None) -> Any:
+def demand(packed: Packed, parts: Sequence[PackingJob], pods: int, layer: int | None = None) -> Any:
     """D of (2), int64 (pods, pods): bytes in each direction of the jobs of a layer (None: of all); symmetric."""
     sent = np.zeros((pods, pods), np.int64)
     for units, edges, part in zip(packed.units, packed.edges, parts, strict=True):
@@ -223,7 +223,7 @@ def demand(packed: Packed, parts: Sequence[Part], pods: int, layer: int | None =
 
 def parts_of(
     jobs: Sequence[TdmJob], given: Sequence[int], network: OpticalNetwork, layers: Sequence[int] | None = None
-) -> list[Part]:
+) -> list[PackingJob]:
     """Convert jobs to parts; an a2a sends in both phases."""
     parts = []
     for place, (job, units) in enumerate(zip(jobs, given, strict=True)):
@@ -235,7 +235,7 @@ def parts_of(
             fixed = tuple(counts)
         alltoall = job.kind == "a2a"
         load = job.bytes * (2 if alltoall else 1)
-        parts.append(Part(load, units, alltoall, 0 if layers is None else layers[place], fixed))
+        parts.append(PackingJob(load, units, alltoall, 0 if layers is None else layers[place], fixed))
     return parts
 
 
@@ -251,7 +251,7 @@ def ideal_s(demand: Floats, network: OpticalNetwork) -> float:
 
 
 def ecmp_s(
-    packed: Packed, parts: Sequence[Part], network: OpticalNetwork, *, flows: int, polarized: bool, seed: int
+    packed: Packed, parts: Sequence[PackingJob], network: OpticalNetwork, *, flows: int, polarized: bool, seed: int
 ) -> float:
     """Seconds with ECMP: every directed edge of a tree is ``flows`` flows of equal size, each on a random spine.
 

@@ -26,7 +26,7 @@ _PRICES: Final = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True)
-class Alone:
+class TimesAlone:
     """Training and communication time of a job alone."""
 
     train_s: float
@@ -53,12 +53,14 @@ class Sharing:
         return sum(self.relative)
 
 
-def gated_period_s(a: Alone, b: Alone) -> float:
+def gated_period_s(a: TimesAlone, b: TimesAlone) -> float:
     """Period in seconds of one iteration of each: max of both trainings, both communications, and each job alone."""
     return max(a.train_s + b.train_s, a.communicate_s + b.communicate_s, a.period_s, b.period_s)
 
 
-def sharings(a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive")) -> list[Sharing]:
+def sharings(
+    a: TimesAlone, b: TimesAlone, modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive")
+) -> list[Sharing]:
     """The throughput of two jobs in each mode.
 
     exclusive gives each half of the time. With priority, the job with the shorter period goes first on GPUs and in
@@ -79,7 +81,10 @@ def sharings(a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "
 
 
 def best_sharing(
-    a: Alone, b: Alone, modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"), least: float = LEAST
+    a: TimesAlone,
+    b: TimesAlone,
+    modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"),
+    least: float = LEAST,
 ) -> Sharing:
     """The mode with the greatest total throughput, among modes that leave each job at least ``least`` of alone."""
     exclusive = Sharing("exclusive", (0.5, 0.5))
@@ -95,7 +100,7 @@ def best_sharing(
 
 
 def play(
-    a: Alone, b: Alone, first: int | None, iterations: int = _ITERATIONS, *, shift_s: float = 0.0
+    a: TimesAlone, b: TimesAlone, first: int | None, iterations: int = _ITERATIONS, *, shift_s: float = 0.0
 ) -> tuple[float, float]:
     """Relative throughput of two jobs that share GPUs and links without gates; the second begins ``shift_s`` later.
 
@@ -148,7 +153,7 @@ def play(
     return min(1.0, rates[0]), min(1.0, rates[1])
 
 
-def _long_and_short(long: Alone, short: Alone, *, first: bool) -> tuple[float, float]:
+def _long_and_short(long: TimesAlone, short: TimesAlone, *, first: bool) -> tuple[float, float]:
     """The limit in which one job iterates often while the other trains, or communicates; ``first``: the short one.
 
     While the long job trains, an iteration of the short one takes 2 w + c with sharing, in which the long one gets w +
@@ -169,7 +174,7 @@ def _long_and_short(long: Alone, short: Alone, *, first: bool) -> tuple[float, f
 
 
 def match(
-    jobs: Sequence[Alone],
+    jobs: Sequence[TimesAlone],
     sizes: Sequence[int],
     gpus: int,
     modes: Sequence[Mode] = ("gated", "priority", "free", "exclusive"),
@@ -266,7 +271,7 @@ class Component:
         return self.layers[0] + self.layers[1]
 
 
-def turns_period_s(first: Sequence[Alone], second: Sequence[Alone]) -> float:
+def turns_period_s(first: Sequence[TimesAlone], second: Sequence[TimesAlone]) -> float:
     """Period in seconds of a component: one layer communicates while the other trains, then vice versa."""
     (c_1, w_1), (c_2, w_2) = (
         (max((job.communicate_s for job in own), default=0.0), max((job.train_s for job in own), default=0.0))
@@ -278,7 +283,7 @@ def turns_period_s(first: Sequence[Alone], second: Sequence[Alone]) -> float:
 class _Layers:
     """The worth of components."""
 
-    def __init__(self, jobs: Sequence[Alone], sizes: Sequence[int], *, least: float) -> None:
+    def __init__(self, jobs: Sequence[TimesAlone], sizes: Sequence[int], *, least: float) -> None:
         self.jobs, self.sizes, self.least = jobs, sizes, least
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[float, float, Sharing | None]] = {}
 
@@ -306,7 +311,7 @@ class _Layers:
         return gain - (_POOR if worst < self.least else 0.0)
 
 
-def in_layers(jobs: Sequence[Alone], sizes: Sequence[int], gpus: int, *, seed: int = 1) -> list[Component] | None:
+def in_layers(jobs: Sequence[TimesAlone], sizes: Sequence[int], gpus: int, *, seed: int = 1) -> list[Component] | None:
     """The components with the greatest throughput; None: the jobs do not fit two layers.
 
     The number of components with a job below 0.48 of alone is minimized first, then the throughput is maximized. Exact
@@ -451,7 +456,7 @@ _MOST_TURNS: Final = 64
 _DENOMINATOR: Final = 16
 
 
-def time_shift(a: Alone, b: Alone) -> float:
+def time_shift(a: TimesAlone, b: TimesAlone) -> float:
     """Seconds by which b should begin after a, so that their communication, and their training, overlap least.
 
     The circle is as long as the least common multiple of both periods, with their ratio rounded to sixteenths.
@@ -470,5 +475,5 @@ def time_shift(a: Alone, b: Alone) -> float:
     return float(shifts[int(np.argmin(overlaps))])
 
 
-def _communicates(job: Alone, at: "np.typing.NDArray[np.float64]") -> "np.typing.NDArray[np.bool_]":
+def _communicates(job: TimesAlone, at: "np.typing.NDArray[np.float64]") -> "np.typing.NDArray[np.bool_]":
     return np.mod(at, job.period_s) >= job.train_s

@@ -40,7 +40,7 @@ OBJECTIVES: Final = ("round", "mean-relative")
 
 
 @dataclass(frozen=True)
-class Options:
+class TurnOptions:
     """Options of a scheduler besides jobs and network."""
 
     seed: int = 1
@@ -82,7 +82,7 @@ class Options:
 class Scheduler(Protocol):
     """Gives jobs their schedule, or raises `TdmError`."""
 
-    def __call__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+    def __call__(self, jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
         """Return the schedule."""
 
 
@@ -124,7 +124,7 @@ def check_turns(name: str) -> None:
 
 
 def make_schedule(
-    policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options | None = None
+    policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions | None = None
 ) -> Schedule:
     """The schedule of a policy, after a check for faults that no policy can handle.
 
@@ -138,7 +138,7 @@ def make_schedule(
 
     scheduler = SCHEDULERS.named(policy)
     check_jobs(jobs, network)
-    chosen = options or Options()
+    chosen = options or TurnOptions()
     if chosen.progress is not None:
         chosen.progress(policy, 0, 1)
     schedule = scheduler(jobs, network, chosen)

@@ -28,7 +28,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Process:
+class RoundProcess:
     """A part of the round in which one group of jobs communicates while the others train (the source's process k).
 
     Policies that do not switch have one process, whose only configuration holds for the whole round.
@@ -42,7 +42,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Tree:
+class PodTree:
     """The path of a share of a PS or RAR job across pods: ToRs aggregate towards the root, which sends the sum back.
 
     Both directions of each edge carry ``share`` times the job's bytes, once in an iteration.
@@ -73,7 +73,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Route:
+class PodRoute:
     """The path of a share of the data from the units in one pod to those in another (a2a only, both phases)."""
 
     path: tuple[int, ...]
@@ -100,10 +100,10 @@ class JobPlan:
     """index in `Schedule.processes`, whose circuits it uses; 0 for pairs and uncoordinated jobs"""
     group: int
     """0 or 1: jobs of a group may communicate at once if they are gated; a traffic class for queues"""
-    trees: tuple[Tree, ...] = ()
+    trees: tuple[PodTree, ...] = ()
     """for ps and rar; empty if ``ring`` is given"""
     ring: Ring | None = None
-    routes: tuple[Route, ...] = ()
+    routes: tuple[PodRoute, ...] = ()
     """for a2a; empty if the job is in one pod"""
     train_start_s: float = 0.0
     """earliest time of its training within its cycle"""
@@ -152,7 +152,7 @@ class Schedule:
     policy: str
     network: OpticalNetwork
     jobs: tuple[JobPlan, ...]
-    processes: tuple[Process, ...]
+    processes: tuple[RoundProcess, ...]
     cycles: tuple[Cycle, ...]
     round_s: float
     """t_round: time after which the OXC's configurations repeat; without switching the longest cycle"""

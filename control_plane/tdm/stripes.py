@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.control_plane.tdm.columns import Commodity, Packing, Stripe, free_bytes, pack_trees
+from p4reduce.control_plane.tdm.columns import Commodity, Stripe, StripePacking, free_bytes, pack_trees
 from p4reduce.control_plane.tdm.groups import NEVER, Group, GroupPlan, KnownGroups, Striped, TreeGroups
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, busiest_nic_s, on_hosts
 from p4reduce.control_plane.tdm.packing import MOVES, Edge, Packed, pack, parts_of
-from p4reduce.control_plane.tdm.schedule import Matrix, Route
+from p4reduce.control_plane.tdm.schedule import Matrix, PodRoute
 
 # The demand of a placement, and the circuits that carry it best.
 
@@ -97,7 +97,7 @@ def all_circuits(pods: int, ports: int, most: int = MOST_LISTED) -> Any:
     return np.array(listed)
 
 
-def far_prices(packing: Packing, pods: int) -> Any:
+def far_prices(packing: StripePacking, pods: int) -> Any:
     """A price for every pair of pods with which no least tree gets cheaper: of the least path over known circuits."""
     price = np.full((pods, pods), 1.0)  # all circuits together cost 1, so no path costs more
     np.fill_diagonal(price, 0.0)
@@ -109,17 +109,17 @@ def far_prices(packing: Packing, pods: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeCircuits:
     """Whole circuits with the packing that they carry."""
 
     matrix: Any
     """int64 (pods, pods)"""
-    packing: Packing
+    packing: StripePacking
 
 
 def whole_circuits(
     commodities: Sequence[Commodity], pods: int, ports: int, *, cutoff: float = NEVER, first: Any = None
-) -> Whole | None:
+) -> WholeCircuits | None:
     """The configuration with the least time: among all if they are few; else by exchanges of circuits.
 
     Prices pi of a solved configuration bound every other one, T(L') >= T(L) / sum L' pi, where pairs that are not
@@ -147,18 +147,18 @@ def whole_circuits(
     listed = all_circuits(pods, ports)
     if listed is not None:
         return _of_all(commodities, pods, listed, cutoff)
-    best: Whole | None = None
+    best: WholeCircuits | None = None
     for start in ([] if first is None else [first]) + [_rounded(commodities, pods, ports)]:
         whole = _exchanged(commodities, pods, ports, start, cutoff if best is None else best.packing.bytes)
         best = whole or best
     return best
 
 
-def _of_all(commodities: Sequence[Commodity], pods: int, listed: Any, cutoff: float) -> Whole | None:
+def _of_all(commodities: Sequence[Commodity], pods: int, listed: Any, cutoff: float) -> WholeCircuits | None:
     bounds = np.zeros(len(listed))
     wanted = _wanted(commodities, pods)
     order = np.argsort(-(np.minimum(listed, wanted)).sum(axis=(1, 2)), kind="stable")
-    best: Whole | None = None
+    best: WholeCircuits | None = None
     left = set(range(len(listed)))
     while left:
         place = min(left, key=lambda x: (bounds[x], order[x]))
@@ -169,7 +169,7 @@ def _of_all(commodities: Sequence[Commodity], pods: int, listed: Any, cutoff: fl
         if packing is None:
             continue
         if packing.bytes < cutoff * BETTER:
-            best, cutoff = Whole(listed[place], packing), packing.bytes
+            best, cutoff = WholeCircuits(listed[place], packing), packing.bytes
         if packing.prices and packing.bound > 0:
             worth = (listed * far_prices(packing, pods)).sum(axis=(1, 2)) / 2
             bounds = np.maximum(bounds, packing.bound / np.maximum(worth, 1e-12))
@@ -210,7 +210,9 @@ def _rounded(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
         left[[a, b]] -= 1
 
 
-def _exchanged(commodities: Sequence[Commodity], pods: int, ports: int, start: Any, cutoff: float) -> Whole | None:
+def _exchanged(
+    commodities: Sequence[Commodity], pods: int, ports: int, start: Any, cutoff: float
+) -> WholeCircuits | None:
     """Improve a configuration by exchanges of circuits, by their prices, while the time falls."""
     lit = np.array(start, np.int64)
     packing = pack_trees(commodities, lit)
@@ -235,13 +237,13 @@ def _exchanged(commodities: Sequence[Commodity], pods: int, ports: int, start: A
             if repacked is not None and repacked.bytes < packing.bytes * (1 - 1e-4):
                 lit, packing, improved = other, repacked, True
                 break
-    return Whole(lit, packing) if packing.bytes < cutoff * BETTER else None
+    return WholeCircuits(lit, packing) if packing.bytes < cutoff * BETTER else None
 
 
 Change = tuple[tuple[Edge, int], ...]
 
 
-def _exchanges(lit: Any, packing: Packing, pods: int, ports: int) -> list[Change]:
+def _exchanges(lit: Any, packing: StripePacking, pods: int, ports: int) -> list[Change]:
     """Exchanges that prices do not exclude, the most promising first."""
     price = far_prices(packing, pods)
     left = ports - lit.sum(axis=1)
@@ -297,7 +299,7 @@ def _joined(commodities: Sequence[Commodity], pods: int, ports: int) -> Any:
 class _Found:
     seconds: float
     units: Units
-    whole: Whole | None
+    whole: WholeCircuits | None
 
 
 def all_placements(given: Sequence[int], network: OpticalNetwork) -> list[Units] | None:
@@ -577,7 +579,7 @@ def finished(
     jobs: Sequence[TdmJob],
     given: Sequence[int],
     units: Units,
-    whole: Whole | None,
+    whole: WholeCircuits | None,
     network: OpticalNetwork,
 ) -> GroupPlan:
     """A plan with stripes for packets: few and none tiny; ``whole`` None: no circuits."""
@@ -608,7 +610,7 @@ def lay_stripes(jobs: Sequence[TdmJob], units: Units, matrix: Any, ports: int) -
     used = load > 0
     most = float((load[used] / np.asarray(matrix)[used]).max(initial=0.0))
     stripes: list[tuple[tuple[tuple[Edge, ...], float], ...]] = []
-    routes: list[tuple[Route, ...]] = []
+    routes: list[tuple[PodRoute, ...]] = []
     for job, row in zip(jobs, units, strict=True):
         key = key_of(job, row)
         if job.kind == "a2a":
@@ -622,7 +624,7 @@ def lay_stripes(jobs: Sequence[TdmJob], units: Units, matrix: Any, ports: int) -
     return Striped(lit, tuple(stripes), tuple(routes), most)
 
 
-def _routes_of(pods: Sequence[int], stripes: Sequence[Stripe]) -> tuple[Route, ...]:
+def _routes_of(pods: Sequence[int], stripes: Sequence[Stripe]) -> tuple[PodRoute, ...]:
     """Routes between all pods, stripe by stripe."""
     routes = []
     for number, stripe in enumerate(stripes):
@@ -630,11 +632,11 @@ def _routes_of(pods: Sequence[int], stripes: Sequence[Stripe]) -> tuple[Route, .
             path = [source]
             while path[-1] != target:
                 path.append(stripe.onward[path[-1]][target])
-            routes.append(Route(tuple(path), stripe.share, stripe=number))
+            routes.append(PodRoute(tuple(path), stripe.share, stripe=number))
     return tuple(routes)
 
 
-def _few(commodities: Sequence[Commodity], packing: Packing, matrix: Any, ports: int) -> list[tuple[Stripe, ...]]:
+def _few(commodities: Sequence[Commodity], packing: StripePacking, matrix: Any, ports: int) -> list[tuple[Stripe, ...]]:
     """At most ``ports`` + 2 stripes of each commodity, none below 2 %; after a removal, shares are computed again."""
     kept = []
     for own in packing.stripes:

@@ -11,7 +11,7 @@ import numpy as np
 from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.grouping import (
     Partition,
-    Rounds,
+    RoundTimes,
     all_partitions,
     best_by_bounds,
     hill_climbing,
@@ -22,7 +22,7 @@ from p4reduce.control_plane.tdm.grouping import (
 )
 from p4reduce.control_plane.tdm.groups import (
     NEVER,
-    Carried,
+    CarriedJobs,
     GroupPlan,
     Ready,
     SeedGroups,
@@ -45,31 +45,31 @@ from p4reduce.control_plane.tdm.jobs import (
     release_gpus,
 )
 from p4reduce.control_plane.tdm.packing import Edge, Packed, pack, parts_of, paths
-from p4reduce.control_plane.tdm.registry import Options, register_scheduler
-from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Process, Schedule
+from p4reduce.control_plane.tdm.registry import TurnOptions, register_scheduler
+from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, RoundProcess, Schedule
 from p4reduce.control_plane.tdm.stripes import LARGE, MOST_NAMED, StripedGroups, all_circuits, lay_stripes
 
 
 @register_scheduler("seed")
-def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def seed(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """The source's schedule: Algorithms 1 to 3, then GPUs are released where a group waits (g_j <- ceil(g_j W / T))."""
     planner = SeedGroups(jobs, network, direct=options.best)
-    rounds = Rounds(jobs, planner, network.delta_s, options.reading)
+    rounds = RoundTimes(jobs, planner, network.delta_s, options.reading)
     partition = search_partition(rounds, seed=options.seed) if options.best else hill_climbing(rounds)
     best = _released(partition, planner, network, options)
     return two_groups("seed", jobs, network, options, best)
 
 
 @register_scheduler("tdm")
-def tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def tdm(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """Our schedule: few pods, trees of ToRs, pipelined chunks, flips and swaps from several starts, local search."""
     return two_groups("tdm", jobs, network, options, best_partition(jobs, network, options))
 
 
 @register_scheduler("random")
-def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """Random groups, placed as by `tdm`: shows the value of choosing groups."""
-    rounds = Rounds(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
+    rounds = RoundTimes(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
     for attempt in range(100):
         drawn = random_split(jobs, network.all_gpus, options.seed * 1000 + attempt)
         partition = None if drawn is None else rounds.of(drawn)
@@ -78,19 +78,19 @@ def random(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) ->
     raise TdmError("no random partition fits the GPUs; use fewer workers, or more hosts")
 
 
-def best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Partition:
+def best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Partition:
     """The two groups that `tdm` chooses."""
     return _best_partition(tuple(jobs), network, replace(options, progress=None))
 
 
 @lru_cache(maxsize=4)  # several policies begin with it
-def _best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Partition:
-    rounds = Rounds(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
+def _best_partition(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Partition:
+    rounds = RoundTimes(jobs, _trees(jobs, network, options), network.delta_s, options.reading)
     return search_partition(rounds, restarts=options.restarts, seed=options.seed)
 
 
 def two_groups(
-    policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options, partition: Partition
+    policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions, partition: Partition
 ) -> Schedule:
     """A schedule of two processes, or of one if a group is empty."""
     laid = lay_groups(jobs, partition, network)
@@ -98,14 +98,14 @@ def two_groups(
     starts = (0.0, times[0])
     alone = not all(group.jobs for group in partition.groups)
     plans: list[JobPlan] = []
-    processes: list[Process] = []
+    processes: list[RoundProcess] = []
     for number, group in enumerate(partition.groups):
         if not group.jobs:
             continue
         start = 0.0 if alone else starts[number]
         lasts = sum(times) if alone else times[number]
         carried, where, ready_of = laid[number]
-        process = Process(configurations(carried, start, lasts, network), start, lasts)
+        process = RoundProcess(configurations(carried, start, lasts, network), start, lasts)
         for j, given in zip(group.jobs, group.given, strict=True):
             trained = jobs[j].compute_on(given)
             plans.append(
@@ -134,7 +134,7 @@ def two_groups(
     )
 
 
-Laid = tuple[Carried, dict[int, Placement], dict[int, Ready]]
+Laid = tuple[CarriedJobs, dict[int, Placement], dict[int, Ready]]
 """of a group: its crossing, the placement of its jobs, and their times"""
 
 
@@ -166,11 +166,11 @@ def times_of(
     )
 
 
-def _trees(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> TreeGroups:
+def _trees(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> TreeGroups:
     return TreeGroups(jobs, network, moves=options.moves, seed=options.seed)
 
 
-def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork, options: Options) -> Partition:
+def _released(partition: Partition, planner: SeedGroups, network: OpticalNetwork, options: TurnOptions) -> Partition:
     """The end of Algorithm 1; it adopts what it evaluates."""
     first, other = partition.groups
     times = process_times(partition, network.delta_s, options.reading)
@@ -202,10 +202,10 @@ def striped_partition(groups: StripedGroups, reading: Reading, restarts: int) ->
         When none of the examined partitions fits.
     """
     jobs, network = groups.jobs, groups.network
-    rounds = Rounds(jobs, groups, network.delta_s, reading)
+    rounds = RoundTimes(jobs, groups, network.delta_s, reading)
     if len(jobs) <= MOST_JOBS:
         return all_partitions(rounds)
-    plain = Rounds(jobs, groups.trees, network.delta_s, reading)
+    plain = RoundTimes(jobs, groups.trees, network.delta_s, reading)
     first = search_partition(plain, restarts=restarts, seed=groups.seed).groups[0].jobs
     best = rounds.of(first)
     near = {first: 0.0}
@@ -355,7 +355,7 @@ def striped_groups(jobs: Sequence[TdmJob], network: OpticalNetwork, moves: int, 
 
 
 @register_scheduler("striped", turns=False)
-def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -> Schedule:
+def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: TurnOptions) -> Schedule:
     """Jobs in stripes, a tree each, with relays: column generation over Steiner trees, whole circuits, placement."""
     groups = striped_groups(tuple(jobs), network, options.moves, options.seed)
     partition = striped_partition(groups, options.reading, options.restarts)
@@ -368,7 +368,7 @@ def striped(jobs: Sequence[TdmJob], network: OpticalNetwork, options: Options) -
 MOVES = 4000
 
 
-def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: Options | None = None) -> Schedule:
+def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: TurnOptions | None = None) -> Schedule:
     """The schedule of two groups with one more job, in the group where the round is then shorter.
 
     Units of running jobs stay where they are (moving them would cost a checkpoint each); the trees of the group that it
@@ -393,7 +393,7 @@ def join(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob, options: O
     groups_of = {plan.group for plan in schedule.jobs}
     if len(schedule.processes) != len(groups_of) or any(plan.ring for plan in schedule.jobs):
         raise TdmError(f"policy {schedule.policy}: only schedules of two groups with trees take arrivals")
-    chosen, network = options or Options(), schedule.network
+    chosen, network = options or TurnOptions(), schedule.network
     everybody = [*(_pinned(job, schedule.jobs[j]) for j, job in enumerate(jobs)), arrived]
     planner = TreeGroups(everybody, network, moves=MOVES, seed=chosen.seed)
     groups = [tuple(j for j, plan in enumerate(schedule.jobs) if plan.group == side) for side in (0, 1)]

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.network.virtual.network import Stop, VirtualNetwork, Watcher
+from p4reduce.network.virtual.network import StopReason, VirtualNetwork, Watcher
 from p4reduce.network.virtual.records import HostEndpoints, worker_endpoints
 from p4reduce.network.virtual.synthetic import route_all, senders
 from p4reduce.topologies import Node, leaf_spine
@@ -27,7 +27,7 @@ from p4reduce.workers.records import Collective
 from p4reduce.workers.specs import HostAddress, WorkerSpec
 from p4switch.device import Device
 from studies.bench import in_own_process
-from studies.bench.switch import EPOCH, JOB, Neighbour, Racks, aggregate, program
+from studies.bench.switch import EPOCH, JOB, Neighbour, RackNetwork, aggregate, program
 
 # ns-3 beside the fabric: plain UDP over four hops, under a Python of its own that has it.
 
@@ -96,7 +96,7 @@ LEAVES: Final = 4
 WORKERS_EACH: Final = 4
 
 
-class Tree:
+class BenchTree:
     """16 workers under four leaves under a spine.
 
     Attributes:
@@ -132,7 +132,7 @@ class Tree:
             tensor[:] = rank + 1
             tensor[:: len(self.tensors)] = -rank
 
-    def all_reduce(self, progress: Watcher | None = None) -> Stop:
+    def all_reduce(self, progress: Watcher | None = None) -> StopReason:
         """Replaces every tensor by the sum of all."""
         everybody = range(len(self.tensors))
         posts = [Post(Collective.ALL_REDUCE, tensor, tensor) for tensor in self.tensors]
@@ -178,7 +178,7 @@ LARGE_DEADLINE_S: Final = 900.0
 
 
 @dataclass(frozen=True)
-class Run:
+class TimedRun:
     """One timed run. ``seconds``: processor time of the thread, ``loop_s`` of it in the event loop."""
 
     passes: int
@@ -188,16 +188,16 @@ class Run:
     loop_s: float
 
 
-def _best(network: VirtualNetwork, work: Callable[[], object], runs: int) -> Run:
+def _best(network: VirtualNetwork, work: Callable[[], object], runs: int) -> TimedRun:
     """The fastest of some runs; the first, which touches memory for the first time, comes before them."""
-    best: Run | None = None
+    best: TimedRun | None = None
     work()
     for _ in range(runs):
         before, looped, begin = _counted(network), network.loop_s, time.thread_time()
         work()
         seconds = time.thread_time() - begin
         passes, copies, events = (now - then for now, then in zip(_counted(network), before, strict=True))
-        run = Run(passes, copies, events, seconds, network.loop_s - looped)
+        run = TimedRun(passes, copies, events, seconds, network.loop_s - looped)
         if best is None or run.seconds / run.passes < best.seconds / best.passes:
             best = run
     if best is None:
@@ -210,7 +210,7 @@ def _counted(network: VirtualNetwork) -> tuple[int, int, int]:
     return sum(counter.passes for counter in counters), sum(counter.copies for counter in counters), network.events
 
 
-def _row(lanes: int, switches: int, run: Run) -> dict[str, Any]:
+def _row(lanes: int, switches: int, run: TimedRun) -> dict[str, Any]:
     return {
         "lanes": lanes,
         "switches": switches,
@@ -251,7 +251,7 @@ def forwarding(switches: int, lanes: int, frames: int, runs: int) -> dict[str, A
 
 
 def _racks(switches: int, lanes: int, frames: int, slots: int) -> tuple[VirtualNetwork, Callable[[], bytes]]:
-    made = Racks(switches, WORKERS, lanes=lanes, chunks=max(frames // (switches * WORKERS * 2), 16), slots=slots)
+    made = RackNetwork(switches, WORKERS, lanes=lanes, chunks=max(frames // (switches * WORKERS * 2), 16), slots=slots)
 
     def again() -> bytes:
         made.all_reduce()
@@ -311,7 +311,7 @@ def threads(what: str, switches: int, lanes: int, frames: int, runs: int, count:
 
 def tree(lanes: int, chunks: int, runs: int) -> dict[str, Any]:
     """16 workers under a two-level tree. Raises RuntimeError where a sum is wrong."""
-    made = Tree(lanes, lanes * chunks)
+    made = BenchTree(lanes, lanes * chunks)
 
     def work() -> None:
         made.fill()
@@ -332,10 +332,10 @@ def large(lanes: int, elements: int) -> dict[str, Any]:
 
 
 def _large(lanes: int, elements: int) -> dict[str, Any]:
-    small = Tree(lanes, lanes)
+    small = BenchTree(lanes, lanes)
     small.fill()
     small.all_reduce()  # loads machine code
-    made = Tree(lanes, elements)
+    made = BenchTree(lanes, elements)
     made.fill()
     begin, busy = time.perf_counter(), time.thread_time()
     made.all_reduce()

@@ -22,7 +22,7 @@ from typing import Any, Final
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from p4reduce.views.live.player import Player
+from p4reduce.views.live.player import LivePlayer
 from p4reduce.views.live.session import LiveServer, VirtualSource
 
 PLAIN, UNSEEN, SEEN = "no page", "page not open", "page open"
@@ -83,12 +83,12 @@ def _once(name: str, experiment: Experiment) -> tuple[float, float, int, int, fl
         return (*_timed(experiment), 0, 0, 0.0)
     if name == UNSEEN:  # the page's start is a part of what it costs
         used, began = time.process_time(), time.perf_counter()
-        player = Player()
+        player = LivePlayer()
         with LiveServer(VirtualSource("bench", player)), observing(player.attach):
             run_experiment(experiment)
             spent = time.process_time() - used, time.perf_counter() - began
             return (*spent, len(player.history), 0, player.cost_s)
-    player = Player()
+    player = LivePlayer()
     with LiveServer(VirtualSource("bench", player)) as server, observing(player.attach):
         with _looking(server) as views:
             spent = _timed(experiment)

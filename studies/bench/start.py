@@ -144,7 +144,7 @@ _FLOAT_BYTES: Final = 4
 
 
 @dataclass(frozen=True)
-class Needs:
+class CommandNeeds:
     """The needs of a command: processor time, time on the clock, and peak memory.
 
     ``arrays_mb`` is the length of all workers' arrays; ``ratio``: of them, what the command had at its peak.
@@ -158,7 +158,7 @@ class Needs:
     ratio: float
 
 
-def run_needs(arguments: Sequence[str], arrays: int) -> Needs:
+def run_needs(arguments: Sequence[str], arrays: int) -> CommandNeeds:
     """Measure one ``p4reduce run`` with these arguments; ``arrays``: bytes of all workers' arrays."""
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
@@ -172,7 +172,7 @@ def run_needs(arguments: Sequence[str], arrays: int) -> Needs:
             output.seek(0)
             raise RuntimeError(f"p4reduce run {' '.join(arguments)}: exit code {process.returncode}: {output.read()}")
     peak = used.ru_maxrss * 1024
-    return Needs(
+    return CommandNeeds(
         " ".join(arguments),
         round(used.ru_utime + used.ru_stime, 1),
         round(clock, 1),
@@ -182,12 +182,12 @@ def run_needs(arguments: Sequence[str], arrays: int) -> Needs:
     )
 
 
-def fat_tree(k: int, elements: int) -> Needs:
+def fat_tree(k: int, elements: int) -> CommandNeeds:
     """An all-reduce of all hosts of a fat-tree, k^3 / 4 of them."""
     return run_needs(("-t", f"fat-tree:k={k}", "-e", str(elements)), k**3 // 4 * elements * _FLOAT_BYTES)
 
 
-def large_tensor(elements: int, *, filed: bool) -> Needs:
+def large_tensor(elements: int, *, filed: bool) -> CommandNeeds:
     """An all-reduce of 16 workers, whose arrays are in memory or in files."""
     arguments = ("-t", "leaf-spine-16", "--rate", "100G", "-e", str(elements))
     arrays = _WORKERS * elements * _FLOAT_BYTES

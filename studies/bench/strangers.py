@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
-from p4reduce.play.priorities.run import RunResult, run
+from p4reduce.play.priorities.run import PrioritiesResult, run
 from studies.frame import column, percent, record
 
 ELEMENTS: Final = 61_706
@@ -44,7 +44,7 @@ def run_strangers(cell: StrangersCell) -> list[StrangersRow]:
     takes = round(run(Description(topology, (bare,), rounds=2)).jobs[0].iteration_ps)
     about = replace(with_phi(bare, takes, 0.7), staleness=2)
 
-    def ordered(order: str) -> RunResult:
+    def ordered(order: str) -> PrioritiesResult:
         jobs = (replace(about, order=order),)
         return run(Description(topology, jobs, rounds=cell.rounds, jitter=0.02, seed=cell.seed))
 

@@ -25,7 +25,7 @@ from studies.bench.loss import distance, guesses, real, virtual, zeros
 from studies.bench.strangers import StrangersCell, StrangersRow, run_strangers
 from studies.bench.veth import BenchLab
 from studies.frame import Bar, Part, Study, StudyResult, at_least, at_most, column
-from studies.pages import Drawing
+from studies.pages import StudyDrawing
 
 # Rows by their columns: what measures them gives mappings.
 
@@ -711,7 +711,7 @@ def _live(settings: BenchSettings) -> list[dict[str, Any]]:
     return [dataclasses.asdict(cost) for cost in live.measure(experiment, settings.pairs)]
 
 
-def _needed(measure: Callable[..., start.Needs], *what: Any, **how: Any) -> dict[str, Any]:
+def _needed(measure: Callable[..., start.CommandNeeds], *what: Any, **how: Any) -> dict[str, Any]:
     return dataclasses.asdict(measure(*what, **how))
 
 
@@ -787,7 +787,7 @@ STUDY: Final = Study(
     DEVELOPED,
     HELD_OUT,
     bars,
-    (Drawing("distance", "What distance costs", distance.draw),),
+    (StudyDrawing("distance", "What distance costs", distance.draw),),
     lambda _result: " ".join((__doc__ or "").partition("\n\n")[2].split()),
     tables=lambda result: [
         ("Machine", ["commit", *machine()], [[result.provenance["commit"], *map(number, machine().values())]])

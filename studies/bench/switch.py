@@ -14,7 +14,7 @@ from finsy.proto import p4i
 from numpy.typing import NDArray
 
 from p4reduce.network.jobs.network import bundled
-from p4reduce.network.virtual.network import Stop, VirtualNetwork
+from p4reduce.network.virtual.network import StopReason, VirtualNetwork
 from p4reduce.network.virtual.records import HostEndpoints, worker_endpoints
 from p4reduce.topologies import Node, Topology, TopologyBuilder
 from p4reduce.workers.endpoints import Endpoints as WorkerTable
@@ -131,7 +131,7 @@ def root_switch(lanes: int, own: Node, workers: Sequence[Node], slots: int) -> D
     return device
 
 
-class Racks:
+class RackNetwork:
     """A network of racks in which every worker all-reduces an array of its own."""
 
     def __init__(self, count: int, workers: int, *, lanes: int, chunks: int, slots: int = 512, **options: Any) -> None:
@@ -165,7 +165,7 @@ class Racks:
         self.endpoints = HostEndpoints(self.table.records, [host.name for host in hosts], worker_endpoints())
         self.network = VirtualNetwork(self.topology, self.devices, endpoints=self.endpoints, **options)
 
-    def all_reduce(self) -> Stop:
+    def all_reduce(self) -> StopReason:
         """Sum ``inputs`` (float32, shape (hosts, elements)) rack by rack into ``outputs``."""
         self.table.post_all(self._everybody, self._posts)
         self.network.start_all(self._everybody)

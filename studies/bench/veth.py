@@ -132,7 +132,7 @@ _SETTLE_S: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class VethMeasurement:
     """One run. Frames are those that came into the switch; ``cpu_s`` is the processor time of its thread."""
 
     frames: int
@@ -257,7 +257,7 @@ class BenchLab:
         ]
         return np.stack(made)
 
-    def run(self, frames: NDArray[np.uint8], seconds: float, *, first: int | None = None) -> Measured:
+    def run(self, frames: NDArray[np.uint8], seconds: float, *, first: int | None = None) -> VethMeasurement:
         """Load every port with its frames for a time; with ``first``, sequence numbers go on from there."""
         ports = len(self._sockets)
         flat = np.ascontiguousarray(frames)
@@ -294,7 +294,7 @@ class BenchLab:
         while (after := self._counts())[0] - before[0] < sent and time.monotonic() < deadline:
             threading.Event().wait(0.001)
         took = (time.monotonic_ns() - began) / 1e9
-        return Measured(
+        return VethMeasurement(
             frames=after[0] - before[0],
             copies=after[1] - before[1],
             seconds=took,

@@ -16,9 +16,9 @@ from studies.compare.protocol import (
     HERE,
     SYSTEMS,
     UP,
+    AllReduceJob,
     Endpoint,
-    Frame,
-    Job,
+    ReceivedFrame,
     System,
     Tag,
     add_routes,
@@ -37,10 +37,10 @@ def _hashed(job: int, seq: int) -> int:
     return zlib.crc32(struct.pack("!HI", job, seq))
 
 
-class Worker(Endpoint):
+class AtpWorker(Endpoint):
     """A worker: so many chunks without a result as its window has, which ECN halves and a round trip makes longer."""
 
-    def __init__(self, job: Job, host: str, system: "Atp") -> None:
+    def __init__(self, job: AllReduceJob, host: str, system: "Atp") -> None:
         super().__init__(job, host, len(job.workers) * job.window // 4)  # what falls back waits behind others' frames
         self.system = system
         self.exponent = job.exponent
@@ -68,7 +68,7 @@ class Worker(Endpoint):
         tag = Tag(self.job.number, UP, again, slot=slot, seq=key, bitmap=1 << self.rank, exponent=self.exponent)
         return self.frame(self.job.tree.server or "", tag, self.chunks.lanes(key - 1, self.exponent))
 
-    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+    def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
         """A result."""
         seq = frame.tag.seq
         if frame.tag.ecn_echo or frame.marked:
@@ -98,7 +98,7 @@ class Server(Endpoint):
 
     works = False
 
-    def __init__(self, job: Job, system: "Atp") -> None:
+    def __init__(self, job: AllReduceJob, system: "Atp") -> None:
         super().__init__(job, job.tree.server or "")
         self.system = system
         count = -(-job.arrays[0].size // job.lanes)
@@ -113,7 +113,7 @@ class Server(Endpoint):
         """Answers leave by :meth:`reply` alone."""
         return None
 
-    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+    def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
         """A contribution, of one worker or of several."""
         tag = frame.tag
         seq, bitmap = tag.seq, tag.bitmap
@@ -132,7 +132,7 @@ class Server(Endpoint):
         if self.have[seq] == self.all:
             self._answer(seq, self.below, frame)
 
-    def _answer(self, seq: int, to: Sequence[str], frame: Frame) -> None:
+    def _answer(self, seq: int, to: Sequence[str], frame: ReceivedFrame) -> None:
         tag = Tag(
             self.job.number,
             DOWN,
@@ -157,16 +157,16 @@ class Atp(System):
     def __init__(self, cells: int = 4096, *, split: bool = False) -> None:
         self.cells, self.split = cells, split
 
-    def slot(self, job: Job, seq: int) -> int:
+    def slot(self, job: AllReduceJob, seq: int) -> int:
         """The slot of a chunk."""
         first, count = job.cells(self.cells) if self.split else (0, self.cells)
         return first + _hashed(job.number, seq) % count
 
     @staticmethod
-    def _ways(job: Job) -> Plan:
+    def _ways(job: AllReduceJob) -> Plan:
         return tree(job.topology, job.number, job.workers, lanes=job.lanes, plan="ps", server=job.tree.server)
 
-    def below(self, job: Job) -> dict[str, list[str]]:
+    def below(self, job: AllReduceJob) -> dict[str, list[str]]:
         """The receivers of results of each switch that adds, and of the server: the racks' switches, and workers.
 
         The first capable switch on a worker's way adds, and the last one.
@@ -181,7 +181,7 @@ class Atp(System):
                     children[high].append(low)
         return children
 
-    def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
+    def entries(self, switches: Mapping[str, Switch], job: AllReduceJob) -> None:
         """The table entries that gather workers and switches, and spread results."""
         if len(job.workers) > MOST_WORKERS:
             raise PlanError(f"atp: a packet says who is in it for {MOST_WORKERS} workers, not for {len(job.workers)}")
@@ -208,26 +208,26 @@ class Atp(System):
             switch.multicast(job.number, replicas)
             switch.insert("source", [job.ip(server), job.number, DOWN], "spread", (job.number, job.ip(high)))
 
-    def _members(self, below: Mapping[str, Sequence[str]], job: Job, node: str) -> int:
+    def _members(self, below: Mapping[str, Sequence[str]], job: AllReduceJob, node: str) -> int:
         if node in job.workers:
             return 1 << job.workers.index(node)
         return sum(self._members(below, job, low) for low in below[node])
 
     @staticmethod
-    def _way(paths: Mapping[tuple[str, str], Sequence[str]], job: Job, low: str, high: str) -> tuple[str, ...]:
+    def _way(paths: Mapping[tuple[str, str], Sequence[str]], job: AllReduceJob, low: str, high: str) -> tuple[str, ...]:
         for worker in job.workers:
             way = paths[worker, job.tree.server or ""]
             if low in way and high in way:
                 return tuple(way[way.index(low) : way.index(high) + 1])
         raise AssertionError(f"no way from {low} to {high}")
 
-    def endpoints(self, job: Job) -> Iterator[Endpoint]:
+    def endpoints(self, job: AllReduceJob) -> Iterator[Endpoint]:
         """Workers, then the server."""
         for host in job.workers:
-            yield Worker(job, host, self)
+            yield AtpWorker(job, host, self)
         yield Server(job, self)
 
-    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
+    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[AllReduceJob]) -> int:
         """Aggregators in use at once, at most."""
         return max(switch.register("used").read(1) for switch in switches.values())
 

@@ -194,7 +194,7 @@ class CompareRow:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SystemCell:
     """A system in a setting with a seed."""
 
     topology: str
@@ -203,11 +203,11 @@ class Cell:
     seed: int
 
 
-def cells(settings: CompareSettings) -> Iterator[Cell]:
+def cells(settings: CompareSettings) -> Iterator[SystemCell]:
     """The cells of a study; one seed is enough where chance has no part."""
     for setting, system in product(settings.design, settings.systems):
         for seed in settings.seeds if setting.draws else settings.seeds[:1]:
-            yield Cell(settings.topology, setting, system, seed)
+            yield SystemCell(settings.topology, setting, system, seed)
 
 
 def network_of(topology: str, setting: Setting, seed: int) -> str:
@@ -227,7 +227,7 @@ def bound_ps(spec: str, workers: tuple[str, ...], elements: int) -> int:
 
 
 @dataclass(frozen=True)
-class Ran:
+class CellOutcome:
     """The outcome of a cell: when each job was done, bytes of the busiest link, slots of a switch."""
 
     done_ps: Sequence[int]
@@ -235,7 +235,7 @@ class Ran:
     slots: int
 
 
-def run_cell(cell: Cell) -> Iterator[CompareRow]:
+def run_cell(cell: SystemCell) -> Iterator[CompareRow]:
     """A row, or none where the system cannot run at all. Raises where a sum is not exact."""
     setting, spec = cell.setting, network_of(cell.topology, cell.setting, cell.seed)
     topology = load(spec)
@@ -248,7 +248,7 @@ def run_cell(cell: Cell) -> Iterator[CompareRow]:
         if cell.system not in PLANS:
             system, faults = SYSTEMS[cell.system](), Faults(loss=setting.loss)
             outcome = run(system, topology, jobs_of(system, topology, arrays, LANES), faults=faults, seed=cell.seed)
-            ran = Ran(outcome.done_ps, outcome.busiest_bytes, outcome.slots)
+            ran = CellOutcome(outcome.done_ps, outcome.busiest_bytes, outcome.slots)
         elif setting.jobs > 1:
             ran, _ = run_plans(topology, cell.system, arrays, setting.loss, cell.seed)
         else:
@@ -274,7 +274,7 @@ def run_cell(cell: Cell) -> Iterator[CompareRow]:
     )
 
 
-def cost(cell: Cell) -> float:
+def cost(cell: SystemCell) -> float:
     """About how long a cell takes."""
     setting = cell.setting
     return setting.kib * (1 + 40 * setting.loss) * (3 if cell.system in RIVALS else 1)
@@ -287,7 +287,7 @@ def check(what: str, sums: Sequence[Floats], arrays: Sequence[Floats]) -> None:
         raise WrongSum(f"{what}: a sum is wrong")
 
 
-def run_plan(spec: str, plan: str, arrays: Sequence[Floats], loss: float, seed: int) -> Ran:
+def run_plan(spec: str, plan: str, arrays: Sequence[Floats], loss: float, seed: int) -> CellOutcome:
     """Run one job with any plan of p4reduce."""
     experiment = Experiment(
         topology=spec, plan=plan, lanes=LANES, elements=arrays[0].size, seed=seed, faults=FaultOptions(loss=loss)
@@ -305,7 +305,7 @@ def run_plan(spec: str, plan: str, arrays: Sequence[Floats], loss: float, seed: 
         busiest = max(link.bytes for link in network.fabric.links.values())
         slots = sum(job.plan.slots for job in network.jobs if job.plan.aggregators)
     check(plan, sums, arrays)
-    return Ran([result.communication_ps], busiest, slots)
+    return CellOutcome([result.communication_ps], busiest, slots)
 
 
 def run_plans(
@@ -316,7 +316,7 @@ def run_plans(
     seed: int = 0,
     requests: Requests | None = None,
     congestion: Congestion = FIXED,
-) -> tuple[Ran, RequestEndpoints | None]:
+) -> tuple[CellOutcome, RequestEndpoints | None]:
     """Several jobs that begin together, each with the trees of a plan, perhaps beside requests of others.
 
     Raises ``PlanError`` where switches have no room for all of them.
@@ -360,7 +360,7 @@ def run_plans(
     for own, result in zip(arrays, sums, strict=True):
         check(plan, result, own)
     slots = sum(made.slots for _, _, made in installed if made.aggregators)
-    return Ran(done, busiest, slots), parties
+    return CellOutcome(done, busiest, slots), parties
 
 
 # What each system's own paper shows.

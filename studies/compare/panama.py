@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from p4switch import Switch
 from studies.compare.pool import PoolWorker, SwitchML
-from studies.compare.protocol import HERE, SYSTEMS, Frame, Job
+from studies.compare.protocol import HERE, SYSTEMS, AllReduceJob, ReceivedFrame
 
 GAIN = 1 / 16
 """of the average share of results that are marked (RFC 8257, 4.2)"""
@@ -15,7 +15,7 @@ LEAST_WINDOW = 2.0
 class MarkedWorker(PoolWorker):
     """A worker whose window in a tree follows DCTCP (RFC 8257, 3.3), with results in the place of acknowledgements."""
 
-    def __init__(self, job: Job, host: str, pool: int) -> None:
+    def __init__(self, job: AllReduceJob, host: str, pool: int) -> None:
         super().__init__(job, host, pool)
         self.window = float(min(job.window, self.pool))
         self.share = 1.0  # of results that are marked, on average
@@ -27,7 +27,7 @@ class MarkedWorker(PoolWorker):
             self._again.add(key)
         insort(self._ready, key)
 
-    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+    def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
         """A result, marked by its contributions' ways up or by its own way down."""
         if frame.tag.slot < self.pool and self.waiting[frame.tag.slot] == frame.tag.seq:
             self.came += 1
@@ -55,7 +55,7 @@ class Panama(SwitchML):
     def __init__(self, trees: int = 2) -> None:
         self.trees = trees
 
-    def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
+    def entries(self, switches: Mapping[str, Switch], job: AllReduceJob) -> None:
         """The tree, and from which depth of a queue on switches mark."""
         super().entries(switches, job)
         for switch in switches.values():

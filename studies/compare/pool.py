@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from p4switch import Switch
-from studies.compare.protocol import HERE, SYSTEMS, UP, Endpoint, Frame, Job, System, Tag, add_routes
+from studies.compare.protocol import HERE, SYSTEMS, UP, AllReduceJob, Endpoint, ReceivedFrame, System, Tag, add_routes
 
 INFINITY = (1 << 32) - 1
 """the next block of who has none"""
@@ -15,7 +15,7 @@ class PoolWorker(Endpoint):
     Seq s + 1 + r * pool is round r of slot s. Round 0 has no lanes; every round tells the exponent of the next one.
     """
 
-    def __init__(self, job: Job, host: str, pool: int) -> None:
+    def __init__(self, job: AllReduceJob, host: str, pool: int) -> None:
         super().__init__(job, host, pool)
         self.parent = job.tree.parents[host]
         self.pool = min(pool, self.chunks.count)
@@ -35,7 +35,7 @@ class PoolWorker(Endpoint):
         lanes = self.chunks.lanes(key - 1 - self.pool, self.agreed[slot]) if turn else None
         return self.frame(self.parent, tag, lanes)
 
-    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+    def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
         """A result: the slot goes on with its next chunk."""
         seq, slot = frame.tag.seq, frame.tag.slot
         if slot >= self.pool or self.waiting[slot] != seq:
@@ -59,7 +59,7 @@ class PoolWorker(Endpoint):
 class BlockWorker(PoolWorker):
     """A worker of OmniReduce: a slot is at the nearest block that any worker has; who has nothing in it says so."""
 
-    def __init__(self, job: Job, host: str, pool: int) -> None:
+    def __init__(self, job: AllReduceJob, host: str, pool: int) -> None:
         super().__init__(job, host, pool)
         self.block = [INFINITY] * self.pool  # that each slot is at
         self.following = list(range(self.pool))
@@ -82,7 +82,7 @@ class BlockWorker(PoolWorker):
         ours = turn and self.chunks.exponents[block]
         return self.frame(self.parent, tag, self.chunks.lanes(block, self.agreed[slot]) if ours else None)
 
-    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+    def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
         """A result: the slot goes on with the nearest block of all."""
         seq, slot = frame.tag.seq, frame.tag.slot
         if slot >= self.pool or self.waiting[slot] != seq:
@@ -104,10 +104,10 @@ class SwitchML(System):
     source = HERE / "switchml.p4"
     worker: type[PoolWorker] = PoolWorker
 
-    def _pool(self, job: Job) -> int:
+    def _pool(self, job: AllReduceJob) -> int:
         return min(2 * job.window, job.cells(self.cells)[1] // 2)
 
-    def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
+    def entries(self, switches: Mapping[str, Switch], job: AllReduceJob) -> None:
         """Children, parents, groups and ways of the job's tree."""
         add_routes(switches, job, job.tree.paths)
         base = job.cells(self.cells)[0]
@@ -127,12 +127,12 @@ class SwitchML(System):
                 )
             switch.multicast(aggregator.group, [(child.address.port, child.rid) for child in aggregator.children])
 
-    def endpoints(self, job: Job) -> Iterator[Endpoint]:
+    def endpoints(self, job: AllReduceJob) -> Iterator[Endpoint]:
         """Workers."""
         for host in job.workers:
             yield self.worker(job, host, self._pool(job))
 
-    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
+    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[AllReduceJob]) -> int:
         """Two for each of a pool, whether they are used or not."""
         return sum(2 * self._pool(job) for job in jobs)
 
@@ -162,7 +162,7 @@ class Sharp(SwitchML):
     worker = HopWorker
     repairs_hops = True
 
-    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
+    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[AllReduceJob]) -> int:
         """One slot for each place of a pool."""
         return super().slots(switches, jobs) // 2
 

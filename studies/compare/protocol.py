@@ -36,7 +36,7 @@ from p4reduce.network.virtual import EndpointCalls, Faults, HostEndpoints, LinkC
 from p4reduce.network.virtual.records import worker_endpoints
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, State
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, EndpointKind, EndpointState
 from p4switch import Switch
 from p4switch.p4.compile import compile_file
 from p4switch.program.loader import load_program
@@ -75,7 +75,7 @@ class Tag(NamedTuple):
         return _TAG.pack(self.job, flags, self.exponent, self.slot, 0, self.seq, self.next, self.bitmap)
 
 
-class Frame(NamedTuple):
+class ReceivedFrame(NamedTuple):
     """One that came in: its tag and lanes (none: an empty array), who sent it, and whether a queue marked it."""
 
     tag: Tag
@@ -84,13 +84,13 @@ class Frame(NamedTuple):
     marked: bool
 
 
-def _read(data: bytes) -> Frame:
+def _read(data: bytes) -> ReceivedFrame:
     job, flags, exponent, slot, _, seq, following, bitmap = _TAG.unpack_from(data, HEADERS)
     tag = Tag(
         job, flags >> 4, flags & 8 > 0, flags & 4 > 0, flags & 2 > 0, flags & 1, exponent, slot, seq, following, bitmap
     )
     lanes = np.frombuffer(data, ">i4", offset=HEADER_BYTES)
-    return Frame(tag, lanes, int.from_bytes(data[26:30], "big"), data[15] & 3 == 3)
+    return ReceivedFrame(tag, lanes, int.from_bytes(data[26:30], "big"), data[15] & 3 == 3)
 
 
 # Numbers: block floating point with the exponents of chunks, as p4reduce has it (docs/protocol.md).
@@ -136,7 +136,7 @@ class Chunks:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class AllReduceJob:
     """An all-reduce.
 
     Attributes
@@ -222,7 +222,7 @@ def tree(
     return make_plan(topology, request, resources or Resources())
 
 
-def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floats]], lanes: int) -> list[Job]:
+def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floats]], lanes: int) -> list[AllReduceJob]:
     """Jobs of a system whose workers take turns on the topology's hosts: arrays of each job, by rank.
 
     A system of several trees has a job for each, with whole chunks; each tree keeps off the links of those before, of
@@ -234,7 +234,7 @@ def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floa
     PlanError
         No switch can add, or there are no servers.
     """
-    resources, load, jobs = Resources(), Counter[Hop](), list[Job]()
+    resources, load, jobs = Resources(), Counter[Hop](), list[AllReduceJob]()
     hosts = [host.name for host in topology.workers]
     for place, own in enumerate(arrays):
         workers = hosts[place :: len(arrays)][: len(own)]
@@ -249,7 +249,7 @@ def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floa
                 topology, index + 1, workers, lanes=lanes, plan=plan, server=server, resources=resources, load=load
             )
             parts = [array[a:b] for array in own]
-            jobs.append(Job(index + 1, made, parts, (index, len(arrays) * system.trees), system.trees))
+            jobs.append(AllReduceJob(index + 1, made, parts, (index, len(arrays) * system.trees), system.trees))
             load.update(load_of(made, len(arrays) * system.trees))
     return jobs
 
@@ -261,7 +261,9 @@ def load_of(plan: Plan, among: int) -> dict[Hop, int]:
     return {hop: link.rate_bps // among for hop, link in links.items() if not {link.a, link.b} & hosts}
 
 
-def add_routes(switches: Mapping[str, Switch], job: Job, paths: Mapping[tuple[str, str], Sequence[str]]) -> None:
+def add_routes(
+    switches: Mapping[str, Switch], job: AllReduceJob, paths: Mapping[tuple[str, str], Sequence[str]]
+) -> None:
     """Entries along paths, the first way to a destination."""
     known: set[tuple[str, int]] = set()
     for path in paths.values():
@@ -333,7 +335,7 @@ class Endpoint(ABC):
     works: ClassVar[bool] = True
     """False: of a server, which the run does not wait for"""
 
-    def __init__(self, job: Job, host: str, window: int | None = None) -> None:
+    def __init__(self, job: AllReduceJob, host: str, window: int | None = None) -> None:
         self.job, self.host = job, host
         self.done = False
         self.resends = 0
@@ -359,7 +361,7 @@ class Endpoint(ABC):
         """The frame of a key, as :meth:`frame` makes it; None: it is no longer wanted."""
 
     @abstractmethod
-    def acknowledge(self, frame: Frame, now_ps: int) -> None:
+    def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
         """A frame of this job came: say what was :meth:`heard`, keep what it brings, :meth:`offer` what may follow."""
 
     def time_out(self, key: int) -> None:
@@ -483,11 +485,11 @@ class System(ABC):
     repairs_hops: ClassVar[bool] = False
 
     @abstractmethod
-    def entries(self, switches: Mapping[str, Switch], job: Job) -> None:
+    def entries(self, switches: Mapping[str, Switch], job: AllReduceJob) -> None:
         """Install a job in the switches, by name."""
 
     @abstractmethod
-    def endpoints(self, job: Job) -> Iterator[Endpoint]:
+    def endpoints(self, job: AllReduceJob) -> Iterator[Endpoint]:
         """The ends of a job, workers first, in rank order."""
 
     def carried(self, link: LinkCounters) -> int:
@@ -495,7 +497,7 @@ class System(ABC):
         again = link.reordered if self.repairs_hops else 0
         return link.bytes + link.bytes * again // max(1, link.frames)
 
-    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[Job]) -> int:
+    def slots(self, switches: Mapping[str, Switch], jobs: Sequence[AllReduceJob]) -> int:
         """Chunks that the busiest switch had, or kept, memory for; 0: it does not say."""
         return 0
 
@@ -512,7 +514,7 @@ def compiled(source: Path, lanes: int, cells: int) -> Program:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """The outcome of a run.
 
     Attributes
@@ -554,7 +556,7 @@ class _Driver:
         self.error: BaseException | None = None
         self.done_ps = [0] * len(ends)
         self.records = np.zeros(len(ends), ENDPOINT_DTYPE)
-        self.records["kind"], self.records["status"] = Kind.WORKER, State.ACTIVE
+        self.records["kind"], self.records["status"] = EndpointKind.WORKER, EndpointState.ACTIVE
         self.records["timer"] = self.records["wake"] = NEVER
         self._who = [(end.ip.to_bytes(4, "big"), end.job.number.to_bytes(2, "big")) for end in ends]
         self._kept = [_RESULTS(self._guarded(callback)) for callback in (self._receive, self._transmit, self._expire)]
@@ -574,7 +576,7 @@ class _Driver:
                 return function(arguments[0] - self._first, *arguments[1:])
             except BaseException as error:  # above is compiled code: run() raises it
                 self.error = error
-                self._states[:] = State.FAILED
+                self._states[:] = EndpointState.FAILED
                 return 0
 
         return call
@@ -582,8 +584,8 @@ class _Driver:
     def _settle(self, index: int, now_ps: int) -> None:
         end = self.ends[index]
         self._timers[index] = end.due_ps(now_ps)
-        if end.done and self._states[index] == State.ACTIVE:
-            self._states[index], self.done_ps[index] = State.DONE, now_ps
+        if end.done and self._states[index] == EndpointState.ACTIVE:
+            self._states[index], self.done_ps[index] = EndpointState.DONE, now_ps
 
     def _receive(self, index: int, address: int, length: int, now_ps: int) -> int:
         data = ctypes.string_at(address, length)
@@ -628,12 +630,12 @@ def settle(network: VirtualNetwork, parties: RequestEndpoints) -> None:
 def run(
     system: System,
     topology: Topology,
-    jobs: Sequence[Job],
+    jobs: Sequence[AllReduceJob],
     *,
     faults: Faults = NO_FAULTS,
     seed: int = 0,
     requests: Requests | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Carry jobs out that begin together, in virtual time, and check every sum.
 
     requests: of others, in plain UDP by the shortest ways; time goes on until those are answered that were asked before
@@ -689,7 +691,7 @@ def run(
             what = "a wrong sum" if end.done else "no sum"
             raise WrongSum(f"{system.name}, seed {seed}: {end.host} of job {end.job.number} has {what}")
     resends = sum(endpoint.resends for endpoint in ends)
-    return Outcome(done, busiest, resends, system.slots(switches, jobs), ends, parties)
+    return RunOutcome(done, busiest, resends, system.slots(switches, jobs), ends, parties)
 
 
 def integers(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from p4reduce.control_plane.optical.arrivals import arrive
 from p4reduce.control_plane.optical.auxiliary import SLICES
-from p4reduce.control_plane.optical.policies import FLOWS, Options, draw_tasks, groom, laid_anew, regroom
+from p4reduce.control_plane.optical.policies import FLOWS, GroomingOptions, draw_tasks, groom, laid_anew, regroom
 from p4reduce.play.optical import play
 from p4reduce.topologies import TopologyBuilder
 from p4reduce.topologies.wdm import Wdm, wdm
@@ -71,7 +71,7 @@ QUICK: Final = OpticalSettings(seeds=(1, 2), small=True)
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlanCell:
     """One policy, network and seed."""
 
     graph: str
@@ -89,10 +89,10 @@ class Cell:
         return wdm(self.graph, wavelengths=most, transponders=transponders, hosts=GRAPHS[self.graph])
 
     @property
-    def options(self) -> Options:
+    def options(self) -> GroomingOptions:
         """Options of the policy."""
         moves = 60 if self.small else FLOW_MOVES if self.policy == "best-flows" else 1500
-        return Options(
+        return GroomingOptions(
             lam=self.lam,
             grid=self.grid,  # type: ignore[arg-type]
             shortest="fibres" if self.policy.endswith("by fibres") else "km",
@@ -102,7 +102,7 @@ class Cell:
 
 
 @record
-class PlanRow:
+class OpticalPlanRow:
     """One plan, means over its tasks."""
 
     graph: str = column("network")
@@ -128,7 +128,7 @@ class PlanRow:
     seconds: float = column("CPU s", "{:.2f}")
 
 
-def plan_row(cell: Cell) -> Iterator[PlanRow]:
+def plan_row(cell: PlanCell) -> Iterator[OpticalPlanRow]:
     """Plan, read and count."""
     network = cell.network
     tasks = draw_tasks(network, cell.seed)
@@ -137,8 +137,8 @@ def plan_row(cell: Cell) -> Iterator[PlanRow]:
     seconds = time.process_time() - began
     metrics = made.metrics()
     touched = [len({network.home[host] for host in (task.server, *task.workers)}) for task in tasks]
-    known = {name: metrics[name] for name in (field.name for field in fields(PlanRow)) if name in metrics}
-    yield PlanRow(
+    known = {name: metrics[name] for name in (field.name for field in fields(OpticalPlanRow)) if name in metrics}
+    yield OpticalPlanRow(
         graph=cell.graph,
         setting=cell.setting,
         grid=cell.grid,
@@ -152,38 +152,38 @@ def plan_row(cell: Cell) -> Iterator[PlanRow]:
     )
 
 
-def policy_cells(settings: OpticalSettings) -> Iterator[Cell]:
+def policy_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
     """Policies that take tasks one after the other, with plenty and with little."""
     for graph in settings.graphs:
         for setting in (PLENTY, FEW):
             for policy in POLICIES:
                 for seed in settings.seeds:
-                    yield Cell(graph, policy, seed, setting)
+                    yield PlanCell(graph, policy, seed, setting)
 
 
-def search_cells(settings: OpticalSettings) -> Iterator[Cell]:
+def search_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
     """Searches, with plenty; `best` with little, too."""
     for seed in settings.seeds:
         for graph in settings.graphs:
-            yield Cell(graph, "best", seed, FEW, small=settings.small)
+            yield PlanCell(graph, "best", seed, FEW, small=settings.small)
             for policy in ("best", "best-opaque", "best, no budget", "best-flows"):
-                yield Cell(graph, policy, seed, PLENTY, small=settings.small)
+                yield PlanCell(graph, policy, seed, PLENTY, small=settings.small)
 
 
-def lambda_cells(settings: OpticalSettings) -> Iterator[Cell]:
+def lambda_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
     """`groom-agg` with kilometres that cost."""
     return (
-        Cell(graph, "groom-agg", seed, lam=lam)
+        PlanCell(graph, "groom-agg", seed, lam=lam)
         for graph in settings.graphs
         for lam in LAMBDAS
         for seed in settings.seeds
     )
 
 
-def flex_cells(settings: OpticalSettings) -> Iterator[Cell]:
+def flex_cells(settings: OpticalSettings) -> Iterator[PlanCell]:
     """The flexible grid, without limits of transponders."""
     return (
-        Cell(graph, policy, seed, PLENTY, grid="flex")
+        PlanCell(graph, policy, seed, PLENTY, grid="flex")
         for graph in settings.graphs
         for policy in ("spff", "groom", "opaque-agg", "groom-agg")
         for seed in settings.seeds
@@ -226,7 +226,7 @@ def small_row(seed: int) -> Iterator[SmallRow]:
     """Five tasks of three local models, two slots each."""
     network = ring(seed)
     tasks = draw_tasks(network, seed, tasks=5, models=3, demand_bps=50 * 10**9)
-    plans = [groom(policy, tasks, network, Options(budget=0.0)) for policy in ("exact", "best", "groom-agg")]
+    plans = [groom(policy, tasks, network, GroomingOptions(budget=0.0)) for policy in ("exact", "best", "groom-agg")]
     exact, best, greedy = (plan.cost + 1000.0 * plan.blocked for plan in plans)
     yield SmallRow(seed, exact, plans[0].bound, best, greedy, best / exact, plans[0].blocked)
 
@@ -305,23 +305,23 @@ class PacketRow:
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedPlan:
     """A plan to play."""
 
-    cell: Cell
+    cell: PlanCell
     at_once: bool
 
 
-def packet_cells(settings: OpticalSettings) -> Iterator[Played]:
+def packet_cells(settings: OpticalSettings) -> Iterator[PlayedPlan]:
     """Runs with tasks one after the other, and at once if hosts' links are fast enough for that."""
     for graph in settings.graphs:
         for policy in ("opaque-agg", "groom-agg", "best"):
             for seed in settings.seeds[: 1 if settings.small else 2]:
                 for at_once in (False, True) if policy == "groom-agg" else (False,):
-                    yield Played(Cell(graph, policy, seed, small=settings.small), at_once)
+                    yield PlayedPlan(PlanCell(graph, policy, seed, small=settings.small), at_once)
 
 
-def packet_row(play_cell: Played) -> Iterator[PacketRow]:
+def packet_row(play_cell: PlayedPlan) -> Iterator[PacketRow]:
     """Play it."""
     cell = play_cell.cell
     rate = "400G" if play_cell.at_once else "40G"
@@ -372,7 +372,7 @@ def regroom_row(cell: tuple[str, float, int, int]) -> Iterator[RegroomRow]:
     graph, price, seed, moves = cell
     network = wdm(graph, hosts=GRAPHS[graph])
     before = groom("opaque-agg", draw_tasks(network, seed), network)
-    after = regroom(before, Options(moves=moves, seed=seed), price)
+    after = regroom(before, GroomingOptions(moves=moves, seed=seed), price)
     saved = before.transponders - after.transponders
     yield RegroomRow(graph, price, seed, len(laid_anew(before, after)), saved, saved / before.transponders)
 
@@ -384,13 +384,13 @@ MEASURES: Final = ("blocked", "transponders", "most_at_a_node", "wavelengths", "
                    "fibre_bytes", "router_bytes", "latency_ms", "members", "seconds")  # fmt: skip
 BRIEF: Final = ("graph", "setting", "policy", "blocked", "transponders", "bypassed", "fibre_bytes", "latency_ms")
 PARTS: Final = (
-    Part("policies", "Policies that take tasks one after the other", policy_cells, plan_row, PlanRow,
+    Part("policies", "Policies that take tasks one after the other", policy_cells, plan_row, OpticalPlanRow,
          by=("graph", "setting", "policy"), mean=MEASURES, brief=BRIEF),
-    Part("searches", "Searches", search_cells, plan_row, PlanRow, by=("graph", "setting", "policy"), mean=MEASURES,
-         brief=BRIEF, cost=lambda _: 60.0),
-    Part("lambda", "Kilometres that cost: transponders against latency, groom-agg", lambda_cells, plan_row, PlanRow,
-         by=("graph", "lam"), mean=("transponders", "fibre_bytes", "latency_ms")),
-    Part("flex", "The flexible grid", flex_cells, plan_row, PlanRow, by=("graph", "policy"), mean=MEASURES,
+    Part("searches", "Searches", search_cells, plan_row, OpticalPlanRow,
+         by=("graph", "setting", "policy"), mean=MEASURES, brief=BRIEF, cost=lambda _: 60.0),
+    Part("lambda", "Kilometres that cost: transponders against latency, groom-agg", lambda_cells, plan_row,
+         OpticalPlanRow, by=("graph", "lam"), mean=("transponders", "fibre_bytes", "latency_ms")),
+    Part("flex", "The flexible grid", flex_cells, plan_row, OpticalPlanRow, by=("graph", "policy"), mean=MEASURES,
          brief=("graph", "policy", "blocked", "transponders", "wavelength_links", "latency_ms")),
     Part("exact", "A ring of six with two chords, five tasks: beside optima",
          lambda settings: range(settings.seeds[0], settings.seeds[0] + (2 if settings.small else SMALL)), small_row,

@@ -32,7 +32,7 @@ _LEAST: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class Flow:
+class FluidJob:
     """A job as a fluid: seconds that it computes, bits by link of an iteration, and bits of one of its flows.
 
     ``latency_s`` passes between its last bit and the end of its iteration, ``begin_s`` before its first iteration.
@@ -51,7 +51,7 @@ class Flow:
         return float(self.compute_s + longest + self.latency_s)
 
 
-def ends_of(flows: Sequence[Flow], capacity_bps: Floats, rounds: int) -> Floats:
+def ends_of(flows: Sequence[FluidJob], capacity_bps: Floats, rounds: int) -> Floats:
     """Seconds at which jobs end their first iterations, float64 (jobs, rounds). ``ValueError`` for rounds below 1."""
     if rounds < 1:
         raise ValueError(f"rounds: {rounds}, must be at least 1")
@@ -78,7 +78,7 @@ def ends_of(flows: Sequence[Flow], capacity_bps: Floats, rounds: int) -> Floats:
     return ends_s
 
 
-def steady_times(flows: Sequence[Flow], capacity_bps: Floats, *, rounds: int = 24, skipped: int = 6) -> list[float]:
+def steady_times(flows: Sequence[FluidJob], capacity_bps: Floats, *, rounds: int = 24, skipped: int = 6) -> list[float]:
     """Mean seconds of an iteration of every job, after the first ones."""
     ends = ends_of(flows, capacity_bps, rounds)
     return [float((own[-1] - own[skipped - 1]) / (rounds - skipped)) for own in ends]
@@ -88,7 +88,7 @@ def steady_times(flows: Sequence[Flow], capacity_bps: Floats, *, rounds: int = 2
 
 
 @dataclass(frozen=True)
-class Model:
+class TrainedModel:
     """A model to train: float32 numbers, and seconds that a worker computes in an iteration."""
 
     name: str
@@ -105,10 +105,10 @@ LANES: Final = 256
 AROUND: Final = 24
 """bytes on the wire around a frame: preamble, check sum, gap"""
 MODELS: Final = (
-    Model("ResNet-50", 25_557_032, 0.060),
-    Model("VGG-16", 138_357_544, 0.120),
-    Model("BERT-large", 336_226_108, 0.300),
-    Model("GPT-2", 124_439_808, 0.150),
+    TrainedModel("ResNet-50", 25_557_032, 0.060),
+    TrainedModel("VGG-16", 138_357_544, 0.120),
+    TrainedModel("BERT-large", 336_226_108, 0.300),
+    TrainedModel("GPT-2", 124_439_808, 0.150),
 )
 """Numbers of parameters are those of torchvision and of the models' papers; seconds are ours, for a batch that fills a
 GPU: what matters is their ratio to communication, 0.25 to 0.6 of an iteration through a tree at 25 Gb/s"""
@@ -126,7 +126,7 @@ class ClusterJob:
     name: str
     arrival_s: float
     workers: int
-    model: Model
+    model: TrainedModel
     rounds: float
     alone_s: float
     """length at the links' rate, through a tree that is its own"""
@@ -304,7 +304,7 @@ def hops_of(topology: Topology) -> list[Hop]:
     return [end for link in topology.links for end in ((link.a, link.port_a), (link.b, link.port_b))]
 
 
-def flow_of(plan: Plan, job: Trainer) -> Flow:
+def flow_of(plan: Plan, job: Trainer) -> FluidJob:
     """A job as a fluid: what its plan puts on directed links, and a round trip before its last frame is back.
 
     Its flows' shares of a link are as their windows, which is what stands in the queue.
@@ -316,7 +316,7 @@ def flow_of(plan: Plan, job: Trainer) -> Flow:
         if hop_load.frames
     }
     stream = bits[places[(job.hosts[0], 1)]] / (plan.window * (RING_SHARE if plan.ring else 1.0))
-    return Flow(job.compute_s, bits, stream, plan.rtt_ps / PS_PER_S, job.begin_s)
+    return FluidJob(job.compute_s, bits, stream, plan.rtt_ps / PS_PER_S, job.begin_s)
 
 
 def _on_packets(switches: EmbeddedSwitches, point: CalibrationPoint, plans: Sequence[Plan]) -> Floats:

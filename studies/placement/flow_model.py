@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from p4reduce.control_plane.placement import Cluster, Load, Racks, place
-from p4reduce.control_plane.placement.cluster import Copies, ring_copies, tree_copies
+from p4reduce.control_plane.placement import ClusterView, IterationLoad, Racks, place
+from p4reduce.control_plane.placement.cluster import ModelCopies, ring_copies, tree_copies
 from p4reduce.control_plane.placement.policies import (
     Contender,
     PlacementPolicy,
@@ -21,11 +21,11 @@ from p4reduce.control_plane.placement.policies import (
     whole_trees,
     work,
 )
-from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4switch.base.values import PS_PER_S
-from studies.placement.calibration import RING_SHARE, ClusterJob, Flow, steady_times
-from studies.placement.settings import PLENTY, Scenario
+from studies.placement.calibration import RING_SHARE, ClusterJob, FluidJob, steady_times
+from studies.placement.settings import PLENTY, ClusterScenario
 
 _SLOTS: Final = 2
 """that a job takes of a switch, as policies count them"""
@@ -38,7 +38,7 @@ _AHEAD: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedJob:
     """A job that has ended. ``racks``: number of racks that it was spread over."""
 
     name: str
@@ -56,12 +56,12 @@ class _Running:
     hosts: tuple[str, ...]
     began_s: float
     left: float
-    trees: tuple[Copies, ...]
+    trees: tuple[ModelCopies, ...]
     """that are as good, the best first; none where no switch on its way can add up"""
-    ring: Copies
+    ring: ModelCopies
     ring_weight: float
     """what its ring's flows take of a link over what a tree's do"""
-    tree: Copies | None = None
+    tree: ModelCopies | None = None
     """that it has now"""
     iteration_s: float = 1.0
 
@@ -71,14 +71,14 @@ class _Running:
         return -1 if self.tree is None else [id(tree) for tree in self.trees].index(id(self.tree))
 
     @property
-    def copies(self) -> Copies:
+    def copies(self) -> ModelCopies:
         """The load that it puts on links now."""
         return self.ring if self.tree is None else self.tree
 
-    def flow(self) -> Flow:
+    def flow(self) -> FluidJob:
         bits, copies = self.job.model.bits, self.copies.copies
         share = bits * min(copies.values(), default=1.0) / (1.0 if self.tree is not None else self.ring_weight)
-        return Flow(self.job.model.compute_s, {link: bits * times for link, times in copies.items()}, share)
+        return FluidJob(self.job.model.compute_s, {link: bits * times for link, times in copies.items()}, share)
 
 
 @dataclass
@@ -99,12 +99,12 @@ class ClusterRun:
         Whether one that does not fit lets others pass.
     """
 
-    scenario: Scenario
+    scenario: ClusterScenario
     jobs: Sequence[ClusterJob]
     policy: str | PlacementPolicy
     order: str = "fifo"
     backfill: bool = True
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[FinishedJob] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._state = self.scenario.state()
@@ -117,11 +117,11 @@ class ClusterRun:
         self._by_name = {job.name: job for job in self.jobs}
         self._served: dict[str, float] = {}
         self._known: dict[frozenset[tuple[str, int]], dict[str, float]] = {}
-        self._capacity = Cluster(self._racks, self._state, self._slots, self._free, rings=True).capacity_bps
+        self._capacity = ClusterView(self._racks, self._state, self._slots, self._free, rings=True).capacity_bps
         self._switches = sorted(self._racks.capable)
         self._now = 0.0
 
-    def run(self) -> list[Ended]:
+    def run(self) -> list[FinishedJob]:
         """Run all jobs to their ends."""
         coming = sorted(self.jobs, key=lambda job: job.arrival_s)[::-1]
         while coming or self._running:
@@ -156,7 +156,9 @@ class ClusterRun:
         taken = self._now - job.arrival_s
         racks = len({self._racks.of[host] for host in job_run.hosts})
         in_time = taken <= 10 * job.alone_s
-        self.ended.append(Ended(job.name, job_run.began_s - job.arrival_s, taken, taken / job.alone_s, racks, in_time))
+        self.ended.append(
+            FinishedJob(job.name, job_run.began_s - job.arrival_s, taken, taken / job.alone_s, racks, in_time)
+        )
 
     def _admit(self) -> None:
         failed = 0
@@ -201,7 +203,7 @@ class ClusterRun:
                 job_run.tree = able_trees[0]
         self._running[job.name] = job_run
 
-    def _alone(self, job_run: _Running, copies: Copies) -> float:
+    def _alone(self, job_run: _Running, copies: ModelCopies) -> float:
         bits = job_run.job.model.bits
         longest = max((bits * times / self._capacity[link] for link, times in copies.copies.items()), default=0.0)
         return float(job_run.job.model.compute_s + longest)
@@ -246,18 +248,18 @@ class ClusterRun:
             arrival_ps=arrival,
             deadline_ps=arrival + round(10 * job.alone_s * PS_PER_S),
             priority=number % 8,
-            wanted=Wanted(job.workers),
+            wanted=WantedHosts(job.workers),
             owner=f"owner{number % OWNERS}",
         )
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ClusterView:
         slots: dict[str, int] = {}
         if self.scenario.slots < PLENTY and self.scenario.giving in ("partial", "whole"):
             slots = {switch: _SLOTS * left for switch, left in self._ranges_left().items()}
         if self.scenario.giving == "ring":
             slots = dict.fromkeys(self._switches, 0)
         state = NetworkState(self._state.topology, background_bps=self._state.background_bps, slots=slots)
-        return Cluster(
+        return ClusterView(
             self._racks,
             state,
             self._slots,
@@ -267,7 +269,7 @@ class ClusterRun:
             rings=True,
         )
 
-    def _loads(self) -> Mapping[str, Load]:
+    def _loads(self) -> Mapping[str, IterationLoad]:
         return {
             name: job_run.copies.load(job_run.job.model.bits, job_run.job.model.compute_s, job_run.left)
             for name, job_run in self._running.items()
@@ -294,7 +296,7 @@ class ClusterRun:
         numbers = [int(job_run.job.name.removeprefix("job")) for job_run in group]
         shifts = [np.random.Generator(np.random.Philox(number)).random() for number in numbers]
         shifted = [
-            Flow(flow.compute_s, flow.bits, flow.stream, begin_s=shift * flow.alone_s(self._capacity))
+            FluidJob(flow.compute_s, flow.bits, flow.stream, begin_s=shift * flow.alone_s(self._capacity))
             for flow, shift in zip(flows, shifts, strict=True)
         ]
         return steady_times(shifted, self._capacity)
@@ -318,7 +320,7 @@ class ClusterRun:
 _RACKS: dict[tuple[str, int, tuple[int, ...]], Racks] = {}
 
 
-def racks_of(scenario: Scenario) -> Racks:
+def racks_of(scenario: ClusterScenario) -> Racks:
     """The racks of a scenario's topology, made once in a process."""
     key = (scenario.network, scenario.rate_gbps, scenario.incapable)
     if key not in _RACKS:

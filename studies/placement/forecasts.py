@@ -45,7 +45,7 @@ _ENDLESS: Final = 1 << 60
 
 
 @dataclass(frozen=True)
-class Load:
+class UplinkLoad:
     """The load of the uplink: on/off flows whose bursts last so many readings on average, and jobs."""
 
     name: str
@@ -55,12 +55,12 @@ class Load:
 
 
 LOADS: Final = (
-    Load("on/off, bursts of 5 readings", 0.4, 5),
-    Load("on/off, bursts of 20 readings", 0.4, 20),
-    Load("on/off, bursts of 80 readings", 0.4, 80),
-    Load("a job", jobs=(trainer(A),)),
-    Load("two jobs", jobs=(trainer(A1), trainer(A2, phi=0.25, begin=0.5))),
-    Load("two jobs and on/off, bursts of 20", 0.3, 20, (trainer(A1), trainer(A2, phi=0.25, begin=0.5))),
+    UplinkLoad("on/off, bursts of 5 readings", 0.4, 5),
+    UplinkLoad("on/off, bursts of 20 readings", 0.4, 20),
+    UplinkLoad("on/off, bursts of 80 readings", 0.4, 80),
+    UplinkLoad("a job", jobs=(trainer(A),)),
+    UplinkLoad("two jobs", jobs=(trainer(A1), trainer(A2, phi=0.25, begin=0.5))),
+    UplinkLoad("two jobs and on/off, bursts of 20", 0.3, 20, (trainer(A1), trainer(A2, phi=0.25, begin=0.5))),
 )
 
 
@@ -68,7 +68,7 @@ LOADS: Final = (
 class ForecastCell:
     """A load, measured once for all methods."""
 
-    load: Load
+    load: UplinkLoad
     seed: int
     readings: int
 
@@ -84,7 +84,7 @@ class ForecastRow:
 
 
 @dataclass(frozen=True)
-class Trace:
+class ForecastTrace:
     """Some of the held-out readings with their forecasts, for the figure."""
 
     load: str
@@ -141,7 +141,7 @@ def _shifted(job: Trainer, seed: int) -> Trainer:
     return Trainer(job.hosts, job.plan, job.elements, compute, job.begin_s + float(random.random()) * compute)
 
 
-def run_forecasts(cell: ForecastCell) -> Iterator[ForecastRow | Trace]:
+def run_forecasts(cell: ForecastCell) -> Iterator[ForecastRow | ForecastTrace]:
     """Run all methods on one measured load; they learn from its first half."""
     series = measure(cell)
     for name in METHODS:
@@ -152,7 +152,7 @@ def run_forecasts(cell: ForecastCell) -> Iterator[ForecastRow | Trace]:
     for name in METHODS:
         predict = learn(name, series[:cut], AHEAD)
         forecasts.append((name, tuple(predict(series[:end]) for end in ends)))
-    yield Trace(cell.load.name, tuple(float(series[end + AHEAD - 1]) for end in ends), tuple(forecasts))
+    yield ForecastTrace(cell.load.name, tuple(float(series[end + AHEAD - 1]) for end in ends), tuple(forecasts))
 
 
 # Inference beside training, on packets: requests with answers of 16 frames, and jobs that train on the same links.

@@ -26,7 +26,7 @@ _WORD: int = 31
 
 
 @dataclass(frozen=True)
-class Packing:
+class NumberPacking:
     """Numbers of ``-level..level`` (or ``0..level``) of so many workers, side by side in int32.
 
     Each number is sent as its distance from the least one, so a field never borrows from the next; n workers add up to
@@ -89,14 +89,14 @@ FRAME: Final = 256
 """lanes of a frame"""
 
 
-class Exchange(Protocol):
+class GradientExchange(Protocol):
     """Replaces a worker's gradient by (about) the sum over all workers, the same bits at each of them."""
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
         """Reduce a gradient in place; all workers call this."""
 
 
-class Whole:
+class Float32Exchange:
     """float32."""
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
@@ -112,7 +112,7 @@ class Quantized:
     """
 
     def __init__(self, size: int, workers: int, level: int, *, feedback: bool, seed: int) -> None:
-        self._packing = Packing(workers, level)
+        self._packing = NumberPacking(workers, level)
         self._left = np.zeros(size, np.float32) if feedback else None
         self._random = np.random.Generator(np.random.Philox(seed))
         self._largest = np.zeros((workers, -(-size // BLOCK)), np.float32)
@@ -147,7 +147,7 @@ class TopElements:
 
     def __init__(self, size: int, workers: int, share: float) -> None:
         self._count = max(1, round(share * size))
-        self._packing = Packing(workers, 1, signed=False)
+        self._packing = NumberPacking(workers, 1, signed=False)
         self._left = np.zeros(size, np.float32)
 
     def __call__(self, comm: Communicator, gradient: FloatArray) -> None:
@@ -215,7 +215,7 @@ def compute_seconds(task: TrainingTask, rank: int, gradients: int) -> list[float
     return [task.compute_seconds * (SLOW if drawn < SLOW_SHARE else 1.0) for drawn in random.random(gradients)]
 
 
-def synchronous(comm: Communicator, task: TrainingTask, exchange: Exchange, every: int = 1) -> FloatArray:
+def synchronous(comm: Communicator, task: TrainingTask, exchange: GradientExchange, every: int = 1) -> FloatArray:
     """All-reduces of gradients after each of them, or of what weights have moved after ``every`` local steps."""
     parameters = task.model.initial(task.options.seed)
     gradient, agreed = np.empty_like(parameters), parameters.copy()
@@ -237,7 +237,7 @@ def synchronous(comm: Communicator, task: TrainingTask, exchange: Exchange, ever
     return parameters
 
 
-def partial(comm: Communicator, task: TrainingTask, exchange: Exchange) -> tuple[FloatArray, float]:
+def partial(comm: Communicator, task: TrainingTask, exchange: GradientExchange) -> tuple[FloatArray, float]:
     """Rounds that wait for `PATIENCE`: whose gradient is not ready gives zeros, and the gradient when it is.
 
     Returns the weights, and how many gradients came in a round on average. One more number in each all-reduce counts
@@ -288,7 +288,7 @@ def asynchronous(comm: Communicator, task: TrainingTask, staleness: int | None) 
 WORKERS: Final = 8
 TOPOLOGY: Final = "leaf-spine-8"
 FLOAT: Final = "float32"
-MakeExchange = Callable[[int, int, int], Exchange]
+MakeExchange = Callable[[int, int, int], GradientExchange]
 """from a gradient's size, the number of workers, and a seed"""
 
 
@@ -296,7 +296,7 @@ MakeExchange = Callable[[int, int, int], Exchange]
 class Knob:
     """A way to train: what is exchanged, after how many local steps, who is waited for."""
 
-    make: MakeExchange = field(default=lambda size, workers, seed: Whole())
+    make: MakeExchange = field(default=lambda size, workers, seed: Float32Exchange())
     every: int = 1
     late: bool = False
     served: bool = False

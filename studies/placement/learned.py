@@ -8,14 +8,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.control_plane.placement.cluster import Cluster, asked
+from p4reduce.control_plane.placement.cluster import ClusterView, asked
 from p4reduce.control_plane.placement.policies import PlacementPolicy, broken, cost_of, hosts_of, shares, worth
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import Rejection
 from studies.frame import column, record
 from studies.placement.calibration import draw_jobs
 from studies.placement.flow_model import ClusterRun
-from studies.placement.settings import SMALL_HOSTS, Scenario
+from studies.placement.settings import SMALL_HOSTS, ClusterScenario
 
 # A policy that scores candidates by a small network: sampled while it learns, the best one afterwards.
 #
@@ -33,7 +33,7 @@ _LEAST: Final = 1e-12
 
 
 @dataclass
-class Weights:
+class LayerWeights:
     """Weights of a hidden layer (tanh) beside a linear part: (features, hidden), (hidden,), (features,)."""
 
     inner: Floats
@@ -41,7 +41,7 @@ class Weights:
     linear: Floats
 
     @classmethod
-    def drawn(cls, seed: int) -> "Weights":
+    def drawn(cls, seed: int) -> "LayerWeights":
         """Draw initial weights, with hardly any preference."""
         random = np.random.Generator(np.random.Philox(seed))
         return cls(
@@ -59,14 +59,14 @@ class Weights:
 class Learned:
     """A placement policy. With ``random`` it draws from its probabilities and sums up their gradients."""
 
-    weights: Weights
+    weights: LayerWeights
     random: np.random.Generator | None = None
-    gradient: Weights = field(init=False)
+    gradient: LayerWeights = field(init=False)
 
     def __post_init__(self) -> None:
-        self.gradient = Weights(*(np.zeros_like(part) for part in self.weights.parts()))
+        self.gradient = LayerWeights(*(np.zeros_like(part) for part in self.weights.parts()))
 
-    def __call__(self, task: Task, cluster: Cluster) -> tuple[Sequence[str], Mapping[str, Any]]:
+    def __call__(self, task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
         """The hosts of a candidate; `Rejection` where it would rather wait."""
         room = cluster.check(task)
         options = shares(cluster, task, room)
@@ -99,7 +99,7 @@ class Learned:
             raise Rejection(f"task {task.name}: it waits for another to end")
         return hosts[chosen], {"candidates": len(options)}
 
-    def _waits(self, task: Task, cluster: Cluster, now_s: float) -> float | None:
+    def _waits(self, task: Task, cluster: ClusterView, now_s: float) -> float | None:
         """Logarithm of how long it takes if it waits for one of the next ends, over now; None if no job runs."""
         best, gone = np.inf, list[str]()
         for end_s, name in cluster.ends()[:AHEAD]:
@@ -145,7 +145,7 @@ class LearnCell:
 
     seed: int
     updates: int
-    scenarios: tuple[Scenario, ...]
+    scenarios: tuple[ClusterScenario, ...]
     test_seeds: tuple[int, ...]
     jobs: int
     """of a test"""
@@ -172,25 +172,25 @@ class LearningStep:
     over_packed: float = column("mean JCT over that of packed", "{:.3f}")
 
 
-def scenes(random: np.random.Generator) -> Iterator[Scenario]:
+def scenes(random: np.random.Generator) -> Iterator[ClusterScenario]:
     """Small clusters without end, each with others' traffic and incapable leaves of its own."""
     while True:
         loaded = tuple(int(leaf) + 1 for leaf in np.flatnonzero(random.random(LEAVES) < 0.4))
         incapable = tuple(int(leaf) + 1 for leaf in np.flatnonzero(random.random(LEAVES) < 0.3))
         background = float(random.choice((0.0, 0.5, 0.8)))
-        yield Scenario("training", "small", background=background, loaded=loaded, incapable=incapable)
+        yield ClusterScenario("training", "small", background=background, loaded=loaded, incapable=incapable)
 
 
-def mean_jct(scenario: Scenario, policy: str | PlacementPolicy, seed: int, jobs: int, slots: int) -> float:
+def mean_jct(scenario: ClusterScenario, policy: str | PlacementPolicy, seed: int, jobs: int, slots: int) -> float:
     """Seconds, of a run."""
     drawn = draw_jobs(seed, jobs, LOAD, slots, 1e9 * scenario.rate_gbps)
     return statistics.fmean(ended.jct_s for ended in ClusterRun(scenario, drawn, policy).run())
 
 
-def learn(seed: int, updates: int) -> tuple[Weights, list[float]]:
+def learn(seed: int, updates: int) -> tuple[LayerWeights, list[float]]:
     """Weights, and by update the mean JCT of rollouts over that of 'packed'."""
     random = np.random.Generator(np.random.Philox(key=[seed, 1]))
-    weights = Weights.drawn(seed)
+    weights = LayerWeights.drawn(seed)
     moments = [(np.zeros_like(part), np.zeros_like(part)) for part in weights.parts()]
     clusters, curve = scenes(random), []
     for update in range(updates):

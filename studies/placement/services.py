@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from p4reduce.control_plane.orchestrator import Options
+from p4reduce.control_plane.orchestrator import OrchestratorOptions
 from p4reduce.control_plane.scheduling import policy_named
-from p4reduce.control_plane.scheduling.task import Serving, Task, Wanted
+from p4reduce.control_plane.scheduling.task import ServiceRequests, Task, WantedHosts
 from p4reduce.group.errors import ClusterError
 from p4reduce.topologies import Topology, load
 from p4switch.base.values import PS_PER_MS, PS_PER_US
@@ -41,7 +41,7 @@ LONGER: Final = 1.8
 MORE_ROUNDS: Final = 10
 ONE_CLASS: Final = 1
 ARRIVES_PS: Final = PS_PER_MS
-OPTIONS: Final = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS, placement="spread")
+OPTIONS: Final = OrchestratorOptions(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS, placement="spread")
 """the training is in several racks: in one it would share no link with a service"""
 
 Way = Literal["chosen", "drawn"]
@@ -97,7 +97,7 @@ def run_service(cell: ServiceCell) -> Iterator[ServiceRow]:
         rounds,
         TRAINING_PS,
         priority=ONE_CLASS,
-        wanted=Wanted(int(random.integers(LEAST_WORKERS, MOST_WORKERS + 1))),
+        wanted=WantedHosts(int(random.integers(LEAST_WORKERS, MOST_WORKERS + 1))),
     )
     without = _run(topology, [training])
     taken = {host for task in without.tasks for host in (*task.workers, task.server)}
@@ -112,7 +112,7 @@ def run_service(cell: ServiceCell) -> Iterator[ServiceRow]:
             cell.requests,
             arrival_ps=ARRIVES_PS,
             priority=ONE_CLASS if way == "drawn" else None,
-            serving=Serving(rate_hz, seed=cell.seed),
+            serving=ServiceRequests(rate_hz, seed=cell.seed),
         )
         both = _run(topology, [*without.tasks, service])
         (placed,) = [task for task in both.tasks if task.serving is not None]

@@ -23,7 +23,7 @@ SMALL_HOSTS: Final = 48
 
 
 @dataclass(frozen=True)
-class Scenario:
+class ClusterScenario:
     """A cluster.
 
     Attributes
@@ -85,24 +85,24 @@ def _topology(network: str, rate_gbps: int, incapable: tuple[int, ...]) -> Topol
 
 
 HALF: Final = (1, 2, 3, 4)
-UNIFORM: Final = Scenario("uniform")
-BACKGROUND_60: Final = Scenario("background 60 %", background=0.6, loaded=HALF)
-BACKGROUND_90: Final = Scenario("background 90 %", background=0.9, loaded=HALF)
-CAPABLE: Final = Scenario("half capable", incapable=HALF)
-BOTH: Final = Scenario("half capable, background 90 %", background=0.9, loaded=(4, 5), incapable=HALF)
+UNIFORM: Final = ClusterScenario("uniform")
+BACKGROUND_60: Final = ClusterScenario("background 60 %", background=0.6, loaded=HALF)
+BACKGROUND_90: Final = ClusterScenario("background 90 %", background=0.9, loaded=HALF)
+CAPABLE: Final = ClusterScenario("half capable", incapable=HALF)
+BOTH: Final = ClusterScenario("half capable, background 90 %", background=0.9, loaded=(4, 5), incapable=HALF)
 UNEVEN_OTHERS: Final = (
-    Scenario("half capable, background 90 % on capable", background=0.9, loaded=(5, 6), incapable=HALF),
-    Scenario("half capable, background 90 % on others", background=0.9, loaded=(1, 2), incapable=HALF),
+    ClusterScenario("half capable, background 90 % on capable", background=0.9, loaded=(5, 6), incapable=HALF),
+    ClusterScenario("half capable, background 90 % on others", background=0.9, loaded=(1, 2), incapable=HALF),
 )
 """the same with other leaves"""
 UNEVEN: Final = (BACKGROUND_60, BACKGROUND_90, CAPABLE, BOTH, *UNEVEN_OTHERS)
-RING: Final = Scenario("ring", giving="ring")
+RING: Final = ClusterScenario("ring", giving="ring")
 SCARCE: Final = tuple(
-    Scenario(f"slots for {slots}, {giving}", slots=slots, giving=giving)
+    ClusterScenario(f"slots for {slots}, {giving}", slots=slots, giving=giving)
     for slots in (2, 1)
     for giving in ("partial", "whole", "value")
 )
-LARGER: Final = (Scenario("100G", rate_gbps=100), Scenario("fat-tree", network="fat-tree"))
+LARGER: Final = (ClusterScenario("100G", rate_gbps=100), ClusterScenario("fat-tree", network="fat-tree"))
 SCENARIOS: Final = (RING, UNIFORM, *SCARCE, *UNEVEN, *LARGER)
 POLICIES: Final = ("random", "first-fit", "packed", "spread", "netpack", "cassini", "ina-aware")
 ORDERS: Final = ("fifo", "fair", "priority", "edf", "sjf")
@@ -173,7 +173,7 @@ class PlacementSettings:
         Clusters that it is tested on.
     """
 
-    scenarios: tuple[Scenario, ...] = SCENARIOS
+    scenarios: tuple[ClusterScenario, ...] = SCENARIOS
     policies: tuple[str, ...] = POLICIES
     orders: tuple[str, ...] = ORDERS
     loads: tuple[float, ...] = (0.8, 0.5, 0.95)
@@ -206,7 +206,7 @@ class PlacementSettings:
     shard_seeds: tuple[int, ...] = tuple(HELD_OUT)
     learn_seeds: tuple[int, ...] = (1, 2, 3)
     learn_updates: int = 30
-    learn_scenarios: tuple[Scenario, ...] = (UNIFORM, *UNEVEN, LARGER[1])
+    learn_scenarios: tuple[ClusterScenario, ...] = (UNIFORM, *UNEVEN, LARGER[1])
     learn_tests: tuple[int, ...] = tuple(HELD_OUT[:5])
 
     def __post_init__(self) -> None:
@@ -228,7 +228,7 @@ def scenario_names() -> list[str]:
     return [scenario.name.replace(",", "") for scenario in SCENARIOS]
 
 
-def named_scenarios(text: str, flag: str) -> list[Scenario]:
+def named_scenarios(text: str, flag: str) -> list[ClusterScenario]:
     """Clusters by their names, without the commas in these. Raises ``BadInput``."""
     known = dict(zip(scenario_names(), SCENARIOS, strict=True))
     if unknown := [name for name in texts(text, flag) if name not in known]:

@@ -11,14 +11,14 @@ from typing import Final, Literal
 
 import numpy as np
 
-from p4reduce.control_plane.placement import Cluster, Racks, place, reads
+from p4reduce.control_plane.placement import ClusterView, Racks, place, reads
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.asynchronous import Clockwork
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
-from p4reduce.play.tasks.reading import Reading, read_keys
+from p4reduce.play.tasks.reading import TaskReading, read_keys
 from p4reduce.topologies import load
 from p4switch.base.values import PS_PER_S
 from studies.frame import column, record, scaled
@@ -89,7 +89,7 @@ def run_shards(cell: ShardCell) -> Iterator[ShardRow]:
     if cell.lying == "in two racks":
         drawn = random.choice(len(racks.members), 2, replace=False)
         homes = [host for place in drawn for host in list(racks.members.values())[place]]
-    wanted = Wanted(count, tuple(homes[place] for place in random.integers(len(homes), size=count)), SHARD_BYTES)
+    wanted = WantedHosts(count, tuple(homes[place] for place in random.integers(len(homes), size=count)), SHARD_BYTES)
     task = Task(
         f"task{cell.seed}",
         "",
@@ -97,11 +97,11 @@ def run_shards(cell: ShardCell) -> Iterator[ShardRow]:
         ELEMENTS,
         ROUNDS,
         round(COMPUTE_S * PS_PER_S),
-        wanted=wanted if cell.told else Wanted(count),
+        wanted=wanted if cell.told else WantedHosts(count),
     )
     slots = dict.fromkeys(hosts, 1)
     free = {host: int(host not in kept) for host in hosts}
-    chosen = place(task, Cluster(racks, NetworkState(topology), slots, free, rings=True), cell.policy).workers
+    chosen = place(task, ClusterView(racks, NetworkState(topology), slots, free, rings=True), cell.policy).workers
     read = Counter(reads(wanted, chosen))
     with (
         EmbeddedSwitches(topology, bundled(LANES)) as switches,
@@ -130,7 +130,7 @@ def run_shards(cell: ShardCell) -> Iterator[ShardRow]:
 
 def _read(network: JobNetwork, told: list[tuple[str, str, int]]) -> float:
     """Seconds until all that is read is there, as tasks of the orchestrator read it."""
-    reading = Reading(network, told, keys=read_keys(), lanes=LANES)
+    reading = TaskReading(network, told, keys=read_keys(), lanes=LANES)
     while not reading.step():
         if network.now >= _LATEST_PS:
             raise ClusterError("shards: reading does not end")

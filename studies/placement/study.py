@@ -23,16 +23,16 @@ from studies.frame import (
     percent,
     record,
 )
-from studies.pages import Chart, Drawing
+from studies.pages import Chart, StudyDrawing
 from studies.placement.calibration import POINTS, CalibrationRow, draw_jobs, run_calibration
 from studies.placement.flow_model import ClusterRun
 from studies.placement.forecasts import (
     LOADS,
     ForecastCell,
     ForecastRow,
+    ForecastTrace,
     InferenceCell,
     InferenceRow,
-    Trace,
     run_forecasts,
     run_inference,
 )
@@ -50,8 +50,8 @@ from studies.placement.settings import (
     QUICK,
     UNEVEN_OTHERS,
     UNIFORM,
+    ClusterScenario,
     PlacementSettings,
-    Scenario,
     bursts_of,
     named_scenarios,
     scenario_names,
@@ -67,7 +67,7 @@ SLOTS = 128
 class ClusterCell:
     """A run of a cluster."""
 
-    scenario: Scenario
+    scenario: ClusterScenario
     load: float
     seed: int
     jobs: int
@@ -204,7 +204,7 @@ PARTS: Final = (
     Part("forecasts", "Forecasts of links' loads: errors on readings that were not learned from", _forecast_cells,
          run_forecasts, ForecastRow, by=("load", "method"),
          mean=("nrmse", _extreme("least", "least", "nrmse", min), _extreme("most", "most", "nrmse", max)),
-         also={"traces": Trace}, cost=lambda _cell: 7.0),
+         also={"traces": ForecastTrace}, cost=lambda _cell: 7.0),
     Part("inference", "Inference beside training", _inference_cells, run_inference, InferenceRow,
          by=("place", "rate_hz", "classes"),
          mean=("p50_us", "p99_us", "unloaded_p99_us",
@@ -373,7 +373,7 @@ CHARTS: Final = (
           xscale="log"),
     Chart("forecasts", "Errors of forecasts, 10 readings ahead", "forecasts", "load", "nrmse", ("method",), kind="dots",
           line=1),
-    Drawing("traces", "Readings and forecasts", _traces),
+    StudyDrawing("traces", "Readings and forecasts", _traces),
     Chart("inference", "99th percentile of latency over that without training", "inference", "place", "ratio",
           ("classes",), panel="rate_hz", kind="bars", line=1.2,
           label=lambda classes: "a class by DSCP" if classes else "one queue for all"),
@@ -400,7 +400,7 @@ STUDY: Final = Study(
         "hosts, in a flow model; calibration, knobs, forecasts, inference and telemetry are on packets."
     ),
     readers={
-        tuple[Scenario, ...]: (named_scenarios, "NAME,..", f"of {'; '.join(scenario_names())}"),
+        tuple[ClusterScenario, ...]: (named_scenarios, "NAME,..", f"of {'; '.join(scenario_names())}"),
         tuple[Bursting, ...]: (bursts_of, "S:TASKS,..", "mean seconds, and tasks beside them"),
     },
 )

@@ -2,7 +2,7 @@
 
 Others' bursts come and go on the uplinks of four leaves. Tasks come one after the other, and `ina-aware` gives each of
 them hosts in the racks that it takes for the least loaded. What it knows of others comes from counters that a
-`Reader` reads, or from what switches tell by themselves (`Told`).
+`Reader` reads, or from what switches tell by themselves (`DigestLoads`).
 """
 
 import statistics
@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 import numpy as np
 
-from p4reduce.control_plane.connection import LinkLoad, LoadThresholds
-from p4reduce.control_plane.placement import Cluster, Racks, place
+from p4reduce.control_plane.connection import LoadDigest, LoadThresholds
+from p4reduce.control_plane.placement import ClusterView, Racks, place
 from p4reduce.control_plane.plans import Plan, PlanRequest
-from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4reduce.control_plane.scheduling.view import NetworkState
 from p4reduce.network.background import Background, BackgroundEndpoints, Demands, SourceOptions
 from p4reduce.network.jobs.asynchronous import Clockwork
@@ -108,7 +108,7 @@ class Reader:
 
 
 @dataclass
-class Told:
+class DigestLoads:
     """Loads of links from digests of switches.
 
     Attributes
@@ -122,9 +122,9 @@ class Told:
     count: int = 0
     bytes: int = 0
     cpu_s: float = 0.0
-    _newest: dict[Hop, LinkLoad] = field(default_factory=dict)
+    _newest: dict[Hop, LoadDigest] = field(default_factory=dict)
 
-    def take(self, load: LinkLoad) -> None:
+    def take(self, load: LoadDigest) -> None:
         """Take in a digest."""
         self.count += 1
         self._newest[load.switch, load.port] = load
@@ -144,7 +144,7 @@ class TellingSwitches(EmbeddedSwitches):
 
     def __init__(self, topology: Topology, lanes: int, window_s: float, threshold: float) -> None:
         super().__init__(topology, watching(lanes))
-        self.told = Told(LoadThresholds(round(1e6 * window_s), threshold, threshold / 2, AGAIN))
+        self.told = DigestLoads(LoadThresholds(round(1e6 * window_s), threshold, threshold / 2, AGAIN))
         between = [
             (switch.name, port)
             for switch in topology.switches
@@ -367,13 +367,13 @@ class TelemetryRun:
             ROUNDS,
             round(COMPUTE_S * PS_PER_S),
             arrival_ps=now,
-            wanted=Wanted(WORKERS),
+            wanted=WantedHosts(WORKERS),
         )
         known = self.known()
         if self._cell.knows == "counters":
             self._ages_s.append((now - self._reader.newest_ps + self._every_ps / 2) / PS_PER_S)
         state = NetworkState(self._switches.topology, background_bps=known)
-        cluster = Cluster(self._racks, state, self._slots, dict(self._slots), rings=True)
+        cluster = ClusterView(self._racks, state, self._slots, dict(self._slots), rings=True)
         self._begin(number, place(task, cluster, "ina-aware").workers)
 
     def known(self) -> dict[Hop, int]:

@@ -18,10 +18,10 @@ from p4reduce.control_plane.scheduling import policies as _policies
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.view import (
     POLICIES,
-    Decision,
     NetworkState,
     Policy,
     Rejection,
+    TreeDecision,
     View,
     copies,
     hop_words,
@@ -31,8 +31,8 @@ from p4reduce.control_plane.scheduling.view import (
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from studies.frame import column, percent, record
-from studies.poster.packets import Measured, TaskNetwork, task_network
-from studies.poster.settings import EXPLAINING, PosterSettings, Scenario, draw_tasks, tasks_of, with_share
+from studies.poster.packets import RoundCounts, TaskNetwork, task_network
+from studies.poster.settings import EXPLAINING, PosterSettings, TrafficScenario, draw_tasks, tasks_of, with_share
 
 # The certified lower bound of the bytes that any tree of a task puts on links: a linear program.
 
@@ -64,7 +64,7 @@ Path = tuple[str, ...]
 
 
 @register_policy("mst-routes")
-def mst_routes(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision:
+def mst_routes(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
     """Routing alone: every local model on its own along the links of the overlay MST, aggregation at G only.
 
     With `spff` (neither), `spff-ina` (aggregation alone) and `overlay-mst` (both) it tells the two gains apart. The
@@ -78,7 +78,7 @@ def mst_routes(task: Task, state: NetworkState, *, lanes: int = 256) -> Decision
     for direction in ("upload", "broadcast"):
         for hop, times in copies(task, state.topology, star, direction).items():
             demand[hop] = demand.get(hop, 0) + times * task.reserved_bps
-    return Decision("mst-routes", task, star, star, demand)
+    return TreeDecision("mst-routes", task, star, star, demand)
 
 
 def _within(layout: object, task: Task) -> dict[tuple[str, str], Path]:
@@ -101,7 +101,7 @@ REJECTED = "rejected"
 
 
 @record
-class TaskRow:
+class PolicyRow:
     """One task under one policy."""
 
     scenario: str = column("network")
@@ -169,7 +169,7 @@ class PolicyCell:
     """The work of one process."""
 
     settings: PosterSettings
-    scenario: Scenario
+    scenario: TrafficScenario
     seed: int
     sizes: tuple[int, ...]
     policies: tuple[str, ...]
@@ -197,7 +197,7 @@ class PolicyResult(CellResult):
     background: Mapping[Hop, int]
 
 
-_COUNTED = tuple(field.name for field in dataclasses.fields(Measured) if field.name != "differences")
+_COUNTED = tuple(field.name for field in dataclasses.fields(RoundCounts) if field.name != "differences")
 
 
 def policy_cells(settings: PosterSettings) -> list[PolicyCell]:
@@ -224,7 +224,7 @@ def run_policies(cell: PolicyCell) -> PolicyResult:
     topology = with_share(whole, cell.capable, cell.seed, cell.chooser, drawn)
     profile = HostProfile(add_ps=settings.add_ps)
     hosts = ComputingManager(topology, {host.name: profile for host in topology.hosts})
-    rows: list[TaskRow] = []
+    rows: list[PolicyRow] = []
     differences: list[str] = []
     with task_network(settings, scenario, topology, cell.seed) as network:
         background = network.background()
@@ -249,9 +249,11 @@ def run_policies(cell: PolicyCell) -> PolicyResult:
     return PolicyResult(tuple(rows), tuple(differences), background)
 
 
-def decide_all(policy: Policy, tasks: Sequence[Task], state: NetworkState, lanes: int) -> list[Decision | Rejection]:
+def decide_all(
+    policy: Policy, tasks: Sequence[Task], state: NetworkState, lanes: int
+) -> list[TreeDecision | Rejection]:
     """Admit tasks one after the other; changes ``state``."""
-    answers: list[Decision | Rejection] = []
+    answers: list[TreeDecision | Rejection] = []
     for task in tasks:
         try:
             decision = policy(task, state, lanes=lanes)
@@ -263,11 +265,11 @@ def decide_all(policy: Policy, tasks: Sequence[Task], state: NetworkState, lanes
     return answers
 
 
-def _measure(network: TaskNetwork, decided: Iterable[Sequence[Decision | Rejection]]) -> dict[Any, Measured]:
-    once: dict[Any, Decision] = {}
+def _measure(network: TaskNetwork, decided: Iterable[Sequence[TreeDecision | Rejection]]) -> dict[Any, RoundCounts]:
+    once: dict[Any, TreeDecision] = {}
     for answers in decided:
         for answer in answers:
-            if isinstance(answer, Decision):
+            if isinstance(answer, TreeDecision):
                 once.setdefault(trees_key(answer), answer)
     return dict(zip(once, network.run(list(once.values())), strict=True))
 
@@ -278,7 +280,7 @@ def _policies_of_seed(settings: PosterSettings, seed: int) -> tuple[str, ...]:
     return tuple(name for name in settings.policies if place < seeds.get(name, len(settings.seeds)))
 
 
-def trees_key(decision: Decision) -> Any:
+def trees_key(decision: TreeDecision) -> Any:
     """A key that is equal for the same task with the same trees, by whatever policy."""
     return decision.task.name, _layout_key(decision.upload), _layout_key(decision.broadcast)
 
@@ -290,9 +292,9 @@ def _layout_key(layout: Layout) -> Any:
     return type(layout).__name__, paths
 
 
-def _arriving(answer: Decision | Rejection, measured: Measured, size: int) -> int:
+def _arriving(answer: TreeDecision | Rejection, measured: RoundCounts, size: int) -> int:
     """Models that the busiest host adds up: one of a tree and, piece by piece, of a ring; else all."""
-    ring = isinstance(answer, Decision) and isinstance(answer.upload, RingLayout)
+    ring = isinstance(answer, TreeDecision) and isinstance(answer.upload, RingLayout)
     return 1 if measured.aggregators or ring else size
 
 
@@ -301,12 +303,12 @@ def _row(
     hosts: ComputingManager,
     task: Task,
     policy: str,
-    answer: Decision | Rejection,
-    measured: Measured | None,
-) -> TaskRow:
+    answer: TreeDecision | Rejection,
+    measured: RoundCounts | None,
+) -> PolicyRow:
     size = len(task.workers)
     counted: dict[str, Any] = {name: 0 if measured is None else getattr(measured, name) for name in _COUNTED}
-    return TaskRow(
+    return PolicyRow(
         scenario=cell.scenario.name,
         capable=cell.capable,
         chooser=cell.chooser,
@@ -316,7 +318,7 @@ def _row(
         policy=policy,
         status=FINISHED if measured else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
-        together=isinstance(answer, Decision) and answer.together,
+        together=isinstance(answer, TreeDecision) and answer.together,
         aggregation_ps=0 if measured is None else hosts.aggregation_ps(task, _arriving(answer, measured, size)),
         least_bytes=0,
         **counted,
@@ -362,7 +364,7 @@ class FlowModel:
 
 
 def calibrate_flow(
-    small: Sequence[TaskRow], large: Sequence[TaskRow], *, elements: int, large_elements: int, lanes: int
+    small: Sequence[PolicyRow], large: Sequence[PolicyRow], *, elements: int, large_elements: int, lanes: int
 ) -> list[FlowModel]:
     """A model for every policy that is in both sets of rows; ``large`` are rounds of ``large_elements``."""
     made = []
@@ -398,6 +400,6 @@ def calibrate_flow(
     return made
 
 
-def _time(row: TaskRow, factor: float, more_chunks: int) -> float:
+def _time(row: PolicyRow, factor: float, more_chunks: int) -> float:
     """Predicted time of the row's trees with so many chunks more, picoseconds."""
     return factor * (row.bound_ps + more_chunks * row.chunk_ps)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import (
     Fate,
-    Incident,
+    LinkIncident,
     Operation,
     Traffic,
     add,
@@ -25,7 +25,7 @@ from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.plans.problem import power_of_two
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, chunks, frame_time_ps
-from p4reduce.control_plane.scheduling.view import Decision, plan_requests
+from p4reduce.control_plane.scheduling.view import TreeDecision, plan_requests
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background, Loads, link_loads
@@ -39,7 +39,7 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
-from studies.poster.settings import PosterSettings, Scenario
+from studies.poster.settings import PosterSettings, TrafficScenario
 
 # The least time that a round can take on a plan's trees: serialization on the busiest link, and depth.
 #
@@ -53,7 +53,7 @@ Edge = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Span:
+class LinkSpan:
     """A link in one direction of a round: how many edges of the tree cross it, and how far it is from both ends."""
 
     copies: int
@@ -70,10 +70,10 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Phase:
+class RoundPhase:
     """One direction of a round."""
 
-    spans: Mapping[Hop, Span]
+    spans: Mapping[Hop, LinkSpan]
     one_ps: int
     """what a chunk alone takes"""
     farthest_ps: int
@@ -85,7 +85,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Limits:
+class TreeLimits:
     """Limits of a plan's trees."""
 
     bound_ps: int
@@ -96,7 +96,7 @@ class Limits:
     """by how much it grows with one more chunk: what that takes on the busiest link"""
 
 
-def limits(plan: Plan, operation: Operation, elements: int) -> Limits:
+def limits(plan: Plan, operation: Operation, elements: int) -> TreeLimits:
     """The least time from the workers' start to the last worker's result, picoseconds.
 
     U_1 and U_C: one chunk and all chunks from every worker to the server; D_1 and D_C: down to every worker. The last
@@ -120,10 +120,10 @@ def limits(plan: Plan, operation: Operation, elements: int) -> Limits:
         for hop, span in phase.spans.items():
             per_chunk[hop] += span.copies * span.time_ps
     bound = max(times)
-    return Limits(bound, max(bound, _ordered(plan, up, down, count)), max(per_chunk.values()))
+    return TreeLimits(bound, max(bound, _ordered(plan, up, down, count)), max(per_chunk.values()))
 
 
-def _ring(plan: Plan, count: int) -> Limits:
+def _ring(plan: Plan, count: int) -> TreeLimits:
     """Limits of a ring of N hosts: 2 (N - 1) ceil(C / N) frames on every stream, and a piece's way round.
 
     A link that k streams cross is busy for k times that, after a frame has come to it and before it comes to the
@@ -131,7 +131,7 @@ def _ring(plan: Plan, count: int) -> Limits:
     """
     n = len(plan.ring)
     if n == 1:
-        return Limits(0, 0, 0)
+        return TreeLimits(0, 0, 0)
     edges = _Edges(plan, plan.edges, plan.frame_bytes)
     frames = 2 * (n - 1) * -(-count // n)
     times = []
@@ -143,10 +143,10 @@ def _ring(plan: Plan, count: int) -> Limits:
     times.append(2 * sum(streams) - 2 * max(streams))
     busiest = max(len(crossing) * edges.time[hop] for hop, crossing in edges.crossing.items())
     bound = max(times)
-    return Limits(bound, bound, -(-2 * (n - 1) * busiest // n))
+    return TreeLimits(bound, bound, -(-2 * (n - 1) * busiest // n))
 
 
-def _ordered(plan: Plan, up: Phase, down: Phase, count: int) -> int:
+def _ordered(plan: Plan, up: RoundPhase, down: RoundPhase, count: int) -> int:
     """Least time of a host-side server that answers chunk by chunk; 0 for aggregation in the network.
 
     Nothing goes down before the first chunk has come up from the farthest worker, U_1. The last chunk's first answer
@@ -183,7 +183,7 @@ class _Edges:
                 self.crossing.setdefault(hop, []).append((edge, before, passed - before))
 
 
-def _up(plan: Plan, length: int) -> Phase:
+def _up(plan: Plan, length: int) -> RoundPhase:
     """From the workers to the server. An aggregator sends a chunk when it has it from all its children."""
     edges = _Edges(plan, plan.edges, length)
     above = dict(plan.edges)
@@ -206,12 +206,12 @@ def _up(plan: Plan, length: int) -> Phase:
     for hop, crossing in edges.crossing.items():
         head = min(when(child) + before for (child, _), before, _ in crossing)
         tail = min(after + to_top(parent) for (_, parent), _, after in crossing)
-        spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
+        spans[hop] = LinkSpan(len(crossing), head, tail, edges.time[hop])
     top = when(plan.server or plan.root)
-    return Phase(spans, top, top)
+    return RoundPhase(spans, top, top)
 
 
-def _down(plan: Plan, length: int) -> Phase:
+def _down(plan: Plan, length: int) -> RoundPhase:
     """From the server to all workers."""
     edges = _Edges(plan, [(parent, child) for child, parent in plan.edges], length)
     above = dict(plan.edges)
@@ -235,9 +235,9 @@ def _down(plan: Plan, length: int) -> Phase:
     for hop, crossing in edges.crossing.items():
         head = min(when(parent) + before for (parent, _), before, _ in crossing)
         tail = min(after + to_last(child) for (_, child), _, after in crossing)
-        spans[hop] = Span(len(crossing), head, tail, edges.time[hop])
+        spans[hop] = LinkSpan(len(crossing), head, tail, edges.time[hop])
     longest = max(when(worker) for worker in plan.workers)
-    return Phase(spans, max(longest, *(span.lasts(1) for span in spans.values())), longest)
+    return RoundPhase(spans, max(longest, *(span.lasts(1) for span in spans.values())), longest)
 
 
 def _children(plan: Plan) -> dict[str, list[str]]:
@@ -257,7 +257,7 @@ Seen = tuple[dict[Hop, Traffic], dict[str, NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
-class Measured:
+class RoundCounts:
     """The counts of one round of a task."""
 
     communication_ps: int
@@ -302,7 +302,7 @@ def count_round(
     predicted: dict[Hop, Traffic],
     seen: Seen,
     communication_ps: int,
-) -> tuple[Measured, dict[Hop, Traffic]]:
+) -> tuple[RoundCounts, dict[Hop, Traffic]]:
     """The measurements of a round, and the first transmissions to be expected after drops of full queues.
 
     ``seen`` is of its whole time; no other task has sent in it.
@@ -320,7 +320,7 @@ def count_round(
     differences = [] if counted == expected else compare_links(network.topology, expected, counted)
     allowed = [limits(plan, operation, elements) for plan, operation in carried]
     first, resent = int(change["inc_first_bytes"].sum()), int(change["inc_resend_bytes"].sum())
-    measured = Measured(
+    measured = RoundCounts(
         communication_ps=communication_ps,
         bound_ps=sum(limit.bound_ps for limit in allowed),
         ordered_ps=sum(limit.ordered_ps for limit in allowed),
@@ -336,13 +336,13 @@ def count_round(
     return measured, expected
 
 
-def _dropped(network: VirtualNetwork) -> dict[int, list[Incident]]:
+def _dropped(network: VirtualNetwork) -> dict[int, list[LinkIncident]]:
     """First transmissions that full queues dropped since the network began, by job; each job runs one round in it."""
-    incidents: dict[int, list[Incident]] = {}
+    incidents: dict[int, list[LinkIncident]] = {}
     for ((node, port), destination, job), seen in network.incidents().items():
         if seen.queue_dropped:
             incidents.setdefault(job, []).append(
-                Incident(node, port, destination, Fate.QUEUE_DROPPED, seen.queue_dropped, seen.queue_dropped_bytes)
+                LinkIncident(node, port, destination, Fate.QUEUE_DROPPED, seen.queue_dropped, seen.queue_dropped_bytes)
             )
     return incidents
 
@@ -494,7 +494,7 @@ class TaskNetwork:
             network.advance(since + MEASURED_PS)
             return link_loads(network.fabric, before, since)
 
-    def run(self, decisions: Sequence[Decision]) -> Iterator[Measured]:
+    def run(self, decisions: Sequence[TreeDecision]) -> Iterator[RoundCounts]:
         """Run one round of every task, in their order.
 
         Raises
@@ -504,7 +504,7 @@ class TaskNetwork:
         """
         waiting = list(decisions)[::-1]
         while waiting:
-            plans: list[tuple[Decision, list[Plan]]] = []
+            plans: list[tuple[TreeDecision, list[Plan]]] = []
             while waiting and len(plans) < MOST_TASKS:
                 made = self._plan(waiting[-1], FIRST_JOB + 2 * len(plans), alone=not plans)
                 if made is None:
@@ -512,7 +512,7 @@ class TaskNetwork:
                 plans.append((waiting.pop(), made))
             yield from (measured for _, measured in self._run_installed(plans, None))
 
-    def run_at_once(self, decisions: Sequence[Decision]) -> tuple[list[int], Measured]:
+    def run_at_once(self, decisions: Sequence[TreeDecision]) -> tuple[list[int], RoundCounts]:
         """Run one round of every task, all from the same moment on.
 
         Returns
@@ -549,13 +549,13 @@ class TaskNetwork:
         self._switches.controller.uninstall_idle(every)
         return done, measured
 
-    def fitting(self, decisions: Sequence[Decision]) -> list[Decision]:
+    def fitting(self, decisions: Sequence[TreeDecision]) -> list[TreeDecision]:
         """Decisions that switches have slots for at the same time, with whole windows; the first ones come first."""
         plans = self._plan_all(decisions)
         self._release(plans)
         return [decision for decision, _ in plans]
 
-    def add_up(self, decision: Decision, inputs: Sequence[FloatArray]) -> tuple[FloatArray, Measured]:
+    def add_up(self, decision: TreeDecision, inputs: Sequence[FloatArray]) -> tuple[FloatArray, RoundCounts]:
         """Run one round with the local models' own arrays.
 
         Parameters
@@ -591,20 +591,20 @@ class TaskNetwork:
 
     # --- installing
 
-    def _plan_all(self, decisions: Sequence[Decision]) -> list[tuple[Decision, list[Plan]]]:
-        plans: list[tuple[Decision, list[Plan]]] = []
+    def _plan_all(self, decisions: Sequence[TreeDecision]) -> list[tuple[TreeDecision, list[Plan]]]:
+        plans: list[tuple[TreeDecision, list[Plan]]] = []
         for decision in decisions:
             made = self._plan(decision, FIRST_JOB + 2 * len(plans), alone=False)
             if made is not None:
                 plans.append((decision, made))
         return plans
 
-    def _release(self, plans: Sequence[tuple[Decision, list[Plan]]]) -> None:
+    def _release(self, plans: Sequence[tuple[TreeDecision, list[Plan]]]) -> None:
         for _, own in plans:
             for plan in own:
                 self._switches.controller.release(plan)
 
-    def _plan(self, decision: Decision, job: int, *, alone: bool) -> list[Plan] | None:
+    def _plan(self, decision: TreeDecision, job: int, *, alone: bool) -> list[Plan] | None:
         """Plans of a task beside those that are there; None when slots are too few for now."""
         controller = self._switches.controller
         plans: list[Plan] = []
@@ -629,8 +629,8 @@ class TaskNetwork:
         return plans
 
     def _run_installed(
-        self, plans: Sequence[tuple[Decision, list[Plan]]], inputs: Sequence[FloatArray] | None
-    ) -> Iterator[tuple[FloatArray, Measured]]:
+        self, plans: Sequence[tuple[TreeDecision, list[Plan]]], inputs: Sequence[FloatArray] | None
+    ) -> Iterator[tuple[FloatArray, RoundCounts]]:
         every = [plan for _, own in plans for plan in own]
         self._switches.controller.install_idle(every)
         with self._network() as network:
@@ -648,7 +648,7 @@ class TaskNetwork:
     def _rounds(
         self,
         network: JobNetwork,
-        plans: Sequence[tuple[Decision, list[Plan]]],
+        plans: Sequence[tuple[TreeDecision, list[Plan]]],
         inputs: Sequence[FloatArray] | None = None,
     ) -> list[Round]:
         rounds = []
@@ -662,13 +662,13 @@ class TaskNetwork:
 
     # --- one round
 
-    def _measure(self, network: JobNetwork, round_: Round) -> tuple[FloatArray, Measured]:
+    def _measure(self, network: JobNetwork, round_: Round) -> tuple[FloatArray, RoundCounts]:
         before, began = network.fabric.links.array(), network.now
         self._carry(network, [round_])
         round_.check()
         return round_.total(), self._count(network, round_.carried, before, network.done_ps(round_.jobs[-1]) - began)
 
-    def _count(self, network: JobNetwork, carried: Carried, before: NDArray[Any], lasted_ps: int) -> Measured:
+    def _count(self, network: JobNetwork, carried: Carried, before: NDArray[Any], lasted_ps: int) -> RoundCounts:
         predicted = predict_round(carried, self.elements)
         seen = links_since(network.fabric, before)
         if seen[0] != predicted:
@@ -734,7 +734,7 @@ def _posts(round_: Round, step: int) -> Iterator[tuple[int, Post]]:
         yield job.server, Post(Collective.PULL, weights)
 
 
-def task_network(settings: PosterSettings, scenario: Scenario, topology: Topology, seed: int) -> TaskNetwork:
+def task_network(settings: PosterSettings, scenario: TrafficScenario, topology: Topology, seed: int) -> TaskNetwork:
     """The network of a scenario, whose topology may have been changed, as the experiment asks for it."""
     return TaskNetwork(
         topology,

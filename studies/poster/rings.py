@@ -16,7 +16,7 @@ from p4reduce.control_plane.plans.problem import StarLayout
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.control_plane.scheduling.trees import NAME, HostTree, overlay_mst_hosts
 from p4reduce.control_plane.scheduling.trees import NAME as HOST_TREE
-from p4reduce.control_plane.scheduling.view import POLICIES, Decision, NetworkState, Rejection, View
+from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, Rejection, TreeDecision, View
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import bundled
@@ -26,8 +26,8 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from studies.frame import column, record
 from studies.poster.cells import FINISHED, REJECTED, CellResult, decide_all
-from studies.poster.packets import FIRST_JOB, Measured, Round, TaskNetwork, limits
-from studies.poster.settings import SPFF, PosterSettings, Scenario, tasks_of
+from studies.poster.packets import FIRST_JOB, Round, RoundCounts, TaskNetwork, limits
+from studies.poster.settings import SPFF, PosterSettings, TrafficScenario, tasks_of
 
 # Tasks that run in phases, on packets: what hosts add up or pass on is whole before it goes further.
 
@@ -37,12 +37,12 @@ Held = dict[str, FloatArray]
 
 
 @dataclass(frozen=True)
-class Phase:
+class JobsAtOnce:
     """Jobs that run at the same time."""
 
     operation: Operation
     """ALL_REDUCE of rings; PUSH: a host adds what others send to its own; PULL: others get what a host has"""
-    decisions: tuple[Decision, ...]
+    decisions: tuple[TreeDecision, ...]
 
 
 class Phased(Protocol):
@@ -57,7 +57,7 @@ class Phased(Protocol):
         """The task that asked for it."""
 
     @property
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[JobsAtOnce, ...]:
         """Each with something to do."""
 
     @property
@@ -70,7 +70,7 @@ class PhasedNetwork(TaskNetwork):
 
     def run_phases(
         self, phased: Phased, inputs: Sequence[FloatArray]
-    ) -> tuple[FloatArray, Measured, tuple[Measured, ...]]:
+    ) -> tuple[FloatArray, RoundCounts, tuple[RoundCounts, ...]]:
         """Run one round: each phase begins when all hosts have the results of the one before; nothing is pipelined.
 
         What a phase takes is counted until its last host is done. Acknowledgements that are still on their way then
@@ -161,10 +161,10 @@ def _check(phased: Phased, held: Held, inputs: Sequence[FloatArray], lanes: int)
             raise ClusterError(f"{phased.name}: {worker} got other weights than the global model has")
 
 
-def _one_after_the_other(phases: Sequence[Measured]) -> Measured:
+def _one_after_the_other(phases: Sequence[RoundCounts]) -> RoundCounts:
     """Add up all numbers of the phases."""
-    names = [name for name in Measured.__dataclass_fields__ if name != "differences"]
-    return Measured(
+    names = [name for name in RoundCounts.__dataclass_fields__ if name != "differences"]
+    return RoundCounts(
         **{name: sum(getattr(phase, name) for phase in phases) for name in names},
         differences=tuple(text for phase in phases for text in phase.differences),
     )
@@ -185,11 +185,11 @@ class HierarchicalRing:
     """
 
     task: Task
-    racks: tuple[Decision, ...]
+    racks: tuple[TreeDecision, ...]
     """a ring all-reduce in every rack of at least two; its leader is the last of the ring"""
-    leaders: tuple[Decision, ...]
+    leaders: tuple[TreeDecision, ...]
     """a ring all-reduce of one host a rack"""
-    spread: tuple[Decision, ...]
+    spread: tuple[TreeDecision, ...]
     """in every rack of at least two its leader sends the sum to each of the others"""
     demand_bps: Mapping[Hop, int]
     """on every directed link the most that one phase takes: phases do not overlap"""
@@ -197,12 +197,12 @@ class HierarchicalRing:
     name: ClassVar[str] = HIERARCHICAL
 
     @property
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[JobsAtOnce, ...]:
         """Phases with something to do."""
         planned = (
-            Phase(Operation.ALL_REDUCE, self.racks),
-            Phase(Operation.ALL_REDUCE, self.leaders),
-            Phase(Operation.PULL, self.spread),
+            JobsAtOnce(Operation.ALL_REDUCE, self.racks),
+            JobsAtOnce(Operation.ALL_REDUCE, self.leaders),
+            JobsAtOnce(Operation.PULL, self.spread),
         )
         return tuple(phase for phase in planned if phase.decisions)
 
@@ -227,7 +227,7 @@ def hierarchical_ring(task: Task, state: NetworkState, *, lanes: int = 256) -> H
     shared = [rack for rack in racks if len(rack) > 1]
     tops = tuple(rack[-1] for rack in racks)
 
-    def ring(members: tuple[str, ...]) -> Decision:
+    def ring(members: tuple[str, ...]) -> TreeDecision:
         return POLICIES["ring"](replace(task, workers=members[:-1], server=members[-1]), state, lanes=lanes)
 
     first = tuple(ring(rack) for rack in shared)
@@ -244,7 +244,7 @@ def hierarchical_ring(task: Task, state: NetworkState, *, lanes: int = 256) -> H
     return HierarchicalRing(task, first, second, third, demand)
 
 
-def _star(task: Task, state: NetworkState, rack: tuple[str, ...], lanes: int) -> Decision:
+def _star(task: Task, state: NetworkState, rack: tuple[str, ...], lanes: int) -> TreeDecision:
     """The leader sends a copy to each of the others, through their switch; requests, empty frames, are not counted."""
     *others, leader = rack
     own = replace(task, workers=tuple(others), server=leader)
@@ -259,7 +259,7 @@ def _star(task: Task, state: NetworkState, rack: tuple[str, ...], lanes: int) ->
             demand[(a, topology.port(a, b))] = needed
     ways = [(a, switch, b) for other in others for a, b in ((leader, other), (other, leader))]
     layout = StarLayout({(way[0], way[-1]): way for way in ways})
-    return Decision(HIERARCHICAL, own, layout, layout, demand)
+    return TreeDecision(HIERARCHICAL, own, layout, layout, demand)
 
 
 # `overlay-mst-hosts` on packets: stars up the tree of hosts, the deepest first, and down again.
@@ -283,17 +283,17 @@ class HostPhases:
         return self.tree.demand_bps
 
     @property
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[JobsAtOnce, ...]:
         """Two for each level with inner hosts."""
         stars = [tuple(self._star(host) for host in stage) for stage in self.tree.stages]
-        up = [Phase(Operation.PUSH, stage) for stage in stars]
-        return (*up, *(Phase(Operation.PULL, stage) for stage in stars[::-1]))
+        up = [JobsAtOnce(Operation.PUSH, stage) for stage in stars]
+        return (*up, *(JobsAtOnce(Operation.PULL, stage) for stage in stars[::-1]))
 
-    def _star(self, host: str) -> Decision:
+    def _star(self, host: str) -> TreeDecision:
         layout = self.tree.requests(job=0)[host].layout
         assert isinstance(layout, StarLayout)  # noqa: S101
         own = replace(self.task, workers=tuple(self.tree.children[host]), server=host)
-        return Decision(NAME, own, layout, layout)
+        return TreeDecision(NAME, own, layout, layout)
 
 
 COMPARED: Final = (SPFF, "overlay-mst", "steiner", "ring")
@@ -313,7 +313,7 @@ class RingCell:
     """The work of one process: a network with the first tasks of a seed, of the most local models."""
 
     settings: PosterSettings
-    scenario: Scenario
+    scenario: TrafficScenario
     seed: int
 
 
@@ -364,17 +364,17 @@ def run_rings(cell: RingCell) -> CellResult:
     ) as network:
         background = network.background()
         tasks = tasks_of(scenario, topology, settings, cell.seed, size)[: settings.ring_tasks]
-        answers: dict[str, Sequence[Decision | Phased | Rejection]] = {
+        answers: dict[str, Sequence[TreeDecision | Phased | Rejection]] = {
             name: decide_all(POLICIES[name], tasks, NetworkState(topology, dict(background)), settings.lanes)
             for name in COMPARED
         }
         for name, admit in IN_PHASES.items():
             answers[name] = _in_phases(admit, tasks, NetworkState(topology, dict(background)), settings.lanes)
         for name, own in answers.items():
-            trees = iter(network.run([own_answer for own_answer in own if isinstance(own_answer, Decision)]))
+            trees = iter(network.run([own_answer for own_answer in own if isinstance(own_answer, TreeDecision)]))
             for task, answer in zip(tasks, own, strict=True):
-                answer_measured: Measured | None = None
-                if isinstance(answer, Decision):
+                answer_measured: RoundCounts | None = None
+                if isinstance(answer, TreeDecision):
                     answer_measured = next(trees)
                 elif not isinstance(answer, Rejection):
                     _, answer_measured, _ = network.run_phases(answer, inputs)
@@ -406,7 +406,7 @@ def _in_phases(
 
 
 def _row(
-    cell: RingCell, policy: str, task: Task, answer: Decision | Phased | Rejection, measured: Measured | None
+    cell: RingCell, policy: str, task: Task, answer: TreeDecision | Phased | Rejection, measured: RoundCounts | None
 ) -> RingRow:
     return RingRow(
         scenario=cell.scenario.name,
@@ -416,7 +416,7 @@ def _row(
         task=task.name,
         status=FINISHED if measured else REJECTED,
         reason=str(answer) if isinstance(answer, Rejection) else "",
-        phases=int(measured is not None) if isinstance(answer, Decision | Rejection) else len(answer.phases),
+        phases=int(measured is not None) if isinstance(answer, TreeDecision | Rejection) else len(answer.phases),
         communication_ps=measured.communication_ps if measured else 0,
         bound_ps=measured.bound_ps if measured else 0,
         bytes=measured.bytes if measured else 0,

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget, Task
-from p4reduce.control_plane.scheduling.view import Decision, NetworkState, consumed, policy_named
+from p4reduce.control_plane.scheduling.view import NetworkState, TreeDecision, consumed, policy_named
 from p4reduce.group.backend import FloatArray
 from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import Topology
@@ -15,7 +15,7 @@ from p4reduce.workers.training import digits
 from p4reduce.workers.training.digits import Dataset, Mlp
 from studies.frame import column, percent, record, scaled
 from studies.poster.packets import TaskNetwork
-from studies.poster.settings import Scenario
+from studies.poster.settings import TrafficScenario
 
 # Local models with data that are not alike, and what each has learnt.
 
@@ -97,7 +97,7 @@ class SelectionCell:
     ``budget`` is the share of a round's bytes with everyone that a round may consume (``all`` has no budget).
     """
 
-    scenario: Scenario
+    scenario: TrafficScenario
     seed: int
     choosers: tuple[str, ...] = tuple(CHOOSERS)
     local_models: int = 15
@@ -169,7 +169,7 @@ class _Planner:
         self._policy = policy_named(policy)
         self._decide = lru_cache(maxsize=1 << 16)(self._decide_once)
 
-    def decision(self, hosts: Sequence[str]) -> Decision:
+    def decision(self, hosts: Sequence[str]) -> TreeDecision:
         """The trees of these local models, in any order."""
         return self._decide(tuple(sorted(hosts)))
 
@@ -177,6 +177,6 @@ class _Planner:
         """Copies of a frame that they put on links, up and down."""
         return consumed(self.decision(hosts), self._topology)
 
-    def _decide_once(self, hosts: tuple[str, ...]) -> Decision:
+    def _decide_once(self, hosts: tuple[str, ...]) -> TreeDecision:
         task = Task(name="selection", server=self._server, workers=hosts, elements=self._elements)
         return self._policy(task, NetworkState(self._topology), lanes=self._lanes)

@@ -15,8 +15,8 @@ from typing import Final
 from p4reduce.control_plane.plans.routes import chunks
 from p4switch.base.values import PS_PER_MS, parse_rate
 from studies.frame import by_field, column, record
-from studies.poster.cells import FINISHED, MODELS, Difference, PolicyCell, TaskRow, run_policies
-from studies.poster.settings import POSTER_SAVING, SPFF, PosterSettings, Scenario
+from studies.poster.cells import FINISHED, MODELS, Difference, PolicyCell, PolicyRow, run_policies
+from studies.poster.settings import POSTER_SAVING, SPFF, PosterSettings, TrafficScenario
 
 ACCESS: Final = "access"
 DELAY: Final = "delay"
@@ -59,7 +59,7 @@ def variations(settings: PosterSettings) -> list[Variation]:
     return made
 
 
-def run_variation(variation: Variation) -> Iterator[TaskRow | Difference]:
+def run_variation(variation: Variation) -> Iterator[PolicyRow | Difference]:
     """The tasks of its cell, with what was varied."""
     outcome = run_policies(variation.cell)
     elements = variation.cell.settings.elements
@@ -102,7 +102,7 @@ class LargerModel:
     """up to which total latency is the poster's 17.4 % below spff's; None: with no training time"""
 
 
-def larger_models(settings: PosterSettings, rows: Sequence[TaskRow]) -> Iterator[LargerModel]:
+def larger_models(settings: PosterSettings, rows: Sequence[PolicyRow]) -> Iterator[LargerModel]:
     """All models larger than those on packets, at every rate of hosts' links."""
     if not settings.access_elements:
         return
@@ -123,14 +123,19 @@ def larger_models(settings: PosterSettings, rows: Sequence[TaskRow]) -> Iterator
                     yield LargerModel(value, name, elements, policy, ours / PS_PER_MS, longest)
 
 
-def _predicted(rows: Sequence[TaskRow], more_chunks: int) -> float:
+def _predicted(rows: Sequence[PolicyRow], more_chunks: int) -> float:
     """As :mod:`~studies.poster.cells`, calibrated on these rows."""
     factor = statistics.fmean(row.communication_ps / row.bound_ps for row in rows)
     return statistics.fmean(factor * (row.bound_ps + more_chunks * row.chunk_ps) for row in rows)
 
 
 def _cells(
-    settings: PosterSettings, study: str, value: str, before: Scenario, scenario: Scenario, sizes: Iterable[int]
+    settings: PosterSettings,
+    study: str,
+    value: str,
+    before: TrafficScenario,
+    scenario: TrafficScenario,
+    sizes: Iterable[int],
 ) -> list[Variation]:
     policies = tuple(name for name in settings.policies if name not in LEFT_OUT)
     most = (max(settings.sizes),)
@@ -148,12 +153,12 @@ def _cells(
     ]
 
 
-def _parameters(scenario: Scenario) -> dict[str, str]:
+def _parameters(scenario: TrafficScenario) -> dict[str, str]:
     _, _, text = scenario.topology.partition(":")
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
-def _with(scenario: Scenario, name: str, **changes: str | None) -> Scenario:
+def _with(scenario: TrafficScenario, name: str, **changes: str | None) -> TrafficScenario:
     kind = scenario.topology.partition(":")[0]
     changed = {key: value for key, value in (_parameters(scenario) | changes).items() if value is not None}
     text = ",".join(f"{key}={value}" for key, value in changed.items())

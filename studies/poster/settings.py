@@ -26,7 +26,7 @@ LENET_5: Final = 61_706
 
 
 @dataclass(frozen=True)
-class Scenario:
+class TrafficScenario:
     """A network with its traffic.
 
     Attributes
@@ -68,14 +68,16 @@ _LOADED_SAYS: Final = (
 SCENARIOS: Final = {
     scenario.name: scenario
     for scenario in (
-        Scenario("nobel-us", f"wan:graph=nobel-us,hosts=2,{_WAN}", says=f"28 hosts, {_WAN_SAYS}"),
-        Scenario("germany50", f"wan:graph=germany50,{_WAN}", says=f"50 hosts, {_WAN_SAYS}"),
-        Scenario("geant", f"wan:graph=geant,{_WAN}", says=f"22 hosts, {_WAN_SAYS}"),
-        Scenario("leaf-spine", _LOADED, load=0.3, says=_LOADED_SAYS),
-        Scenario(
+        TrafficScenario("nobel-us", f"wan:graph=nobel-us,hosts=2,{_WAN}", says=f"28 hosts, {_WAN_SAYS}"),
+        TrafficScenario("germany50", f"wan:graph=germany50,{_WAN}", says=f"50 hosts, {_WAN_SAYS}"),
+        TrafficScenario("geant", f"wan:graph=geant,{_WAN}", says=f"22 hosts, {_WAN_SAYS}"),
+        TrafficScenario("leaf-spine", _LOADED, load=0.3, says=_LOADED_SAYS),
+        TrafficScenario(
             "leaf-spine-first", _LOADED, load=0.3, priority=7, says=f"{_LOADED_SAYS}; tasks leave before the background"
         ),
-        Scenario("fat-tree", "fat-tree:k=4,rate=40G,delay=1us", says="k = 4, 16 hosts, all links 40 Gb/s, 1 us a link"),
+        TrafficScenario(
+            "fat-tree", "fat-tree:k=4,rate=40G,delay=1us", says="k = 4, 16 hosts, all links 40 Gb/s, 1 us a link"
+        ),
     )
 }
 """The networks of the experiment."""
@@ -173,7 +175,7 @@ class PosterSettings:
         Total latency of spff there with the most local models.
     """
 
-    scenarios: tuple[Scenario, ...] = tuple(SCENARIOS.values())
+    scenarios: tuple[TrafficScenario, ...] = tuple(SCENARIOS.values())
     policies: tuple[str, ...] = POLICIES
     sizes: tuple[int, ...] = (1, 3, 6, 9, 12, 15)
     tasks: int = 30
@@ -256,12 +258,12 @@ class PosterSettings:
                 f"swap_rounds: {self.swap_rounds}: trees are swapped in the second round; need at least 2"
             )
 
-    def seeds_of(self, scenario: Scenario) -> tuple[int, ...]:
+    def seeds_of(self, scenario: TrafficScenario) -> tuple[int, ...]:
         """The seeds that a scenario is run for."""
         return self.seeds if scenario.priority is None else self.seeds[: self.priority_seeds]
 
     @property
-    def calibrated_in(self) -> Scenario:
+    def calibrated_in(self) -> TrafficScenario:
         """The scenario of the calibration: the reference, or the first one where that is not run."""
         return next((scenario for scenario in self.scenarios if scenario.name == self.reference), self.scenarios[0])
 
@@ -297,12 +299,12 @@ QUICK: Final = PosterSettings(
 # How flags are read.
 
 
-def named_scenarios(text: str, flag: str) -> list[Scenario]:
+def named_scenarios(text: str, flag: str) -> list[TrafficScenario]:
     """Networks by their names; with semicolons between them also NAME=TOPOLOGY[@LOAD[:QUEUE]]. Raises ``BadInput``."""
     return [_scenario(word, flag) for word in (text.split(";") if "=" in text or ";" in text else texts(text, flag))]
 
 
-def _scenario(text: str, flag: str) -> Scenario:
+def _scenario(text: str, flag: str) -> TrafficScenario:
     name, equals, rest = text.partition("=")
     if not equals:
         if name not in SCENARIOS:
@@ -313,7 +315,7 @@ def _scenario(text: str, flag: str) -> Scenario:
     if colon and queue not in {str(number) for number in range(1, 8)}:
         raise BadInput(f"{flag}: queue {queue!r} is none of 1..7")
     background = floats(share, flag)[0] if share else 0.0
-    return Scenario(name, topology, background, int(queue) if colon else None, says=topology)
+    return TrafficScenario(name, topology, background, int(queue) if colon else None, says=topology)
 
 
 def lossy_networks(text: str, flag: str) -> list[tuple[str, float]]:
@@ -353,7 +355,9 @@ def draw_tasks(topology: Topology, settings: PosterSettings, seed: int, size: in
     return tasks
 
 
-def tasks_of(scenario: Scenario, topology: Topology, settings: PosterSettings, seed: int, size: int) -> list[Task]:
+def tasks_of(
+    scenario: TrafficScenario, topology: Topology, settings: PosterSettings, seed: int, size: int
+) -> list[Task]:
     """The drawn tasks in the queue of their scenario."""
     return [replace(task, priority=scenario.priority) for task in draw_tasks(topology, settings, seed, size)]
 

@@ -28,7 +28,7 @@ from studies.frame import (
     percent,
     scaled,
 )
-from studies.pages import Chart, Drawing, rows_table
+from studies.pages import Chart, StudyDrawing, rows_table
 from studies.poster.cells import (
     FINISHED,
     MODELS,
@@ -36,7 +36,7 @@ from studies.poster.cells import (
     Difference,
     FlowModel,
     PolicyCell,
-    TaskRow,
+    PolicyRow,
     calibrate_flow,
     policy_cells,
     run_policies,
@@ -62,7 +62,7 @@ from studies.poster.settings import (
     SCENARIOS,
     SPFF,
     PosterSettings,
-    Scenario,
+    TrafficScenario,
     lossy_networks,
     named_scenarios,
 )
@@ -112,7 +112,7 @@ def selection_cells(settings: PosterSettings) -> list[SelectionCell]:
     return [SelectionCell(settings.calibrated_in, seed) for seed in settings.seeds[: settings.selection_seeds]]
 
 
-def run_tasks(cell: PolicyCell) -> Iterator[TaskRow | Difference | BackgroundRow]:
+def run_tasks(cell: PolicyCell) -> Iterator[PolicyRow | Difference | BackgroundRow]:
     """Every task under every policy, and the background traffic of links between switches."""
     outcome = run_policies(cell)
     yield from outcome
@@ -218,16 +218,16 @@ PARTS: Final = (
          by=("scenario", "policy", "bandwidth"),
          mean=("admitted", "others", "megabytes", "communication_ms", "largest_utilisation"),
          also={"differences": Difference}, cost=lambda _cell: 80.0),
-    Part("policies", "Every policy by number of local models", policy_cells, run_tasks, TaskRow,
+    Part("policies", "Every policy by number of local models", policy_cells, run_tasks, PolicyRow,
          by=("scenario", "policy", "size"), mean=POLICY_MEASURES, base={"policy": SPFF},
          brief=("scenario", "policy", "size", "total_ms", "megabytes", "total_saving", "bytes_saving"),
          also={"differences": Difference, "background": BackgroundRow}, cost=lambda cell: 20.0 + len(cell.policies)),
-    Part("sensitivity", "What figures depend on: rates, model sizes, delays", variations, run_variation, TaskRow,
+    Part("sensitivity", "What figures depend on: rates, model sizes, delays", variations, run_variation, PolicyRow,
          by=("study", "scenario", "value", "elements", "policy"), mean=VARIED_MEASURES, base={"policy": SPFF},
          also={"differences": Difference}, cost=lambda _cell: 18.0),
-    Part("larger", "A larger model, which the flow-level model is held to", larger_cells, run_tasks, TaskRow,
+    Part("larger", "A larger model, which the flow-level model is held to", larger_cells, run_tasks, PolicyRow,
          also={"differences": Difference, "background-larger": BackgroundRow}, cost=lambda _cell: 17.0),
-    Part("shares", "When only some switches can aggregate", share_cells, run_tasks, TaskRow,
+    Part("shares", "When only some switches can aggregate", share_cells, run_tasks, PolicyRow,
          by=("capable", "chooser", "size", "policy"), base={"policy": SPFF, "capable": 0.0},
          mean=(TASKS, REJECTED, TOTAL, COMMUNICATION, MEGABYTES, TOTAL_SAVED, BYTES_SAVED),
          also={"differences": Difference, "background-shares": BackgroundRow}, cost=lambda _cell: 16.0),
@@ -250,7 +250,7 @@ PARTS: Final = (
 # The training time, calibrated on all rows, and bytes of the exact policy.
 
 
-def calibrate(rows: Iterable[TaskRow], settings: PosterSettings) -> int:
+def calibrate(rows: Iterable[PolicyRow], settings: PosterSettings) -> int:
     """The training time: what is left of the target when spff has communicated, with the most local models.
 
     One number for every scenario, policy and size, picoseconds, at least 0.
@@ -268,7 +268,7 @@ def calibrate(rows: Iterable[TaskRow], settings: PosterSettings) -> int:
 
 def derive(settings: PosterSettings, records: dict[str, list[Any]]) -> None:
     """Give rows the training time and the bytes of the exact policy, and shares their ends, none and all."""
-    main: list[TaskRow] = records.get("policies", [])
+    main: list[PolicyRow] = records.get("policies", [])
     training = calibrate(main, settings) if main else 0
     exact = {_key(row): row.bytes for row in _done(main) if row.policy == "exact"}
     records["policies"] = main = [
@@ -281,7 +281,7 @@ def derive(settings: PosterSettings, records: dict[str, list[Any]]) -> None:
         for chooser in settings.share_choosers:
             records["shares"] += [replace(row, chooser=chooser) for row in same if row.policy in SHARED_POLICIES]
             records["shares"] += [replace(row, chooser=chooser, capable=0.0) for row in same if row.policy == SPFF]
-    varied: list[TaskRow] = records.get("sensitivity", [])
+    varied: list[PolicyRow] = records.get("sensitivity", [])
     for _, rows in by_field(varied, "study", "scenario", "value", "elements", "seed"):
         fixed = [row.communication_ps for row in _done(rows) if row.policy == SPFF]
         left = max(0, round(settings.target_ms * PS_PER_MS - statistics.fmean(fixed))) if fixed else 0
@@ -289,7 +289,7 @@ def derive(settings: PosterSettings, records: dict[str, list[Any]]) -> None:
             varied[varied.index(row)] = replace(row, training_ps=left, held_ps=training)
 
 
-def _key(row: TaskRow) -> tuple[Any, ...]:
+def _key(row: PolicyRow) -> tuple[Any, ...]:
     return row.scenario, row.size, row.seed, row.task
 
 
@@ -360,7 +360,7 @@ def _bounds(result: StudyResult) -> Iterator[Bar]:
                   note=f"the worst, {_where(worst, 'policy', 'scenario', 'size')}")  # fmt: skip
 
 
-def _steiner(rows: Sequence[TaskRow]) -> Iterator[Bar]:
+def _steiner(rows: Sequence[PolicyRow]) -> Iterator[Bar]:
     """Bars with few capable switches too; spff takes the same there."""
     fixed = {_key(row): row for row in _done(rows) if row.policy == SPFF}
     above: dict[int | None, list[float]] = {}
@@ -518,7 +518,7 @@ CHARTS: Final = (
           "over_least", ("policy",), panel="scenario", line=1),
     Chart("capable", "When only some switches can aggregate; 0: spff", "shares", "capable", ("total_ms", "megabytes"),
           ("policy", "chooser"), panel="size"),
-    Drawing("flow-level", "Larger models, by a flow-level model that was calibrated on packets", _flow),
+    StudyDrawing("flow-level", "Larger models, by a flow-level model that was calibrated on packets", _flow),
     Chart("selection", "Choosing useful local models under a bandwidth budget: accuracy on non-IID digits", "selection",
           "bytes", "accuracy", ("chooser",)),
     Chart("swaps", "Interruption against saving: the tree of a running task is swapped in its second round", "swaps",
@@ -543,7 +543,7 @@ STUDY: Final = Study(
     tables=tables,
     more=more,
     readers={
-        tuple[Scenario, ...]: (named_scenarios, "NAME,..", f"Known: {', '.join(SCENARIOS)}."),
+        tuple[TrafficScenario, ...]: (named_scenarios, "NAME,..", f"Known: {', '.join(SCENARIOS)}."),
         tuple[tuple[str, float], ...]: (lossy_networks, "NAME[@LOSS],..", ""),
     },
 )

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from p4reduce.control_plane.orchestrator import Options, Store, TaskState
-from p4reduce.control_plane.scheduling import Decision, Rejection, Task, consumed, policy_named
-from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, Policy, Weights
+from p4reduce.control_plane.orchestrator import OrchestratorOptions, Store, TaskState
+from p4reduce.control_plane.scheduling import Rejection, Task, TreeDecision, consumed, policy_named
+from p4reduce.control_plane.scheduling.view import POLICIES, LinkWeights, NetworkState, Policy
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -18,7 +18,7 @@ from studies.frame import column, percent, record, scaled
 from studies.orchestrated import orchestrated
 from studies.poster.cells import CellResult, decide_all, trees_key
 from studies.poster.packets import TaskNetwork, task_network
-from studies.poster.settings import SPFF, PosterSettings, Scenario, draw_tasks, tasks_of
+from studies.poster.settings import SPFF, PosterSettings, TrafficScenario, draw_tasks, tasks_of
 
 POLICY = "steiner"
 TRAINING_PS = 20_000_000
@@ -71,7 +71,7 @@ class SwapCell:
     """The work of one process: a network with a loss rate, under one seed."""
 
     settings: PosterSettings
-    scenario: Scenario
+    scenario: TrafficScenario
     loss: float
     seed: int
 
@@ -139,7 +139,7 @@ class _Found:
 
 def _run(cell: SwapCell, trial: _Trial, detour: float) -> tuple[_Found, list[str]]:
     lanes, task = cell.settings.lanes, trial.task
-    options = Options(
+    options = OrchestratorOptions(
         control_latency_ps=CONTROL_LATENCY_PS,
         # Counters are read, and trees considered, when the links are free again; reading a large network's switches
         # many times in a round would take longer than its packets.
@@ -149,7 +149,7 @@ def _run(cell: SwapCell, trial: _Trial, detour: float) -> tuple[_Found, list[str
     best = policy_named(POLICY)
 
     def policy(world: World) -> Policy:
-        def decide(task: Task, state: NetworkState, *, lanes: int = lanes) -> Decision:
+        def decide(task: Task, state: NetworkState, *, lanes: int = lanes) -> TreeDecision:
             full = trial.avoided if world.now() < trial.free_ps else frozenset()
             return best(task, replace(state, down=state.down | full), lanes=lanes)
 
@@ -243,7 +243,7 @@ class OverlapCell:
     """A network and a seed, with the policies that are compared and the most local models."""
 
     settings: PosterSettings
-    scenario: Scenario
+    scenario: TrafficScenario
     seed: int
     policies: tuple[str, ...]
 
@@ -297,7 +297,7 @@ def run_overlapping(cell: OverlapCell) -> CellResult:
         if not chosen:
             return CellResult((), ())
         for name, own in answers.items():
-            decisions = [answer for answer in own if isinstance(answer, Decision) and answer.task.name in chosen]
+            decisions = [answer for answer in own if isinstance(answer, TreeDecision) and answer.task.name in chosen]
             alone = list(network.run(decisions))
             lasted, measured = network.run_at_once(decisions)
             differences += [
@@ -320,12 +320,14 @@ def run_overlapping(cell: OverlapCell) -> CellResult:
     return CellResult(tuple(rows), tuple(differences))
 
 
-def _chosen(network: TaskNetwork, answers: Iterable[Sequence[Decision | Rejection]], most: int) -> list[str]:
+def _chosen(network: TaskNetwork, answers: Iterable[Sequence[TreeDecision | Rejection]], most: int) -> list[str]:
     """The first tasks that every policy admits and that switches have slots for at the same time, under each."""
     chosen: list[str] | None = None
     for own in answers:
         admitted = [
-            answer for answer in own if isinstance(answer, Decision) and (chosen is None or answer.task.name in chosen)
+            answer
+            for answer in own
+            if isinstance(answer, TreeDecision) and (chosen is None or answer.task.name in chosen)
         ]
         chosen = [decision.task.name for decision in network.fitting(admitted)]
     return (chosen or [])[:most]
@@ -339,7 +341,7 @@ def _chosen(network: TaskNetwork, answers: Iterable[Sequence[Decision | Rejectio
 # and tasks fill them.
 
 
-CROWDED: Final = Scenario(
+CROWDED: Final = TrafficScenario(
     "germany50-crowded",
     "wan:graph=germany50,rate=10G,access_rate=40G",
     load=0.05,
@@ -407,11 +409,11 @@ def run_weights(cell: WeightCell) -> CellResult:
     rows: list[WeightRow] = []
     with task_network(settings, CROWDED, topology, cell.seed) as network:
         background = network.background()
-        decided: list[tuple[str, float | None, list[Decision], NetworkState]] = []
+        decided: list[tuple[str, float | None, list[TreeDecision], NetworkState]] = []
         for name, value, policy in [*plain, *weighed]:
             state = NetworkState(topology, dict(background))
             answers = decide_all(policy, tasks, state, settings.lanes)
-            decided.append((name, value, [answer for answer in answers if isinstance(answer, Decision)], state))
+            decided.append((name, value, [answer for answer in answers if isinstance(answer, TreeDecision)], state))
         once = {trees_key(decision): decision for _, _, own, _ in decided for decision in own}
         measured = dict(zip(once, network.run(list(once.values())), strict=True))
         first: dict[str, set[Any]] = {}
@@ -453,7 +455,7 @@ def largest_utilisation(state: NetworkState) -> float:
 
 def _weighed(name: str, value: float) -> Policy:
     policy: Any = POLICIES[name]
-    chosen: Policy = partial(policy, weights=Weights(value))
+    chosen: Policy = partial(policy, weights=LinkWeights(value))
     return chosen
 
 

@@ -8,9 +8,9 @@ from p4reduce.control_plane.plans.routes import frame_bytes, frame_time_ps
 from p4reduce.control_plane.priorities import JOB_CLASSES, PRIORITY_POLICIES, jain
 from p4reduce.group.errors import ClusterError
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
-from p4reduce.play.priorities.governed import Alone, Governed, Governing, Knowledge, run_governed
+from p4reduce.play.priorities.governed import Governed, Governing, JobAlone, Knowledge, run_governed
 from p4reduce.play.priorities.models import SHAPES, LayerDescription, run_layers
-from p4reduce.play.priorities.run import JobResult, RunResult, run
+from p4reduce.play.priorities.run import JobResult, PrioritiesResult, run
 from p4switch.base.values import parse_delay
 from studies.frame import column, percent, record, scaled
 
@@ -226,7 +226,7 @@ class Staged:
     """A scene with every job's computing time, and each job by itself."""
 
     description: Description
-    alone: tuple[Alone, ...]
+    alone: tuple[JobAlone, ...]
     by_themselves: tuple[JobResult, ...]
 
 
@@ -246,7 +246,7 @@ def set_up(scene: Scene, seed: int) -> Staged:
         seed=seed,
     )
     own = [run(description.only(number)).jobs[0] for number in range(len(jobs))]
-    alone = tuple(Alone(took, job.completion_ps) for took, job in zip(takes, own, strict=True))
+    alone = tuple(JobAlone(took, job.completion_ps) for took, job in zip(takes, own, strict=True))
     return Staged(description, alone, tuple(own))
 
 
@@ -255,7 +255,7 @@ LEARNT: Final = 3
 
 
 @dataclass(frozen=True)
-class Way:
+class ScenePolicy:
     """A way to run a scene: a policy and its source of facts."""
 
     policy: str
@@ -269,7 +269,7 @@ class SceneCell:
 
     scene: Scene
     seed: int
-    ways: tuple[Way, ...]
+    ways: tuple[ScenePolicy, ...]
     read_every: str
 
 
@@ -325,7 +325,7 @@ class JobRow:
 
 
 @record
-class RoundRow:
+class JobRoundRow:
     """One round of a job."""
 
     policy: str = column("policy")
@@ -350,15 +350,15 @@ def run_scene(cell: SceneCell) -> Iterator[JobRow]:
         yield from _rows(cell, way, staged, governed)
 
 
-def run_rounds(cell: SceneCell) -> Iterator[RoundRow]:
+def run_rounds(cell: SceneCell) -> Iterator[JobRoundRow]:
     """Run a cell and give its figures round by round."""
     for way, staged, governed in _tried(cell):
         for number, (took, alone) in enumerate(zip(governed.run.jobs, staged.by_themselves, strict=True)):
             for place, (mine, its) in enumerate(zip(_each(took), _each(alone), strict=True)):
-                yield RoundRow(way.policy, cell.seed, number, place, mine, its)
+                yield JobRoundRow(way.policy, cell.seed, number, place, mine, its)
 
 
-def _tried(cell: SceneCell) -> Iterator[tuple[Way, Staged, Governed]]:
+def _tried(cell: SceneCell) -> Iterator[tuple[ScenePolicy, Staged, Governed]]:
     staged = set_up(cell.scene, cell.seed)
     for way in cell.ways:
         governing = Governing(way.policy, way.knowledge, way.rotate_rounds, parse_delay(cell.read_every))
@@ -371,17 +371,20 @@ def scene_cells(settings: StudySettings, part: str) -> list[SceneCell]:
     base = Scene((1,) * 4, settings.low_phi, settings.elements, settings.rounds, jitter=settings.jitter,
                  latency=settings.latency)  # fmt: skip
     crowded = replace(base, phi=settings.sizes_phi)
-    asked, within = ([Way(name) for name in names] for names in (settings.policies, settings.within_policies))
-    predicted = [Way("sjf", Knowledge.PREDICTED)]
-    tried: list[tuple[Scene, Sequence[int], Sequence[Way]]] = []
+    asked, within = ([ScenePolicy(name) for name in names] for names in (settings.policies, settings.within_policies))
+    predicted = [ScenePolicy("sjf", Knowledge.PREDICTED)]
+    tried: list[tuple[Scene, Sequence[int], Sequence[ScenePolicy]]] = []
     match part:
         case "sizes" if settings.sizes:
             unequal = replace(crowded, sizes=settings.sizes)
-            orders = [Way(name) for name in ("fifo", "random", "sjf", "reversed", "intensity")]
-            tried = [(unequal, every, [*orders, *predicted, Way("sjf", Knowledge.NONE)]), (unequal, few, within)]
+            orders = [ScenePolicy(name) for name in ("fifo", "random", "sjf", "reversed", "intensity")]
+            tried = [
+                (unequal, every, [*orders, *predicted, ScenePolicy("sjf", Knowledge.NONE)]),
+                (unequal, few, within),
+            ]
         case "queues" if settings.queue_jobs:
             many = replace(base, sizes=(1,) * settings.queue_jobs, phi=settings.queue_phi)
-            tried = [(replace(many, queues=queues), few, [Way("sjf")]) for queues in settings.queues]
+            tried = [(replace(many, queues=queues), few, [ScenePolicy("sjf")]) for queues in settings.queues]
         case "latency":
             tried = [(replace(base, latency=latency), few, predicted) for latency in settings.latencies]
         case "jitter":
@@ -393,18 +396,22 @@ def scene_cells(settings: StudySettings, part: str) -> list[SceneCell]:
             tried = [(replace(base, phi=phi), every, asked) for phi in settings.phis]
             tried += [(replace(base, phi=phi), few, within) for phi in settings.within_phis]
         case "identical":
-            ways = [Way(name) for name in ("fifo", "random", "pull-push", "batch")]
+            ways = [ScenePolicy(name) for name in ("fifo", "random", "pull-push", "batch")]
             tried = [(replace(base, phi=phi, jitter=0.0), every, ways) for phi in settings.identical_phis]
         case "apart":
             tried = [(replace(base, where="apart"), every, [*asked, *within])]
         case "single":
-            tried = [(replace(base, sizes=(1,)), every, [Way("fifo"), Way("batch")])]
+            tried = [(replace(base, sizes=(1,)), every, [ScenePolicy("fifo"), ScenePolicy("batch")])]
         case "same-hosts":
-            tried = [(replace(crowded, sizes=(1, 1), where="same-hosts"), every, [Way("fifo"), Way("sjf")])]
+            tried = [
+                (replace(crowded, sizes=(1, 1), where="same-hosts"), every, [ScenePolicy("fifo"), ScenePolicy("sjf")])
+            ]
         case "interleaving":
-            tried = [(replace(crowded, sizes=(1, 1)), few, [Way("fifo"), Way("batch"), Way("sjf")])]
+            tried = [
+                (replace(crowded, sizes=(1, 1)), few, [ScenePolicy("fifo"), ScenePolicy("batch"), ScenePolicy("sjf")])
+            ]
         case "rotation":
-            tried = [(crowded, few, [Way("sjf", rotate_rounds=rounds) for rounds in settings.rotations])]
+            tried = [(crowded, few, [ScenePolicy("sjf", rotate_rounds=rounds) for rounds in settings.rotations])]
     return [
         SceneCell(scene, seed, tuple(ways), settings.read_every)
         for scene, seeds, ways in tried
@@ -420,7 +427,7 @@ def _steady(took: JobResult, alone: JobResult) -> float:
     return without_first(took) / without_first(alone)
 
 
-def _rows(cell: SceneCell, way: Way, staged: Staged, governed: Governed) -> Iterator[JobRow]:
+def _rows(cell: SceneCell, way: ScenePolicy, staged: Staged, governed: Governed) -> Iterator[JobRow]:
     scene, told = cell.scene, governed.accuracy
     pairs = list(zip(governed.run.jobs, staged.by_themselves, strict=True))
     slow = [took.completion_ps / alone.completion_ps for took, alone in pairs]
@@ -590,7 +597,7 @@ def run_stale(cell: StaleCell) -> Iterator[StaleRow]:
     slow = (1.0,) * (WORKERS - 1) + (cell.straggler,)
     about = replace(with_phi(bare, takes, cell.phi), staleness=cell.staleness, slowdowns=slow)
     orders = (STRANGERS, NO_ORDER, "switch", *(("controller",) if cell.staleness <= MOST_WRITTEN else ()))
-    results: dict[str, RunResult] = {}
+    results: dict[str, PrioritiesResult] = {}
     for order in orders:
         description = Description(
             STALE_TOPOLOGY,

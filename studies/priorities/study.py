@@ -25,10 +25,10 @@ from studies.priorities.cells import (
     DEVELOPED,
     HELD_OUT,
     QUICK,
+    JobRoundRow,
     JobRow,
     LayerRow,
     LearningRow,
-    RoundRow,
     StaleRow,
     StudySettings,
     layer_cells,
@@ -93,7 +93,7 @@ PARTS: Final = (
         Part(name, says, partial(_cells, name), run_scene, JobRow, by=KEY, mean=MEASURES, brief=BRIEF, cost=_cost)
         for name, says in SCENES.items()
     ),
-    Part("interleaving", "Two identical jobs, round by round", partial(_cells, "interleaving"), run_rounds, RoundRow,
+    Part("interleaving", "Two identical jobs, round by round", partial(_cells, "interleaving"), run_rounds, JobRoundRow,
          cost=_cost),
     Part("stale", "A stale-synchronous parameter server with a straggler", stale_cells, run_stale, StaleRow,
          by=("staleness", "straggler", "order"), mean=("took_ps", "saved", "saved_strangers", "resend_share",

@@ -11,22 +11,22 @@ import numpy as np
 
 from p4reduce.control_plane.plans import PlanRequest, TreeLayout
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
-from p4reduce.control_plane.tdm.registry import Options, make_schedule
+from p4reduce.control_plane.tdm.registry import TurnOptions, make_schedule
 from p4reduce.control_plane.tdm.schedule import (
     Clock,
     Configuration,
     Cycle,
     JobPlan,
     Matrix,
-    Process,
+    PodTree,
+    RoundProcess,
     Schedule,
-    Tree,
     turns_of,
 )
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
-from p4reduce.network.virtual import Stop
-from p4reduce.play.turns.acts import Played
+from p4reduce.network.virtual import StopReason
+from p4reduce.play.turns.acts import PlayedSchedule
 from p4reduce.play.turns.flow_model import FactorsOf, factors_of, play_flows, way_of
 from p4reduce.play.turns.installing import WORD
 from p4reduce.play.turns.player import LANES, Keep, gantt_svg
@@ -80,9 +80,9 @@ def two_groups(
             train_s=compute_s,
         )
         for name, hosts, process, tree in (
-            ("a", ("h1", "h3", "h5", "h7"), 0, Tree(1, ((0, 1), (2, 1), (3, 2)), 1.0)),
-            ("b", ("h1", "h2", "h5", "h7"), 1, Tree(0, ((2, 0), (3, 0)), 1.0)),
-            ("c", ("h3", "h4"), 1, Tree(1, (), 1.0)),
+            ("a", ("h1", "h3", "h5", "h7"), 0, PodTree(1, ((0, 1), (2, 1), (3, 2)), 1.0)),
+            ("b", ("h1", "h2", "h5", "h7"), 1, PodTree(0, ((2, 0), (3, 0)), 1.0)),
+            ("c", ("h3", "h4"), 1, PodTree(1, (), 1.0)),
         )
     )
     jobs = {
@@ -91,7 +91,7 @@ def two_groups(
     }
     took = round_s or 2 * max(compute_s, network.delta_s + size / network.nic * FRAME)
     processes = tuple(
-        Process((Configuration(matrix, number * took / 2, took / 2),), number * took / 2, took / 2)
+        RoundProcess((Configuration(matrix, number * took / 2, took / 2),), number * took / 2, took / 2)
         for number, matrix in enumerate((CHAIN, STAR))
     )
     cycle = Cycle(tuple(jobs), took, "gated")
@@ -159,7 +159,7 @@ class RoundCell:
 
 
 @record
-class RoundRow:
+class TurnRow:
     """The results of a cell; seconds at its scale.
 
     model_s: formulas (1) to (3) with calibrated factors (0: not one gated cycle). flow_s: the flow model with them.
@@ -206,17 +206,17 @@ class RoundRow:
         return self.round_s / self.model_s if self.model_s else None
 
 
-def run_round(case: RoundCell) -> list[RoundRow]:
+def run_round(case: RoundCell) -> list[TurnRow]:
     """Schedule and play it, on packets and at flow level; a policy that refuses says why in ``refused``."""
     factors = factors_of(case.calibrated)
     network = case.network.with_delta(case.network.delta_s / case.scale)
     jobs = case.jobs()
     by_name = {job.name: job for job in jobs}
     try:
-        schedule = make_schedule(case.policy, jobs, network, Options(seed=case.seed, best=True))
+        schedule = make_schedule(case.policy, jobs, network, TurnOptions(seed=case.seed, best=True))
         played = play_turns(schedule, by_name, rounds=case.rounds, seed=case.seed)
     except TdmError as error:
-        return [_row(case, len(jobs), 0, Played(case.policy, 0.0), 0.0, (0.0, 0.0), [], str(error))]
+        return [_row(case, len(jobs), 0, PlayedSchedule(case.policy, 0.0), 0.0, (0.0, 0.0), [], str(error))]
     flows = play_flows(schedule, by_name, rounds=case.rounds, factors=factors)
     wrong = max(abs(flows.iteration_s(job.name) / played.iteration_s(job.name) - 1.0) for job in jobs)
     relative = []
@@ -234,14 +234,14 @@ def _row(
     case: RoundCell,
     jobs: int,
     configurations: int,
-    played: Played,
+    played: PlayedSchedule,
     model_s: float,
     flows: tuple[float, float],
     relative: Sequence[float],
     refused: str,
-) -> RoundRow:
+) -> TurnRow:
     network = case.network
-    return RoundRow(
+    return TurnRow(
         policy=case.policy,
         mix=case.mix,
         pods=network.pods,
@@ -441,7 +441,7 @@ def run_twin(case: TwinCell) -> list[TwinRow]:
         return [TwinRow(case.twin, case.flows, case.polarized, case.seed, took, alone, exact and right)]
     network = OpticalNetwork(case.pods, case.servers, 25 * 10**9, case.ports, 25 * 10**9, delta_s=0.0)
     jobs = RoundCell(network, "tdm", case.seed).jobs()
-    schedule = make_schedule("tdm", jobs, network, Options(seed=case.seed))
+    schedule = make_schedule("tdm", jobs, network, TurnOptions(seed=case.seed))
     played = play_turns(schedule, {job.name: job for job in jobs}, rounds=1)
     first, own = next(iter(turns_of(schedule, schedule.cycles[0]).items()))
     ideal = min(window.communicated_ps for window in played.windows if window.process == first) / PS_PER_S
@@ -536,7 +536,7 @@ def _carry(topology: Topology, wanted: Sequence[Wanted], case: TwinCell, *, flow
                 source, target = given.view(np.float32), result.view(np.float32)
                 network.post(index, Post(Collective.ALL_REDUCE, source, target, words=True))
         watched = [index for job, _, _ in posted for index in job.endpoints]
-        if network.advance(watch=watched) is not Stop.DONE:
+        if network.advance(watch=watched) is not StopReason.DONE:
             raise ClusterError(f"{case}: nothing moves any more")
         took = max(network.done_ps(job) for job, _, _ in posted) - start
         exact = all(

@@ -10,13 +10,13 @@ import numpy as np
 
 from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.columns import Commodity, free_bytes
-from p4reduce.control_plane.tdm.grouping import Rounds, all_partitions, hill_climbing, search_partition
+from p4reduce.control_plane.tdm.grouping import RoundTimes, all_partitions, hill_climbing, search_partition
 from p4reduce.control_plane.tdm.groups import SeedGroups, TreeGroups
 from p4reduce.control_plane.tdm.jobs import MODELS, Kind, OpticalNetwork, TdmError, TdmJob, model_job, parse_network
 from p4reduce.control_plane.tdm.optimum import JOBS, longest_iteration_s, relative_to_alone, solve, wide_optimum
 from p4reduce.control_plane.tdm.packing import demand, ecmp_s, ideal_s, parts_of, search
-from p4reduce.control_plane.tdm.pairs import Alone, match, play, relative
-from p4reduce.control_plane.tdm.registry import Options, make_schedule
+from p4reduce.control_plane.tdm.pairs import TimesAlone, match, play, relative
+from p4reduce.control_plane.tdm.registry import TurnOptions, make_schedule
 from p4reduce.control_plane.tdm.stripes import whole_circuits
 from p4reduce.control_plane.tdm.switched import join
 from p4reduce.play.turns.arrivals import draw_trace, run_trace
@@ -162,7 +162,7 @@ def gains(seed: int, quick: bool) -> Values:
             ours = make_schedule("tdm", jobs, network).round_s
             values[f"no-tdm R={ports} c/w={load:g}"] = [make_schedule("no-tdm", jobs, network).round_s / ours]
             if load == 1.0:
-                rounds = Rounds(jobs, SeedGroups(jobs, network), network.delta_s)
+                rounds = RoundTimes(jobs, SeedGroups(jobs, network), network.delta_s)
                 values[f"seed R={ports}"] = [search_partition(rounds, evaluations=50 if quick else 200).round_s / ours]
                 values[f"static R={ports}"] = [make_schedule("static", jobs, network).round_s / ours]
                 values[f"frozen R={ports}"] = _frozen(jobs, network)
@@ -194,7 +194,7 @@ def mixed(seed: int, quick: bool) -> Values:
 
 def _frozen(jobs: Sequence[TdmJob], network: OpticalNetwork) -> list[float]:
     """Figures of one topology for the placements of `tdm`, where only trees may change; 0 if ports are too few."""
-    rounds = Rounds(jobs, TreeGroups(jobs, network), network.delta_s)
+    rounds = RoundTimes(jobs, TreeGroups(jobs, network), network.delta_s)
     best = search_partition(rounds)
     layers = [layer for layer, group in enumerate(best.groups) for _ in group.jobs]
     own = [jobs[j] for group in best.groups for j in group.jobs]
@@ -218,7 +218,7 @@ def delta(seed: int, quick: bool) -> Values:
     jobs = gangs(X1, seed, sigma=SIGMA)
     readings: tuple[Reading, ...] = ("overlap", "serial")
     for reading in readings:
-        options = Options(reading=reading)
+        options = TurnOptions(reading=reading)
         least = make_schedule("tdm", jobs, X1.with_delta(0.0), options).round_s
         for delta_s in (0.2e-3, 1e-3, 10e-3):
             round_s = make_schedule("tdm", jobs, X1.with_delta(delta_s), options).round_s
@@ -231,7 +231,7 @@ def electrical(seed: int, quick: bool) -> Values:
     network = replace(X1, ports=2)
     jobs = gangs(network, seed, sigma=SIGMA)
     planner = TreeGroups(jobs, network)
-    best = search_partition(Rounds(jobs, planner, network.delta_s))
+    best = search_partition(RoundTimes(jobs, planner, network.delta_s))
     values: Values = {}
     for group in best.groups:
         if group.packed is None:
@@ -262,12 +262,12 @@ def optima(seed: int, quick: bool) -> Values:
         network = replace(X1, ports=ports)
         jobs = gangs(network, seed, sigma=0.4)
         if len(jobs) <= 10:
-            rounds = Rounds(jobs, TreeGroups(jobs, network), network.delta_s)
+            rounds = RoundTimes(jobs, TreeGroups(jobs, network), network.delta_s)
             best = all_partitions(rounds).round_s
             values["flips"].append(hill_climbing(rounds).round_s / best)
             values["ours"].append(search_partition(rounds).round_s / best)
         few = elastic(network, seed, jobs=6)
-        rounds = Rounds(few, TreeGroups(few, network), network.delta_s)
+        rounds = RoundTimes(few, TreeGroups(few, network), network.delta_s)
         values["elastic flips"].append(hill_climbing(rounds).round_s / all_partitions(rounds).round_s)
     for pods, ports, hosts in ((4, 2, 3),) if quick else ((4, 2, 3), (5, 3, 2), (5, 2, 2)):
         network = parse_network(f"oxc:pods={pods},hosts={hosts},ports={ports},rate=25G")
@@ -277,7 +277,7 @@ def optima(seed: int, quick: bool) -> Values:
                 continue
             best = solve(jobs, network).round_s
             values["exact"].append(make_schedule("tdm", jobs, network).round_s / best)
-            placed = Rounds(jobs, SeedGroups(jobs, network), network.delta_s)
+            placed = RoundTimes(jobs, SeedGroups(jobs, network), network.delta_s)
             values["seed placement"].append(all_partitions(placed).round_s / best)
     return values
 
@@ -321,10 +321,11 @@ def pairs(seed: int, quick: bool) -> Values:
     del quick
     random = np.random.default_rng(seed)
     train = 0.1 * np.exp(random.normal(0.0, 0.4, 8))
-    synthetic = [Alone(float(w), float(w)) for w in train]
+    synthetic = [TimesAlone(float(w), float(w)) for w in train]
     nic = 100e9 / 8
     models = [
-        Alone(model.compute_s, (2 if model.kind == "a2a" else 1) * model.unit_bytes / nic) for model in MODELS.values()
+        TimesAlone(model.compute_s, (2 if model.kind == "a2a" else 1) * model.unit_bytes / nic)
+        for model in MODELS.values()
     ]
     drawn = [models[int(x)] for x in random.integers(0, len(models), 12)]
     values: Values = {}
@@ -343,7 +344,7 @@ def pairs(seed: int, quick: bool) -> Values:
     return values
 
 
-def _barrier(first: Sequence[Alone], second: Sequence[Alone]) -> float:
+def _barrier(first: Sequence[TimesAlone], second: Sequence[TimesAlone]) -> float:
     """t_round of two global groups."""
     (c1, w1), (c2, w2) = (
         (max(job.communicate_s for job in group), max(job.train_s for job in group)) for group in (first, second)
@@ -412,7 +413,7 @@ def stripes(seed: int, quick: bool) -> Values:
                 values.setdefault("striped above exact-one-tree", []).append(float(below))
             ours = make_schedule("striped", jobs, network)
             if pods == 5 and slow < 1 and seed in WIDE_SEEDS and len(jobs) <= JOBS:
-                least = wide_optimum(jobs, network, Options(), pods).round_s
+                least = wide_optimum(jobs, network, TurnOptions(), pods).round_s
                 values[f"striped / exact, {where}"] = [ours.round_s / least]
             values[f"striped / its bound, {where}"] = [ours.round_s / ours.bound_s]
     return values

@@ -25,7 +25,7 @@ from studies.pages import Chart
 from studies.turns.packets import (
     SMALL,
     UNCOORDINATED,
-    RoundRow,
+    TurnRow,
     TwinRow,
     WindowRow,
     chart,
@@ -111,10 +111,10 @@ SWEPT: Final = {
 """what a sweep shows, how x is drawn, and the names of both axes"""
 ROUND_KEY: Final = ("policy", "mix", "pods", "ports", "delta_s", "sigma", "ratio", "scale")
 ROUND_MEASURES: Final = (
-    *(_played(name, RoundRow.__dataclass_fields__[name].metadata["column"]) for name in ("configurations", "round_s")),
+    *(_played(name, TurnRow.__dataclass_fields__[name].metadata["column"]) for name in ("configurations", "round_s")),
     Measure("over_tdm", Column("round over tdm", "{:.3f}"), _over_tdm),
     _played("packets_over_model", Column("packets / formulas", "{:.4f}")),
-    *(_played(name, RoundRow.__dataclass_fields__[name].metadata["column"])
+    *(_played(name, TurnRow.__dataclass_fields__[name].metadata["column"])
       for name in ("flow_error", "flow_job_error", "reconfigurations", "relative_mean")),
     Measure("relative_worst", Column("worst job over alone", "{:.2f}"),
             lambda rows, _: min((row.relative_worst for row in rows if not row.refused), default=None), min),
@@ -122,7 +122,7 @@ ROUND_MEASURES: Final = (
 )  # fmt: skip
 PARTS: Final = (
     *(
-        Part(name, says, partial(round_cells, name), run_round, RoundRow, by=ROUND_KEY, mean=ROUND_MEASURES,
+        Part(name, says, partial(round_cells, name), run_round, TurnRow, by=ROUND_KEY, mean=ROUND_MEASURES,
              brief=("policy", "mix", "ports", "delta_s", "sigma", "ratio", "round_s", "over_tdm", "flow_error"),
              base={"policy": "tdm"}, cost=lambda cell: 64 / cell.scale)
         for name, says in ROUNDS.items()
@@ -216,7 +216,7 @@ def _by_seed(
     return {seed: over(values) for seed, values in seed_values.items()}
 
 
-def _exact(result: StudyResult, rows: Sequence[RoundRow], coordinated: Sequence[RoundRow]) -> Iterator[Bar]:
+def _exact(result: StudyResult, rows: Sequence[TurnRow], coordinated: Sequence[TurnRow]) -> Iterator[Bar]:
     none = partial(Bar, limit=at_most(0), show="{:.0f}", every=True, seeds="any")
     yield none("schedules with a wrong sum or block", values=_by_seed(rows, lambda row: not row.exact, sum))
     yield none("schedules whose first transmissions are not as predicted, process by process",
@@ -231,7 +231,7 @@ def _exact(result: StudyResult, rows: Sequence[RoundRow], coordinated: Sequence[
                    values=_by_seed(own, lambda row: row.dark_lost + row.misrouted, sum))  # fmt: skip
 
 
-def _models(rows: Sequence[RoundRow]) -> Iterator[Bar]:
+def _models(rows: Sequence[TurnRow]) -> Iterator[Bar]:
     yield Bar("packets over formulas: mean", at_most(1.015), _by_seed(rows, lambda row: row.packets_over_model),
               "{:.4f}")  # fmt: skip
     yield Bar("packets over formulas: worst", at_most(1.03), _by_seed(rows, lambda row: row.packets_over_model, max),

@@ -6,8 +6,8 @@ from typing import Final
 
 from p4reduce.control_plane.tdm.circuits import Reading
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
-from p4reduce.control_plane.tdm.registry import Options, make_schedule
-from p4reduce.play.turns.acts import Played
+from p4reduce.control_plane.tdm.registry import TurnOptions, make_schedule
+from p4reduce.play.turns.acts import PlayedSchedule
 from p4reduce.play.turns.arrivals import draw_trace, run_trace
 from p4reduce.play.turns.flow_model import BYTES, FactorsOf, factors_of, play_flows
 from p4reduce.topologies.model import MAX_PORT, TopologyError
@@ -51,9 +51,9 @@ Points = dict[str, float]
 
 def played(
     policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork, factors: FactorsOf, **chosen: object
-) -> Played:
+) -> PlayedSchedule:
     """A policy's schedule in the flow model."""
-    options = Options(best=True, **chosen)  # type: ignore[arg-type]  # it checks them
+    options = TurnOptions(best=True, **chosen)  # type: ignore[arg-type]  # it checks them
     schedule = make_schedule(policy, jobs, network, options)
     return play_flows(schedule, {job.name: job for job in jobs}, rounds=2, factors=factors)
 
@@ -111,7 +111,7 @@ def _sigma(cell: SweepCell) -> Points:
     }
 
 
-def _relative(result: Played, jobs: Sequence[TdmJob], network: OpticalNetwork) -> float:
+def _relative(result: PlayedSchedule, jobs: Sequence[TdmJob], network: OpticalNetwork) -> float:
     """Mean throughput of jobs over alone: training, and bytes over their NICs."""
     rates = []
     for job in jobs:
@@ -126,8 +126,8 @@ def _delta(cell: SweepCell) -> Points:
     jobs = gangs(X2, cell.seed, sigma=SIGMA)
     readings: tuple[Reading, ...] = ("overlap", "serial")
     for reading in readings:
-        least = make_schedule("tdm", jobs, X2.with_delta(0.0), Options(reading=reading)).round_s
-        own = make_schedule("tdm", jobs, X2.with_delta(cell.x / 1e3), Options(reading=reading)).round_s
+        least = make_schedule("tdm", jobs, X2.with_delta(0.0), TurnOptions(reading=reading)).round_s
+        own = make_schedule("tdm", jobs, X2.with_delta(cell.x / 1e3), TurnOptions(reading=reading)).round_s
         points[f"sums, {'hidden' if reading == 'overlap' else 'serial'}"] = 100 * (own / least - 1)
     wide = gangs(X2, cell.seed, sigma=SIGMA, least=32, most=32, kinds=KINDS["all-to-all"])
     least = played("tdm", wide, X2.with_delta(0.0), cell.factors).round_s
@@ -143,7 +143,7 @@ def _flows(cell: SweepCell) -> Points:
     ours = make_schedule("tdm", jobs, X2).round_s
     points = {"OXC / ideal spraying": ours / make_schedule("eps-ideal", jobs, X2).round_s}
     for polarized in (False, True):
-        options = Options(flows=int(cell.x), polarized=polarized, seed=cell.seed)
+        options = TurnOptions(flows=int(cell.x), polarized=polarized, seed=cell.seed)
         name = "ECMP / OXC" + (", polarized" if polarized else "")
         points[name] = make_schedule("eps-ecmp", jobs, X2, options).round_s / ours
     return points

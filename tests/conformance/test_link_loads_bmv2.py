@@ -9,7 +9,7 @@ import finsy as fy
 import pytest
 from finsy.proto import p4r
 
-from p4reduce.control_plane.connection import LinkLoad, digest_entry
+from p4reduce.control_plane.connection import LoadDigest, digest_entry
 from p4reduce.network.jobs.network import watching
 from tests.support.classes import OUT, PORT, plain_frame
 from tests.support.conformance.targets.bmv2_process import DEVICE_ID, Bmv2Binaries, find_switch, running
@@ -51,12 +51,12 @@ def test_told_windows_hold_whole_frames_and_join(lanes, tmp_path):
         client.write(*(p4r.Update(type=p4r.Update.INSERT, entity=entry.encode(schema)) for entry in entries))
         frame = plain_frame(0).ljust(SIZE, b"\0")
         PacketStream(process.channel, DEVICE_ID).run([(PORT, frame)] * FRAMES)  # its queue may be too short for all
-        loads: list[LinkLoad] = []
+        loads: list[LoadDigest] = []
         while sum(load.bytes for load in loads) < SIZE * (FRAMES // 2):
             answer = client.receive()
             if answer.HasField("digest"):
                 found = fy.p4entity.decode_stream(answer, schema)
-                loads += [LinkLoad.decode("s", values) for values in found]
+                loads += [LoadDigest.decode("s", values) for values in found]
     assert {load.port for load in loads} == {OUT}
     assert all(load.bytes % SIZE == 0 and load.bytes for load in loads)
     assert all(WINDOW_US <= load.window_us < 2 * WINDOW_US for load in loads if load.busy)

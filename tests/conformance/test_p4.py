@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from p4switch.p4.compile import json_text
-from p4switch.p4.diagnostics import Diagnostics, Sources
+from p4switch.p4.diagnostics import Diagnostics, SourceFiles
 from p4switch.p4.syntax.parser import parse
 from p4switch.p4.syntax.preprocessor import Preprocessor
 from p4switch.program import load_program
@@ -70,7 +70,7 @@ def test_the_corpus_is_there():
 @pytest.mark.parametrize("source", v1model("p4_16_samples"), ids=lambda p: p.stem)
 def test_syntax(source):
     diagnostics = Diagnostics()
-    assert parse(Preprocessor(Sources()).run(source), diagnostics)
+    assert parse(Preprocessor(SourceFiles()).run(source), diagnostics)
     assert not diagnostics.errors
 
 

@@ -23,7 +23,7 @@ from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import Selection, Task
-from p4reduce.control_plane.scheduling.task import Serving, Wanted
+from p4reduce.control_plane.scheduling.task import ServiceRequests, WantedHosts
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, parse_network
 from p4reduce.control_plane.tdm.schedule import Schedule
 from p4reduce.group.backend import Ahead
@@ -62,15 +62,15 @@ LIT = view(PODS, lay_circuits(PODS, [[[0, 1, 1], [1, 0, 0], [1, 0, 0]]])[0])
 BASES: dict[Any, Any] = {
     Task: [
         Task("a", "s", ("h1", "h2"), 5),
-        Task("a", "", (), 5, wanted=Wanted(2, ("h1",), 5)),
-        Task("a", "", (), 5, wanted=Wanted(3, ("h2", "h3"), 7)),
+        Task("a", "", (), 5, wanted=WantedHosts(2, ("h1",), 5)),
+        Task("a", "", (), 5, wanted=WantedHosts(3, ("h2", "h3"), 7)),
         Task("a", "s", ("h1", "h2"), 5, select=Selection("useful", 0.5, 0, (("h1", 2.0),))),
         Task("a", "s", ("h1", "h2"), 5, select=Selection("random", 0.25)),
-        Task("a", "", ("h1", "h2"), 5, serving=Serving(100.0)),
+        Task("a", "", ("h1", "h2"), 5, serving=ServiceRequests(100.0)),
     ],
     Selection: Selection("random", 0.25),
-    Wanted: Wanted(2, ("h1",), 5),
-    Serving: [Serving(100.0), Serving(8000.0, 10**9, 3)],
+    WantedHosts: WantedHosts(2, ("h1",), 5),
+    ServiceRequests: [ServiceRequests(100.0), ServiceRequests(8000.0, 10**9, 3)],
     OpticalNetwork: parse_network("oxc:pods=3,hosts=2,ports=2,rate=25G,delta=10us"),
     Topology: st.sampled_from([PODS, LIT]),
     Ahead: st.none(),  # its array follows the message

@@ -12,7 +12,7 @@ from p4reduce.control_plane.resources import Resources
 from p4reduce.network.flow import FlowNetwork, Transfer
 from p4reduce.network.jobs.network import BLOCK, EmbeddedSwitches, Job, JobNetwork, bundled
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from tests.support.flow_settings import JobsSetting
 
 
@@ -81,7 +81,7 @@ def on_packets(setting: JobsSetting) -> Rounds:
             network.advance(until, watch, first=bool(watch))
 
         def ended(number: int) -> int | None:
-            if any(network.status(index).state is not State.DONE for index in jobs[number].members.values()):
+            if any(network.status(index).state is not EndpointState.DONE for index in jobs[number].members.values()):
                 return None
             return network.done_ps(jobs[number])
 

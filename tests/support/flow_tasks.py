@@ -7,9 +7,9 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from p4reduce.control_plane.orchestrator import Options, TaskState
+from p4reduce.control_plane.orchestrator import OrchestratorOptions, TaskState
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import Topology
 from p4switch.base.values import PS_PER_MS, PS_PER_S
@@ -26,7 +26,7 @@ class TasksSetting:
     topology: Topology
     tasks: tuple[Task, ...]
     policy: str
-    options: Options
+    options: OrchestratorOptions
     dying: tuple[tuple[str, int], ...]
 
 
@@ -67,7 +67,7 @@ def random_tasks(random: Random) -> TasksSetting:
                 round(takes_ps * random.choice((0.1, 0.5, 1, 3))),
                 arrival_ps=round(takes_ps * random.choice((0, 0, random.random() * 3))),
                 priority=random.choice((None, None, random.randint(1, 7))),
-                wanted=Wanted(count) if chosen else None,
+                wanted=WantedHosts(count) if chosen else None,
                 on_failure=random.choice(("abort", "shrink")),
                 max_restarts=random.choice((0, 1)),
             )
@@ -75,7 +75,9 @@ def random_tasks(random: Random) -> TasksSetting:
     longest = max(task.rounds * (task.training_ps + task.elements * 32 * PS_PER_S // slowest) for task in tasks)
     dying = [(random.choice(hosts), random.randint(1, PS_PER_MS + 2 * longest))] if random.random() < 0.3 else []
     policy = random.choice(("steiner", "steiner", "overlay-mst", "spt", "spff"))
-    options = Options(measure_every_ps=random.choice((PS_PER_MS, 10 * PS_PER_MS)), threshold=random.choice((0.1, 1.0)))
+    options = OrchestratorOptions(
+        measure_every_ps=random.choice((PS_PER_MS, 10 * PS_PER_MS)), threshold=random.choice((0.1, 1.0))
+    )
     return TasksSetting(topology, tuple(tasks), policy, options, tuple(dying))
 
 

@@ -16,7 +16,7 @@ from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live import recording
-from p4reduce.views.live.player import Player
+from p4reduce.views.live.player import LivePlayer
 from p4reduce.views.live.session import LiveServer, VirtualSource
 from tests.support.browser import Browser, browser, why_not
 from tests.support.paths import ROOT
@@ -31,9 +31,9 @@ PATIENCE_S: Final = 300.0
 
 
 @contextmanager
-def held(experiment: Experiment) -> Iterator[Player]:
+def held(experiment: Experiment) -> Iterator[LivePlayer]:
     """A run that stands at the moment; it goes on to its end afterwards."""
-    player = Player(paused=True)
+    player = LivePlayer(paused=True)
 
     def run() -> None:
         with observing(player.attach):
@@ -78,7 +78,7 @@ def draw_beside(seen: Browser, path: Path) -> Path:
     return path
 
 
-def stands(player: Player) -> None:
+def stands(player: LivePlayer) -> None:
     """Wait until time stands still."""
     if not player.wait_until(lambda: player.stands, PATIENCE_S):
         raise TimeoutError("the run was not held in time")

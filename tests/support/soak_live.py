@@ -23,7 +23,7 @@ from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live.application import IDLE_S, TICK_S
-from p4reduce.views.live.player import Player
+from p4reduce.views.live.player import LivePlayer
 from p4reduce.views.live.session import LiveServer, VirtualSource
 from tests.support.idle_connections import Strangers
 from tests.support.live import ask, ended, started, stayed
@@ -127,7 +127,7 @@ class _Page:
 
 def pauses(count: int, seed: int) -> list[str]:
     """After which of so many pauses, and goings on, two pages did not show what was so."""
-    player, end = Player(paused=True), threading.Event()
+    player, end = LivePlayer(paused=True), threading.Event()
     source = VirtualSource("pauses", player)
 
     def run() -> None:

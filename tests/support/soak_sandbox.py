@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from p4reduce.base.output import Output, progress_bar
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.sandbox.confine import _MACHINES, Limits
+from p4reduce_course.sandbox.confine import _MACHINES, ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.labs import SOLUTIONS
 from tests.support.paths import ROOT
@@ -351,7 +351,7 @@ def messages(count: int, seed: int) -> Iterator[tuple[int, str]]:
         while sent < count:
             each = rng.choice([1, 20, 400, 5000, 30_000])
             wrong, began = "", time.monotonic()
-            limits = Limits(cpu_s=5, wall_s=2, calls_s=20)
+            limits = ProcessLimits(cpu_s=5, wall_s=2, calls_s=20)
             with Counted(Path(folder) / "student.py", limits) as student:
                 for _ in range(20):
                     try:

@@ -28,16 +28,16 @@ from p4reduce.workers.kernels.ring import (
 from p4reduce.workers.kernels.sender import stand_still, worker_agreed_ahead, worker_posted
 from p4reduce.workers.kernels.server import server_agreed_ahead, server_posted, server_receive, server_transmit
 from p4reduce.workers.kernels.worker import worker_receive, worker_transmit
-from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind, Refusal, State
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, EndpointKind, EndpointState, Refusal
 
-_WORKER: Final = int(Kind.WORKER)
-_SERVER: Final = int(Kind.SERVER)
-_RING: Final = int(Kind.RING)
-_ALL_TO_ALL: Final = int(Kind.ALL_TO_ALL)
-_RELAY: Final = int(Kind.RELAY)
-_ACTIVE: Final = int(State.ACTIVE)
-_FAILED: Final = int(State.FAILED)
-_DONE: Final = int(State.DONE)
+_WORKER: Final = int(EndpointKind.WORKER)
+_SERVER: Final = int(EndpointKind.SERVER)
+_RING: Final = int(EndpointKind.RING)
+_ALL_TO_ALL: Final = int(EndpointKind.ALL_TO_ALL)
+_RELAY: Final = int(EndpointKind.RELAY)
+_ACTIVE: Final = int(EndpointState.ACTIVE)
+_FAILED: Final = int(EndpointState.FAILED)
+_DONE: Final = int(EndpointState.DONE)
 _NOT_POSTED: Final = int(Refusal.NOT_POSTED)
 _EPS: Final = ENDPOINT_DTYPE
 _BYTES: Final = np.dtype(np.uint8)
@@ -192,5 +192,5 @@ def change_epoch(eps: Any, i: int, epoch: int, restart_seq: int) -> Any:
 
 @entry(_EPS, int)
 def status(eps: Any, i: int) -> Any:
-    """The ``State`` of endpoint i."""
+    """The ``EndpointState`` of endpoint i."""
     return eps[i].status

@@ -9,7 +9,7 @@ import numpy as np
 
 from p4reduce.workers import wire
 from p4reduce.workers.kernels import kernel
-from p4reduce.workers.records import Kind, Refusal
+from p4reduce.workers.records import EndpointKind, Refusal
 from p4reduce.workers.wire import (
     COUNT,
     EPOCH,
@@ -45,9 +45,9 @@ _PUSH: Final = int(wire.PacketType.PUSH)
 _PULL: Final = int(wire.PacketType.PULL)
 _RESULT: Final = int(wire.PacketType.RESULT)
 _ASK: Final = int(wire.PacketType.ASK)
-_WORKER: Final = int(Kind.WORKER)
-_SERVER: Final = int(Kind.SERVER)
-_RELAY: Final = int(Kind.RELAY)
+_WORKER: Final = int(EndpointKind.WORKER)
+_SERVER: Final = int(EndpointKind.SERVER)
+_RELAY: Final = int(EndpointKind.RELAY)
 _CHECKSUM: Final = int(Refusal.CHECKSUM)
 _MALFORMED: Final = int(Refusal.MALFORMED)
 _WRONG_JOB: Final = int(Refusal.JOB)

@@ -45,14 +45,14 @@ from p4reduce.workers.kernels.recovery import (
 )
 from p4reduce.workers.kernels.sender import entry_at
 from p4reduce.workers.kernels.worker import worker_take, worker_transmit
-from p4reduce.workers.records import RELAY_SLOT_DTYPE, EntryState, Refusal, State
+from p4reduce.workers.records import RELAY_SLOT_DTYPE, EndpointState, EntryState, Refusal
 from p4switch.native.memory import carray, load_u8, pointer, store_u8
 
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_RESULT: Final = int(wire.PacketType.RESULT)
 _TYPE_ASK: Final = int(wire.PacketType.ASK)
 _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
-_DONE: Final = int(State.DONE)
+_DONE: Final = int(EndpointState.DONE)
 _WRONG_PEER: Final = int(Refusal.PEER)
 _WRONG_TYPE: Final = int(Refusal.TYPE)
 _WRONG_TOKEN: Final = int(Refusal.TOKEN)

@@ -63,7 +63,7 @@ from p4reduce.workers.kernels.sender import (
     stand_still,
     too_early,
 )
-from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, EntryState, Kind, Refusal, State
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, EndpointKind, EndpointState, EntryState, Refusal
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 # Selective acknowledgements of a stream, compiled: what has come beyond the first gap, and what that says of the
@@ -228,9 +228,9 @@ def write_selection(e: Any, out: Any, peer: int, missing: int, first: int, bits:
     return write_frame(e, out, peer, _RESULT, flags, SELECTIVE + first - missing, first, bits, 0)
 
 
-_ALL_TO_ALL: Final = int(Kind.ALL_TO_ALL)
-_ACTIVE: Final = int(State.ACTIVE)
-_DONE: Final = int(State.DONE)
+_ALL_TO_ALL: Final = int(EndpointKind.ALL_TO_ALL)
+_ACTIVE: Final = int(EndpointState.ACTIVE)
+_DONE: Final = int(EndpointState.DONE)
 _WAITING: Final = int(EntryState.WAITING)
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_RESULT: Final = int(wire.PacketType.RESULT)
@@ -557,7 +557,7 @@ def ring_transmit(e: Any, now: int, out: Any) -> Any:
 # n - 1 streams of one receiver at once, is what fills queues here.
 
 
-_FAILED: Final = int(State.FAILED)
+_FAILED: Final = int(EndpointState.FAILED)
 _WRONG_PEER: Final = int(Refusal.PEER)
 _NOBODY: Final = -1
 

@@ -20,7 +20,7 @@ from p4reduce.workers.kernels import kernel
 from p4reduce.workers.kernels.chunks import set_truth, told_losses
 from p4reduce.workers.kernels.frames import SEQ_MASK
 from p4reduce.workers.numbers import UNANNOUNCED
-from p4reduce.workers.records import ENTRY_DTYPE, NEVER, Answer, EntryState, State
+from p4reduce.workers.records import ENTRY_DTYPE, NEVER, ChunkAnswer, EndpointState, EntryState
 from p4reduce.workers.specs import MAX_BRAKE, Congestion
 from p4switch.native.memory import carray, load_u8, pointer, store_u8
 
@@ -35,7 +35,7 @@ from p4switch.native.memory import carray, load_u8, pointer, store_u8
 # catch up by one chunk, no more. Frames without lanes whose answer has none are not counted, resends neither.
 
 
-_NOTHING = int(Answer.NOTHING)
+_NOTHING = int(ChunkAnswer.NOTHING)
 
 
 @kernel
@@ -183,8 +183,8 @@ def start_over(e: Any) -> None:
 _WAITING: Final = int(EntryState.WAITING)
 _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 _ANSWERED: Final = int(EntryState.ANSWERED)
-_ACTIVE: Final = int(State.ACTIVE)
-_FAILED: Final = int(State.FAILED)
+_ACTIVE: Final = int(EndpointState.ACTIVE)
+_FAILED: Final = int(EndpointState.FAILED)
 NOTHING_LOST: Final = -1
 
 

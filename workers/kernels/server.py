@@ -47,21 +47,21 @@ from p4reduce.workers.kernels.frames import (
 )
 from p4reduce.workers.kernels.worker import carries_lanes
 from p4reduce.workers.numbers import UNANNOUNCED, NumberMode
-from p4reduce.workers.records import SLOT_DTYPE, Answer, Collective, Refusal, State
+from p4reduce.workers.records import SLOT_DTYPE, ChunkAnswer, Collective, EndpointState, Refusal
 from p4reduce.workers.wire import WORD_BITS
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 _RAW: Final = int(NumberMode.RAW)
 _BLOCK: Final = int(NumberMode.BLOCK)
-_ACTIVE: Final = int(State.ACTIVE)
-_DONE: Final = int(State.DONE)
+_ACTIVE: Final = int(EndpointState.ACTIVE)
+_DONE: Final = int(EndpointState.DONE)
 _ALL_REDUCE: Final = int(Collective.ALL_REDUCE)
 _PUSH: Final = int(Collective.PUSH)
 _PULL: Final = int(Collective.PULL)
 _PUSH_PULL: Final = int(Collective.PUSH_PULL)
 _BARRIER: Final = int(Collective.BARRIER)
-_NOTHING: Final = int(Answer.NOTHING)
-_RAW_ANSWER: Final = int(Answer.RAW)
+_NOTHING: Final = int(ChunkAnswer.NOTHING)
+_RAW_ANSWER: Final = int(ChunkAnswer.RAW)
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_PULL: Final = int(wire.PacketType.PULL)
 _TYPE_RESULT: Final = int(wire.PacketType.RESULT)

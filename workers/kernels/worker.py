@@ -94,14 +94,14 @@ from p4reduce.workers.kernels.sender import (
     wake,
 )
 from p4reduce.workers.numbers import NumberMode
-from p4reduce.workers.records import Answer, Collective, EntryState, Refusal, State
+from p4reduce.workers.records import ChunkAnswer, Collective, EndpointState, EntryState, Refusal
 from p4reduce.workers.wire import WORD_BITS
 from p4switch.native.memory import carray, copy_bytes, load_u8, pointer, store_u8
 
 _RAW: Final = int(NumberMode.RAW)
 _BLOCK: Final = int(NumberMode.BLOCK)
-_ACTIVE: Final = int(State.ACTIVE)
-_DONE: Final = int(State.DONE)
+_ACTIVE: Final = int(EndpointState.ACTIVE)
+_DONE: Final = int(EndpointState.DONE)
 _WAITING: Final = int(EntryState.WAITING)
 _OUTSTANDING: Final = int(EntryState.OUTSTANDING)
 _ANSWERED: Final = int(EntryState.ANSWERED)
@@ -109,9 +109,9 @@ _ALL_REDUCE: Final = int(Collective.ALL_REDUCE)
 _PUSH: Final = int(Collective.PUSH)
 _PULL: Final = int(Collective.PULL)
 _BARRIER: Final = int(Collective.BARRIER)
-_NOTHING: Final = int(Answer.NOTHING)
-_SUM: Final = int(Answer.SUM)
-_RAW_ANSWER: Final = int(Answer.RAW)
+_NOTHING: Final = int(ChunkAnswer.NOTHING)
+_SUM: Final = int(ChunkAnswer.SUM)
+_RAW_ANSWER: Final = int(ChunkAnswer.RAW)
 _TYPE_PUSH: Final = int(wire.PacketType.PUSH)
 _TYPE_PULL: Final = int(wire.PacketType.PULL)
 _TYPE_ASK: Final = int(wire.PacketType.ASK)
@@ -122,7 +122,7 @@ _DUPLICATE: Final = int(Refusal.DUPLICATE)
 
 @kernel
 def answer_of(collective: int, mode: int) -> Any:
-    """The content (``Answer``) of a data chunk's RESULT."""
+    """The content (``ChunkAnswer``) of a data chunk's RESULT."""
     if collective in (_PUSH, _BARRIER):
         return _NOTHING
     return _SUM if collective == _ALL_REDUCE and mode != _RAW else _RAW_ANSWER

@@ -183,7 +183,7 @@ ACCURACY: Final = "test_accuracy"
 """Share of the test images recognized, after the step."""
 
 
-class Group(Protocol):
+class TrainingGroup(Protocol):
     """What training needs of ``p4reduce.group.communicator.Communicator``."""
 
     @property
@@ -225,7 +225,7 @@ class Trained:
         return hashlib.sha256(self.parameters.tobytes()).hexdigest()
 
 
-def train_all_reduce(comm: Group, options: TrainingOptions) -> Trained:
+def train_all_reduce(comm: TrainingGroup, options: TrainingOptions) -> Trained:
     """Data-parallel SGD: every worker holds the weights, gradients are summed over all workers.
 
     Every worker records its loss, worker 0 the test accuracy; evaluation is free of virtual time.
@@ -248,7 +248,7 @@ def train_all_reduce(comm: Group, options: TrainingOptions) -> Trained:
         return Trained(parameters, accuracy)
 
 
-def train_parameter_server(comm: Group, options: TrainingOptions, *, slowdown: float = 1.0) -> Trained:
+def train_parameter_server(comm: TrainingGroup, options: TrainingOptions, *, slowdown: float = 1.0) -> Trained:
     """SGD with the weights at a parameter server: workers push gradients and pull weights, chunk by chunk.
 
     Plain SGD: the server keeps no momentum. ``ValueError`` when the options ask for it. With ``options.staleness``

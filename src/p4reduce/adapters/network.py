@@ -18,16 +18,25 @@ from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.best import trees_named
 from p4reduce.control_plane.plans.problem import Problem
-from p4reduce.group.backend import COLLECTIVES, Call, Figure, FloatArray, Served, as_carried, part, refuse_narrow
+from p4reduce.group.backend import (
+    COLLECTIVES,
+    CollectiveCall,
+    Figure,
+    FloatArray,
+    Served,
+    as_carried,
+    part,
+    refuse_narrow,
+)
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError, SaturatedError
 from p4reduce.group.remote import Membership
 from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled, parts_of
-from p4reduce.network.virtual import Stop
+from p4reduce.network.virtual import StopReason
 from p4reduce.runs.jobs import tree_requests
 from p4reduce.runs.launch import Listener
 from p4reduce.topologies import Topology
-from p4reduce.workers.records import State
+from p4reduce.workers.records import EndpointState
 from p4switch.base.closing import Closable
 from p4switch.base.values import short
 
@@ -42,7 +51,7 @@ CARRIED: Final = frozenset({"all_reduce", "barrier"})
 class Open:
     """A collective of a job that all its ranks have called, on copies of their arrays."""
 
-    calls: list[Call]
+    calls: list[CollectiveCall]
     copies: list[FloatArray]
     unposted: list[int]
     """ranks whose endpoints do not have it yet"""
@@ -56,7 +65,7 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedJob:
     """A job that has left the network, and when, in virtual picoseconds."""
 
     name: str
@@ -67,7 +76,7 @@ class Ended:
     error: str = ""
 
 
-class Group:
+class NetworkGroup:
     """What threads of its ranks touch is guarded by the network's condition, ``changed``."""
 
     def __init__(
@@ -120,9 +129,11 @@ class Group:
             return now_ps
         return max([self.begun_ps, *(span.end_ps for span in self.rendezvous.spans())])
 
-    def ended(self, end_ps: int) -> Ended:
+    def ended(self, end_ps: int) -> EndedJob:
         """The record of the ended job."""
-        return Ended(self.name, self.begun_ps, end_ps, self.rounds, "" if self.failure is None else str(self.failure))
+        return EndedJob(
+            self.name, self.begun_ps, end_ps, self.rounds, "" if self.failure is None else str(self.failure)
+        )
 
     def fail(self, error: ClusterError) -> None:
         """End it: its ranks get the error."""
@@ -142,7 +153,7 @@ class Group:
             self.rounds += 1
             self._changed.notify_all()
 
-    def _carry(self, calls: list[Call], check: Callable[[], None]) -> None:
+    def _carry(self, calls: list[CollectiveCall], check: Callable[[], None]) -> None:
         """In the thread whose rank called last, wait until the network has carried it (``group.backend.Carry``)."""
         if calls[0].operation not in CARRIED:
             raise RefusedError(
@@ -216,7 +227,7 @@ class SharedNetwork(Closable):
     def __init__(self, topology: Topology, folder: Path, *, lanes: int = 256) -> None:
         self.topology, self.folder = topology, folder
         self._changed = threading.Condition()
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, NetworkGroup] = {}
         self._numbers = 0
         self._unnamed = 0
         self._switches = EmbeddedSwitches(topology, bundled(lanes))
@@ -251,7 +262,7 @@ class SharedNetwork(Closable):
         try:
             folder.mkdir(mode=0o700)
             try:
-                group = Group(name, tuple(hosts), trees, folder, changed=self._changed, now_ps=self.now_ps)
+                group = NetworkGroup(name, tuple(hosts), trees, folder, changed=self._changed, now_ps=self.now_ps)
             except BaseException:
                 folder.rmdir()
                 raise
@@ -294,7 +305,7 @@ class SharedNetwork(Closable):
         group.folder.rmdir()
         self._uninstall(group.trees)
 
-    def advance(self, until_ps: int | None = None, *, patience_s: float = 60.0) -> list[Ended]:
+    def advance(self, until_ps: int | None = None, *, patience_s: float = 60.0) -> list[EndedJob]:
         """Let time pass until a job ends, or until a time; the jobs that have ended, none where time is what ended it.
 
         Also returns when for ``patience_s`` of wall-clock time some ranks neither come nor call: :meth:`missing` says
@@ -394,12 +405,12 @@ class SharedNetwork(Closable):
             return
         reason = self._network.advance(stop, watch, first=True)
         self._collect(opened)
-        if reason is Stop.QUIET and stop is None and self.now_ps == now:
+        if reason is StopReason.QUIET and stop is None and self.now_ps == now:
             still = [group for group in opened if group.open is not None]
             for group in still:
                 group.fail(CollectiveError(f"{group.label}: nothing moves any more, but its ranks still wait"))
 
-    def _post_due(self, group: Group, now_ps: int) -> None:
+    def _post_due(self, group: NetworkGroup, now_ps: int) -> None:
         assert group.open is not None  # noqa: S101
         opened = group.open
         if not group.trees:  # alone: a sum of one is there at once
@@ -419,23 +430,23 @@ class SharedNetwork(Closable):
                 opened.active[index] = rank
             opened.unposted.remove(rank)
 
-    def _parts(self, group: Group, call: Call) -> list[tuple[Job, slice]]:
+    def _parts(self, group: NetworkGroup, call: CollectiveCall) -> list[tuple[Job, slice]]:
         """Which trees carry a collective, and what each does of it."""
         first = group.trees[0]
         if call.operation == "barrier":
             return [(first, slice(None))]
         return parts_of(group.trees, call.array.size) or [(first, slice(None))]
 
-    def _collect(self, opened: list[Group]) -> None:
+    def _collect(self, opened: list[NetworkGroup]) -> None:
         for group in opened:
             if group.open is None or not group.trees:
                 continue
             for index, rank in list(group.open.active.items()):
                 status = self._network.status(index)
-                if status.state is State.FAILED:
+                if status.state is EndpointState.FAILED:
                     group.fail(CollectiveError(f"{group.label}: {self._network.hosts[index]}: {status.error}"))
                     break
-                if status.state is not State.ACTIVE:
+                if status.state is not EndpointState.ACTIVE:
                     call = group.open.calls[rank]
                     call.done_ps = max(call.done_ps, status.done_at_ps)
                     del group.open.active[index]

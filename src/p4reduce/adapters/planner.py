@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.placement import Cluster, Load, Racks, order_named, place, placement_named
+from p4reduce.control_plane.placement import ClusterView, IterationLoad, Racks, order_named, place, placement_named
 from p4reduce.control_plane.placement.policies import sorted_queue, work
 from p4reduce.control_plane.plans.best import BEST, FORESTS
-from p4reduce.control_plane.scheduling.task import Task, Wanted
+from p4reduce.control_plane.scheduling.task import Task, WantedHosts
 from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
 from p4switch.base.values import parse_delay, short
@@ -71,7 +71,7 @@ def request_of(name: str, comment: str, workers: int, owner: str = "") -> Reques
             raise PlanError(f"comment: {field}: {short(text)} is no number as in '{_EXAMPLES[field]}'") from None
     if "elements" not in values:
         raise PlanError("comment: elements: the size of the model is needed, as in 'p4reduce elements=61706 rounds=10'")
-    return Request(Task(name, "", (), owner=owner, wanted=Wanted(workers), **values), hosts, plan)
+    return Request(Task(name, "", (), owner=owner, wanted=WantedHosts(workers), **values), hosts, plan)
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
@@ -113,7 +113,7 @@ class Planner:
         self.policy, self._order, self._backfill = policy, order_named(order), backfill
         self.racks = Racks(topology)
         self._index = {host.name: number for number, host in enumerate(topology.workers)}
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, IterationLoad] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._served: dict[str, float] = {}
 
@@ -188,10 +188,10 @@ class Planner:
         except PlanError as error:  # a policy that an extension brought may break; planning goes on
             raise Rejection(f"{request.task.name}: placement {self.policy}: {error}") from error
 
-    def _cluster(self, able: Collection[str]) -> Cluster:
+    def _cluster(self, able: Collection[str]) -> ClusterView:
         used = {host for hosts in self._hosts.values() for host in hosts}
         up = set(able)
-        return Cluster(
+        return ClusterView(
             self.racks,
             NetworkState(self.racks.topology),
             slots=dict.fromkeys(self._index, 1),

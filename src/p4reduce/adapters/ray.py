@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from p4reduce.adapters.network import Ended, SharedNetwork
+from p4reduce.adapters.network import EndedJob, SharedNetwork
 from p4reduce.adapters.planner import Chosen, Planner, Request, request_of
 from p4reduce.adapters.rank import take_part
 from p4reduce.adapters.slurm.demo import DemoJob, demo_jobs
@@ -44,7 +44,7 @@ class RayResult:
     chosen: Chosen
     had: tuple[str, ...]
     returned: tuple[Any, ...]
-    ended: Ended
+    ended: EndedJob
 
 
 def ray_module() -> Any:
@@ -149,7 +149,7 @@ class RayJobs:
             remove_placement_group(group)
             raise
 
-    def _result(self, ended: Ended) -> RayResult:
+    def _result(self, ended: EndedJob) -> RayResult:
         from ray.util.placement_group import remove_placement_group  # noqa: PLC0415
 
         chosen, group, waits = self._open.pop(ended.name)

@@ -60,7 +60,7 @@ class Flag:
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameter:
+class CommandFlag:
     """A flag of a command."""
 
     field: str
@@ -153,24 +153,24 @@ class Parameter:
 class Bundle(Protocol):
     """Several flags that make one field's value together, in place of a `Flag`."""
 
-    def parameters(self) -> Iterable[Parameter]:
+    def parameters(self) -> Iterable[CommandFlag]:
         """Its flags."""
 
     def value(self, given: Mapping[str, Any]) -> Any:
         """The field's value, from those of its flags that were given, by field."""
 
 
-def flags(model: Any) -> Iterator[Parameter]:
+def flags(model: Any) -> Iterator[CommandFlag]:
     """The flags of a class, in the order of its fields; those of a model inside it, too."""
     for name, part in parts(model):
-        if isinstance(part, Parameter):
+        if isinstance(part, CommandFlag):
             yield part
         elif isinstance(part, type):
             yield from (dataclasses.replace(inner, field=f"{name}.{inner.field}") for inner in flags(part))
 
 
 def parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a model by name, each a `Parameter`, a `Bundle` or a model; other fields are left out."""
+    """The fields of a model by name, each a `CommandFlag`, a `Bundle` or a model; other fields are left out."""
     for name, hint in get_type_hints(model, include_extras=True).items():
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         for note in notes:
@@ -182,7 +182,7 @@ def parts(model: Any) -> Iterator[tuple[str, Any]]:
             yield name, kind
 
 
-def _parameter(name: str, kind: Any, flag: Flag, default: Any) -> Parameter:
+def _parameter(name: str, kind: Any, flag: Flag, default: Any) -> CommandFlag:
     if get_origin(kind) in (Union, types.UnionType):
         (kind,) = (member for member in get_args(kind) if member is not types.NoneType)
     choices: tuple[Any, ...] = ()
@@ -192,7 +192,7 @@ def _parameter(name: str, kind: Any, flag: Flag, default: Any) -> Parameter:
         choices = get_args(kind)
         kind = type(choices[0])
     kind = str if flag.parse is not None else kind
-    return Parameter(name, list[kind] if flag.many else kind, default, choices, flag)
+    return CommandFlag(name, list[kind] if flag.many else kind, default, choices, flag)
 
 
 def _default(model: Any, name: str) -> Any:

@@ -32,7 +32,7 @@ def entry_points_of(kind: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=group_of(kind))}
 
 
-class Names(Collection[str]):
+class RegistryNames(Collection[str]):
     """The names in a `Registry`, known without importing what it holds."""
 
     def __init__(self, kind: str, *own: str) -> None:

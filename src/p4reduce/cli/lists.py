@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from p4reduce.base.errors import BadInput
-from p4reduce.base.registry import Names
+from p4reduce.base.registry import RegistryNames
 from p4switch.base.values import parse_count, parse_delay, parse_rate
 
 MAX_VALUES = 100_000
@@ -51,7 +51,7 @@ def _integers(part: str, flag: str) -> list[int]:
         raise BadInput(f"{flag}: {error}, or a range such as '0..4'") from None
 
 
-def named(names: Names) -> Callable[[str, str], str]:
+def named(names: RegistryNames) -> Callable[[str, str], str]:
     """One of these names."""
     return names.check
 

@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from p4reduce import __version__
 from p4reduce.base.failures import EXIT_INTERRUPTED, guarded
-from p4reduce.base.flags import SPECS, Parameter, Spec, parts
+from p4reduce.base.flags import SPECS, CommandFlag, Spec, parts
 from p4reduce.base.output import Output
 
 PANELS: Final = {
@@ -177,7 +177,7 @@ def _function(model: type, does: str) -> Callable[..., None]:
     def run(**given: Any) -> None:
         values = {}
         for field, part in fields.items():
-            if not isinstance(part, Parameter):
+            if not isinstance(part, CommandFlag):
                 own = [parameter for parameter in part.parameters() if given[parameter.name] is not None]
                 values[field] = part.value(
                     {parameter.field: parameter.value(given[parameter.name]) for parameter in own}
@@ -193,14 +193,14 @@ def _function(model: type, does: str) -> Callable[..., None]:
     every = [
         parameter
         for part in fields.values()
-        for parameter in ([part] if isinstance(part, Parameter) else part.parameters())
+        for parameter in ([part] if isinstance(part, CommandFlag) else part.parameters())
     ]
     run.__signature__ = inspect.Signature([_typed(parameter) for parameter in every])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
 
 
-def _typed(parameter: Parameter) -> inspect.Parameter:
+def _typed(parameter: CommandFlag) -> inspect.Parameter:
     """A flag as Typer takes it. None stands for what was not given: the default is the field's."""
     flag = parameter.flag
     text = escape(parameter.help) + (f" [dim]\\[{escape(parameter.shown)}][/dim]" if parameter.shown else "")

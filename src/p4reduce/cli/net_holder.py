@@ -1,6 +1,6 @@
 """The process that holds a standing network: ``python -m p4reduce.cli.net_holder``, in namespaces of its own.
 
-Reads a line of JSON (:class:`~p4reduce.cli.net_holder.Wanted`), builds the network, says ``{"ready": name}`` or
+Reads a line of JSON (:class:`~p4reduce.cli.net_holder.WantedNetwork`), builds the network, says ``{"ready": name}`` or
 ``{"failed": why}`` on its output, and stays until it is told to end (SIGTERM). What it says later goes to its log.
 """
 
@@ -95,7 +95,7 @@ def _relayed(network: RealNetwork, relays: Relays) -> Mapping[Hop, LinkCounters]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedNetwork:
     """A network that is to stand."""
 
     topology: str
@@ -124,7 +124,7 @@ LOOK_S: Final = 1.0
 """How often the switches are looked at."""
 
 
-class Switches(Protocol):
+class HeldSwitches(Protocol):
     """Switches that run; the same for BMv2 and the embedded switch."""
 
     @property
@@ -136,7 +136,9 @@ class Switches(Protocol):
 
 
 @contextlib.contextmanager
-def open_switches(wanted: Wanted, topology: Topology, network: RealNetwork, logs: Path) -> Iterator[Switches]:
+def open_switches(
+    wanted: WantedNetwork, topology: Topology, network: RealNetwork, logs: Path
+) -> Iterator[HeldSwitches]:
     """The switches of the wanted target, without a program."""
     if wanted.target == "bmv2":
         level = "trace" if wanted.trace else "warn"
@@ -158,7 +160,7 @@ def embedded(topology: Topology, ports: Mapping[str, Mapping[int, PortSpec]], ad
     return SwitchHost({switch.name: switch.index + 1 for switch in topology.switches}, ports, address=address)
 
 
-def hold(wanted: Wanted, say: IO[str]) -> None:
+def hold(wanted: WantedNetwork, say: IO[str]) -> None:
     """Build the network, say that it is ready, and keep it until a signal ends this process."""
     topology = load(wanted.topology)
     with contextlib.ExitStack() as stack:
@@ -185,13 +187,13 @@ def hold(wanted: Wanted, say: IO[str]) -> None:
         _watch([*checks, switches.check], folder)
 
 
-def _needs_relays(wanted: Wanted, topology: Topology) -> bool:
+def _needs_relays(wanted: WantedNetwork, topology: Topology) -> bool:
     """Whether links do more than the kernel's shaping: faults, or a delay beyond what processes add anyway."""
     late = max(link.delay_ps for link in topology.links) >= RELAYED_FROM_PS
     return late or max(wanted.loss, wanted.duplicate, wanted.reorder) > 0
 
 
-def _relays(wanted: Wanted, network: RealNetwork) -> Relays:
+def _relays(wanted: WantedNetwork, network: RealNetwork) -> Relays:
     return Relays(
         [(relay.a_interface, relay.b_interface) for relay in network.relays],
         faults=Faults(loss=wanted.loss, duplicate=wanted.duplicate, reorder=wanted.reorder),
@@ -213,7 +215,7 @@ def _watch(checks: Sequence[Callable[[], None]], folder: RunFolder) -> None:
             signal.pause()
 
 
-def describe(wanted: Wanted, topology: Topology, network: RealNetwork, switches: Switches) -> dict[str, Any]:
+def describe(wanted: WantedNetwork, topology: Topology, network: RealNetwork, switches: HeldSwitches) -> dict[str, Any]:
     """What others need to know of the network, as JSON holds it."""
     return {
         "topology": topology.name,
@@ -236,13 +238,13 @@ def describe(wanted: Wanted, topology: Topology, network: RealNetwork, switches:
     }
 
 
-def _name(wanted: Wanted) -> str | None:
+def _name(wanted: WantedNetwork) -> str | None:
     if wanted.programs:
         return ", ".join(dict.fromkeys(Path(p4_json).name for _, p4_json, _ in wanted.programs.values()))
     return None if wanted.lanes is None else f"p4reduce-{wanted.lanes}"
 
 
-def _own_programs(switches: Switches, wanted: Wanted) -> None:
+def _own_programs(switches: HeldSwitches, wanted: WantedNetwork) -> None:
     """The user's programs and entries; then the switches are free for another controller."""
     targets = {name: Target(name, address, device_id) for name, address, device_id in switches.targets}
     install(
@@ -255,7 +257,7 @@ def _own_programs(switches: Switches, wanted: Wanted) -> None:
     switches.check()
 
 
-def _program(topology: Topology, switches: Switches, lanes: int) -> None:
+def _program(topology: Topology, switches: HeldSwitches, lanes: int) -> None:
     """The bundled program and its routes; then the controller leaves, and others may take its place."""
     files = bundled(lanes)
     targets = [Target(*target) for target in switches.targets]
@@ -280,7 +282,7 @@ def main() -> int:
     """See the module."""
     for number in ENDING:
         signal.signal(number, _end)
-    wanted = from_json(Wanted, sys.stdin.readline(), "the network that is to stand")
+    wanted = from_json(WantedNetwork, sys.stdin.readline(), "the network that is to stand")
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as say:
         try:
             hold(wanted, say)

@@ -37,7 +37,7 @@ class BuildError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Compiler:
+class P4Compiler:
     """How p4c is started; ``prefix`` comes before its own arguments."""
 
     prefix: tuple[str, ...]
@@ -72,7 +72,7 @@ class OwnCompiler:
         return f"p4reduce {__version__}"
 
 
-def find_compiler(chosen: str | None, root: Path = ROOT) -> Compiler | OwnCompiler:
+def find_compiler(chosen: str | None, root: Path = ROOT) -> P4Compiler | OwnCompiler:
     """The p4c that is asked for, locally or in Docker; else the front end. Raises ``BuildError`` without it."""
     if not chosen:
         return OwnCompiler()
@@ -80,14 +80,14 @@ def find_compiler(chosen: str | None, root: Path = ROOT) -> Compiler | OwnCompil
         path = shutil.which(chosen)
         if path is None:
             raise BuildError(f"make p4: P4C={chosen}: there is no such program; unset P4C to compile without p4c")
-        return Compiler((path,), chosen)
+        return P4Compiler((path,), chosen)
     docker = shutil.which("docker")
     if docker is None:
         raise BuildError("make p4: P4C=docker: docker is not installed; unset P4C to compile without p4c")
     mine = f"{os.getuid()}:{os.getgid()}"
     mount = f"type=bind,source={root},target=/p4reduce"
     prefix = (docker, "run", "--rm", "--user", mine, "--mount", mount, "--workdir", "/p4reduce", IMAGE, "p4c-bm2-ss")
-    return Compiler(prefix, f"docker image {IMAGE}")
+    return P4Compiler(prefix, f"docker image {IMAGE}")
 
 
 def outputs(lanes: int) -> tuple[str, str]:
@@ -127,7 +127,7 @@ def sources(root: Path = ROOT) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): code_digest(path) for path in files}
 
 
-def compile_lanes(compiler: Compiler | OwnCompiler, lanes: int, root: Path = ROOT) -> dict[str, Any]:
+def compile_lanes(compiler: P4Compiler | OwnCompiler, lanes: int, root: Path = ROOT) -> dict[str, Any]:
     """Compile for one number of lanes; the manifest's entry for it."""
     (root / COMPILED).mkdir(exist_ok=True)
     made = outputs(lanes)
@@ -140,7 +140,7 @@ def compile_lanes(compiler: Compiler | OwnCompiler, lanes: int, root: Path = ROO
     return {"command": command, "lanes": lanes, "outputs": {name: digest(root / name) for name in made}}
 
 
-def _with_p4c(compiler: Compiler, lanes: int, root: Path) -> list[str]:
+def _with_p4c(compiler: P4Compiler, lanes: int, root: Path) -> list[str]:
     arguments = arguments_for(lanes)
     done = compiler.run(arguments, root)
     if done.returncode != 0:
@@ -168,7 +168,7 @@ def own_command(lanes: int) -> list[str]:
     return [OWN, "p4", "compile", PROGRAM, "-D", f"LANES={lanes}", "-o", program, "--p4info", p4info]
 
 
-def build(compiler: Compiler | OwnCompiler, root: Path = ROOT) -> dict[str, Any]:
+def build(compiler: P4Compiler | OwnCompiler, root: Path = ROOT) -> dict[str, Any]:
     """Compile everything and write the manifest; returns it."""
     manifest: dict[str, Any] = {"compiler": compiler.version(root), "sources": sources(root), "programs": []}
     for lanes in LANES:

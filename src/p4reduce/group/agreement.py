@@ -21,7 +21,7 @@ from enum import Enum, auto
 from typing import Final, Literal, Protocol
 
 from p4reduce.group.errors import ClusterError, CollectiveError, FallenApartError
-from p4reduce.group.membership import Answer, Decision, Leases, OnFailure, Reach, cannot_redo, decide
+from p4reduce.group.membership import Leases, MembershipDecision, OnFailure, Reach, SurvivorAnswer, cannot_redo, decide
 
 PARTED: Final = "ended its connection"
 
@@ -65,7 +65,7 @@ class Unheard:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnded:
     """A process or its connection has ended, or what it says does not count any more.
 
     With the reason ``PARTED`` a better one may follow, in another such event, until ``known_by``.
@@ -85,7 +85,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Named:
+class BlamedMembers:
     """The answer to ``Blame``: members that others wait for. ``again``: when to ask again if that was not enough."""
 
     members: Collection[int]
@@ -105,7 +105,7 @@ class Answered:
 
     member: int
     term: int
-    answer: Answer | None
+    answer: SurvivorAnswer | None
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,14 @@ class Built:
     known_by: int | None = None
 
 
-Event = Joined | Alive | Beat | Unheard | Ended | Left | Named | Damaged | Answered | Built
+Event = Joined | Alive | Beat | Unheard | ProcessEnded | Left | BlamedMembers | Damaged | Answered | Built
 
 # Actions: what the driver has to do, in this order.
 
 
 @dataclass(frozen=True)
 class Blame:
-    """Leases have run out: find the members that others wait for, and answer by ``Named`` before anything else.
+    """Leases have run out: find the members that others wait for, and answer by ``BlamedMembers`` before anything else.
 
     ``asked``: members whose answers are still missing.
     """
@@ -162,7 +162,7 @@ class Install:
     """Lay out and install the tree of the members ``decision.after`` beside the one that is there."""
 
     epoch: int
-    decision: Decision
+    decision: MembershipDecision
     """As it will be made, if nothing else happens."""
 
 
@@ -177,7 +177,7 @@ class Abandon:
 class Commit:
     """Write the decision down, tell all members of it, and take the old tree away."""
 
-    decision: Decision
+    decision: MembershipDecision
     lacking: frozenset[int]
     """Members that have to get the result that ``decision.holder`` gave."""
     noticed: tuple[int, int]
@@ -214,7 +214,7 @@ class Ground(Protocol):
         """Why no tree of these members can stand beside the one that is used; None: one can."""
 
 
-class Phase(Enum):
+class AgreementPhase(Enum):
     """The phases of the table in the module's docstring."""
 
     REST = auto()
@@ -232,7 +232,7 @@ class Agreement:
     ) -> None:
         self.members = tuple(members)
         self.leases = leases
-        self.phase = Phase.REST
+        self.phase = AgreementPhase.REST
         self.term = 0
         """number of the latest question to members"""
         self.epoch = epoch
@@ -253,8 +253,8 @@ class Agreement:
         self._ending: dict[int, int] = {}  # time until which a better reason may come, by member
         self._held: int | None = None
         self._lost: Mapping[int, str] = {}
-        self._answers: dict[int, Answer] = {}
-        self._decision: Decision | None = None
+        self._answers: dict[int, SurvivorAnswer] = {}
+        self._decision: MembershipDecision | None = None
         self._tree: Built | None = None  # the result of its installation
         self._explained = False  # whether there was news since the installation began
         self._look_at: int | None = None
@@ -291,7 +291,7 @@ class Agreement:
         for event in events:
             self._take(event, now)
         self._ending = {member: until for member, until in self._ending.items() if until > now}
-        named = [event for event in events if isinstance(event, Named)]
+        named = [event for event in events if isinstance(event, BlamedMembers)]
         self._look_at = None
         if self.leases.expired(now):
             if not named:
@@ -322,24 +322,24 @@ class Agreement:
                 self._beats[member] = event
             case Unheard(time):
                 self.leases.postpone(time)
-            case Ended(member, reason, known_by):
+            case ProcessEnded(member, reason, known_by):
                 self._end(member, reason, known_by, now)
             case Left(member, finished):
                 if member in self.survivors:
                     self._left.setdefault(member, finished)
-            case Named(members):
+            case BlamedMembers(members):
                 for member in self.leases.accuse(members, now):
                     self._exclude(member, now)
             case Damaged(cause):
                 self._hear(cause, now)
             case Answered(member, term, answer):
                 # It may be of an earlier term, or come twice.
-                awaited = Phase.GIVING if answer is None else Phase.ASKING
+                awaited = AgreementPhase.GIVING if answer is None else AgreementPhase.ASKING
                 if self.phase is awaited and term == self.term and member in self.asked:
                     self.asked.remove(member)
                     self._answers |= {} if answer is None else {member: answer}
             case Built(epoch):
-                if self.phase is Phase.INSTALLING and epoch == self.epoch:
+                if self.phase is AgreementPhase.INSTALLING and epoch == self.epoch:
                     self._tree = event
 
     def _hear(self, cause: str, now: int) -> None:
@@ -406,11 +406,11 @@ class Agreement:
         for member in cut:
             self._bury(member, lost[member], now)
             self._tell((member,), "excluded", lost[member])
-        stopped = self.phase in {Phase.INSTALLING, Phase.GIVING}
+        stopped = self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}
         concerned = self._ground.damaged or (lost.keys() != self._lost.keys() if stopped else bool(lost))
         if concerned and self._on_failure == "abort":
             self._actions.append(Abort(lost, "; ".join(self.news)))
-        elif concerned or self.phase is Phase.STUCK:
+        elif concerned or self.phase is AgreementPhase.STUCK:
             self._causes += self.news
             self._noticed += [at for at, _ in self._news]
             self._ask(lost)
@@ -418,11 +418,11 @@ class Agreement:
         self._news.clear()
 
     def _rest(self) -> None:
-        self.phase, self.asked, self._causes, self._noticed, self._tree = Phase.REST, set(), [], [], None
+        self.phase, self.asked, self._causes, self._noticed, self._tree = AgreementPhase.REST, set(), [], [], None
 
     def _abandon(self) -> None:
         """Give up a tree that no member was told of."""
-        if self.phase in {Phase.INSTALLING, Phase.GIVING}:
+        if self.phase in {AgreementPhase.INSTALLING, AgreementPhase.GIVING}:
             self._actions.append(Abandon(self.epoch))
 
     def _ask(self, lost: Mapping[int, str]) -> None:
@@ -432,21 +432,21 @@ class Agreement:
         self.asked, self._answers = set(after), {}
         self._tell(after, "prepare", self.term)
         self._abandon()
-        self.phase, self._tree = Phase.ASKING, None
+        self.phase, self._tree = AgreementPhase.ASKING, None
 
     def _go_on(self, now: int) -> None:
         """Go through as many phases as the answers so far allow."""
-        if self.phase is Phase.STUCK and self._tree is not None and now > (self._tree.known_by or 0):
+        if self.phase is AgreementPhase.STUCK and self._tree is not None and now > (self._tree.known_by or 0):
             raise ClusterError(self._tree.error)
-        if self.phase is Phase.INSTALLING:
+        if self.phase is AgreementPhase.INSTALLING:
             self._look_at_tree(now)
-        if self.phase is Phase.ASKING and not self.asked and not self._ending:
+        if self.phase is AgreementPhase.ASKING and not self.asked and not self._ending:
             self._install()
-        if self.phase is Phase.GIVING and not self.asked:
+        if self.phase is AgreementPhase.GIVING and not self.asked:
             self._commit(now)
-        if self.phase is Phase.REST and self.survivors:
+        if self.phase is AgreementPhase.REST and self.survivors:
             self._welcome(now)
-        if self.phase is Phase.REST and self.survivors:
+        if self.phase is AgreementPhase.REST and self.survivors:
             self._look_for_left(now)
             self._release()
 
@@ -463,7 +463,7 @@ class Agreement:
             cause="; ".join(self._causes),
             joined=self._joining(),
         )
-        self._decision, self._tree, self._explained, self.phase = decision, None, False, Phase.INSTALLING
+        self._decision, self._tree, self._explained, self.phase = decision, None, False, AgreementPhase.INSTALLING
         self._actions.append(Install(self.epoch, decision))
 
     def _joining(self) -> tuple[int, ...]:
@@ -485,15 +485,15 @@ class Agreement:
             self._ask(self._lost)
         elif stands:
             lost = {member: self.leases.dead.get(member, why) for member, why in decision.lost.items()}
-            self._decision, self.phase = replace(decision, lost=lost), Phase.GIVING
+            self._decision, self.phase = replace(decision, lost=lost), AgreementPhase.GIVING
             if decision.holder is not None:
                 self.asked = {decision.holder}
                 self._tell((decision.holder,), "give", self.term)
         elif tree is not None and tree.known_by is not None:
-            self.phase = Phase.STUCK
+            self.phase = AgreementPhase.STUCK
         elif tree is not None and decision.joined:
             self._refuse(decision.joined, tree.error)
-            self.phase = Phase.ASKING  # all have answered
+            self.phase = AgreementPhase.ASKING  # all have answered
         elif tree is not None:
             raise ClusterError(tree.error)
 

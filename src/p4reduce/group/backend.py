@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from p4reduce.base.records import Given
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError
-from p4reduce.group.membership import Decision
+from p4reduce.group.membership import MembershipDecision
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4reduce.workers.wire import WORD_BITS
@@ -37,7 +37,7 @@ class Ahead:
 
 
 @dataclass(frozen=True)
-class Options:
+class CollectiveOptions:
     """Options of a collective, the same at all participants but for ``patience_s`` and ``ahead``."""
 
     words: bool = False
@@ -75,7 +75,7 @@ class Options:
         return self.staleness != 0
 
 
-PLAIN: Final = Options()
+PLAIN: Final = CollectiveOptions()
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Asked:
     array: FloatArray
     root: int = 0
     learning_rate: float = 0.0
-    options: Options = PLAIN
+    options: CollectiveOptions = PLAIN
     start_ps: int | None = None
 
 
@@ -102,7 +102,7 @@ class Backend(Protocol):
     size: int
     is_server: bool
     looks_ahead: bool
-    """Whether ``Options.ahead`` is used."""
+    """Whether ``CollectiveOptions.ahead`` is used."""
 
     @property
     def contributors(self) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ class Backend(Protocol):
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training, with the virtual time and the iteration."""
 
-    def sent(self, message: "Message") -> None:
+    def sent(self, message: "MessageEnd") -> None:
         """Note a message of another library, for the trace."""
 
     def waited(self, wait: "Wait") -> None:
@@ -207,7 +207,7 @@ def part(
     array: FloatArray,
     iteration: int,
     learning_rate: float,
-    options: Options = PLAIN,
+    options: CollectiveOptions = PLAIN,
     *,
     serves: bool,
     lost: FloatArray | None = None,
@@ -381,7 +381,7 @@ OPERATIONS = frozenset({"all_reduce", "broadcast", "barrier", "all_to_all"}) | S
 
 
 @dataclass
-class Call:
+class CollectiveCall:
     """One participant's part of a collective."""
 
     rank: int
@@ -394,7 +394,7 @@ class Call:
     done_ps: int = -1
     called_ps: int = 0
     """the participant's clock at the call; the collective may have begun later"""
-    options: Options = PLAIN
+    options: CollectiveOptions = PLAIN
     error: Exception | None = None
     """the error of this participant's call, if others' calls succeed"""
     raised: bool = False
@@ -405,7 +405,7 @@ class Call:
     """(elements, contributions) of one stretch of the result after the other; empty: as many as contributors."""
 
 
-def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
+def check_agreement(calls: list[CollectiveCall], name: Callable[[int], str]) -> None:
     """`CollectiveError` where the participants of one collective do not call the same; ``name`` names a rank."""
     first = calls[0]
     for call in calls[1:]:
@@ -416,7 +416,7 @@ def check_agreement(calls: list[Call], name: Callable[[int], str]) -> None:
             )
 
 
-def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, int, str, str, str, int | None]:
+def _shape(call: CollectiveCall) -> tuple[str, int, int, float, bool, bool, int, str, str, str, int | None]:
     chosen = call.options
     return (
         call.operation,
@@ -433,7 +433,7 @@ def _shape(call: Call) -> tuple[str, int, int, float, bool, bool, int, str, str,
     )
 
 
-def _describe(call: Call) -> str:
+def _describe(call: CollectiveCall) -> str:
     extra = f", root={call.root}" if call.operation == "broadcast" else ""
     if call.operation == "push_pull":
         extra = f", learning_rate={call.learning_rate:g}"
@@ -447,7 +447,7 @@ def _describe(call: Call) -> str:
     return f"{call.options.name or call.operation}({call.array.size} elements{kind}{extra})"
 
 
-def refuse_narrow(calls: list[Call], where: str) -> None:
+def refuse_narrow(calls: list[CollectiveCall], where: str) -> None:
     """`RefusedError` for lanes of 16 or 8 bits where there are none; ``where`` says why."""
     bits = calls[0].options.lane_bits
     if bits not in (0, WORD_BITS):
@@ -482,7 +482,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSpan:
     """An interval of a participant's time: a collective, or computation."""
 
     rank: int
@@ -518,7 +518,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Message:
+class MessageEnd:
     """One end of a message of another library."""
 
     at_ps: int
@@ -579,12 +579,12 @@ class Moves:
 
 
 @dataclass
-class Told:
+class ParticipantTrace:
     """A participant's collectives, waits and messages, for its trace."""
 
     calls: list[Called] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    messages: list[MessageEnd] = field(default_factory=list)
     tallied: list[Tallied] = field(default_factory=list)
 
 
@@ -595,7 +595,7 @@ class Participant:
     clock: Clock
     ready_ps: int
     """when its last collective was done: the next one starts no earlier"""
-    call: Call | None = None
+    call: CollectiveCall | None = None
     under_way: bool = False
     """the network has its array"""
     finished: bool = False
@@ -608,9 +608,9 @@ class Participant:
     """the same: how many contributions each stretch of its result has"""
     iteration: int = 0
     figures: list[Figure] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    computed: list[Span] = field(default_factory=list)
-    told: Told = field(default_factory=Told)
+    spans: list[TimeSpan] = field(default_factory=list)
+    computed: list[TimeSpan] = field(default_factory=list)
+    told: ParticipantTrace = field(default_factory=ParticipantTrace)
 
     @property
     def waits(self) -> bool:
@@ -667,7 +667,7 @@ class Seat:
         """Note a wait; the clock stays."""
         self._rendezvous.told(self.rank).waits.append(wait)
 
-    def sent(self, message: Message) -> None:
+    def sent(self, message: MessageEnd) -> None:
         """Note a message."""
         self._rendezvous.told(self.rank).messages.append(message)
 
@@ -710,7 +710,7 @@ class Seat:
         self._rendezvous.leave(self.rank)
 
 
-Carry = Callable[[list[Call], Callable[[], None]], Sequence[Decision] | None]
+Carry = Callable[[list[CollectiveCall], Callable[[], None]], Sequence[MembershipDecision] | None]
 """``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call, or ``error`` of one that fails
 alone; raises ``CollectiveError``, after which the group goes on if it is one of ``GOES_ON``. It calls ``check`` now and
 then, which raises once the group has ended: the result is not needed any more. Returns what was decided of the
@@ -719,7 +719,7 @@ Joined = Callable[[tuple[int, ...], int, tuple[int, ...]], None]
 """Called with the ranks that joined, the group's view and its members; under a lock, so it must not block."""
 Death = Callable[[int, int, str], None]
 """Called for a participant that died, with its rank, its clock (ps) and the reason."""
-CarryStale = Callable[[list[Call], Callable[[], None]], list[Call]]
+CarryStale = Callable[[list[CollectiveCall], Callable[[], None]], list[CollectiveCall]]
 """As ``Carry``, for workers that do not wait for each other: takes the calls of all present, those that it has already
 too, carries on until at least one of them is done, and returns those that are."""
 

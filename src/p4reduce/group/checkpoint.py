@@ -30,7 +30,7 @@ class CheckpointError(ClusterError):
 
 
 @dataclass(frozen=True)
-class State:
+class CheckpointState:
     """The content of a checkpoint."""
 
     iteration: int
@@ -82,7 +82,7 @@ class Checkpoint:
             beside.unlink(missing_ok=True)
             raise CheckpointError(f"{self.path}: cannot be written: {error.strerror}") from error
 
-    def load(self) -> State | None:
+    def load(self) -> CheckpointState | None:
         """The newest state that is whole; None where nothing was saved. `CheckpointError` where all are damaged."""
         damage: CheckpointError | None = None
         for path in (self.path, self.previous):
@@ -97,7 +97,7 @@ class Checkpoint:
         return None
 
 
-def _read(path: Path) -> State:
+def _read(path: Path) -> CheckpointState:
     try:
         with path.open("rb") as file:
             line = file.readline(_MAX_LINE)
@@ -120,7 +120,7 @@ def _read(path: Path) -> State:
         count = int(np.prod(shape, dtype=np.int64))
         arrays[name] = np.frombuffer(body, dtype, count, at).reshape(shape).copy()
         at += count * dtype.itemsize
-    return State(int(facts["iteration"]), arrays, _generator(facts["generator"]))
+    return CheckpointState(int(facts["iteration"]), arrays, _generator(facts["generator"]))
 
 
 def _generator(state: Mapping[str, Any] | None) -> np.random.Generator | None:

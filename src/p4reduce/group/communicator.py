@@ -19,10 +19,10 @@ from p4reduce.group.backend import (
     Array,
     Asked,
     Backend,
+    CollectiveOptions,
     FloatArray,
-    Message,
+    MessageEnd,
     Move,
-    Options,
     Tally,
     as_words,
     check_array,
@@ -152,7 +152,7 @@ class _Task(Generic[Carried]):
     followed: bool
 
 
-class Queue(Generic[Carried]):
+class CollectiveQueue(Generic[Carried]):
     """Carries out what is submitted, one after the other, in a thread of its own."""
 
     def __init__(self, name: str) -> None:
@@ -299,7 +299,7 @@ class Communicator:
         """counts of calls, in this group and in those that were made of it"""
         self._tells = tally is None
         self._patience_s = patience_s
-        self._queue: Queue[Ahead] | None = None
+        self._queue: CollectiveQueue[Ahead] | None = None
         self._left = False
         self._messages = 0
         self._messenger: Backend | None = None
@@ -478,7 +478,7 @@ class Communicator:
 
         if array.nbytes == 0:
             raise ValueError("all_gather: the array is empty")
-        chosen = Options(words=True, name="all_gather", blocks="all", patience_s=self._patience_s)
+        chosen = CollectiveOptions(words=True, name="all_gather", blocks="all", patience_s=self._patience_s)
         return self._carry("all_reduce", every.reshape(-1).view(np.float32), gathered, start, options=chosen, of=array)
 
     @overload
@@ -505,7 +505,7 @@ class Communicator:
             out.reshape(self.size, -1).view(np.uint8)[...] = words.view(np.uint8)[:, : octets.shape[1]]
             return out
 
-        chosen = Options(words=True, patience_s=self._patience_s)
+        chosen = CollectiveOptions(words=True, patience_s=self._patience_s)
         return self._carry("all_to_all", words.reshape(-1).view(np.float32), exchanged, start, options=chosen, of=array)
 
     @overload
@@ -517,7 +517,7 @@ class Communicator:
     def broadcast(self, array: A, root: int = 0, *, start: float | None = None) -> A | Handle[A]:
         """Replace every worker's ``array`` by that of worker ``root``, bit for bit, of any type."""
         check_array("broadcast", array, None)
-        chosen = Options(words=array.dtype != np.float32, patience_s=self._patience_s)
+        chosen = CollectiveOptions(words=array.dtype != np.float32, patience_s=self._patience_s)
         if array.dtype.itemsize % 4 == 0:
             flat = array.reshape(-1).view(np.float32)
             return self._carry("broadcast", flat, lambda: array, start, root, options=chosen, of=array)
@@ -562,7 +562,7 @@ class Communicator:
 
     def barrier(self, *, start: float | None = None) -> Handle[None] | None:
         """Wait until every worker has called this."""
-        chosen = Options(patience_s=self._patience_s)
+        chosen = CollectiveOptions(patience_s=self._patience_s)
         return self._carry("barrier", np.zeros(1, np.float32), lambda: None, start, options=chosen)
 
     def compute(self, seconds: float) -> None:
@@ -591,7 +591,7 @@ class Communicator:
         if not 0 <= peer < self.size:
             raise ValueError(f"peer {peer}: this group has workers 0 to {self.size - 1}")
         backend = self._backend
-        backend.sent(Message(backend.now_ps(), peer, octets, tag, sends))
+        backend.sent(MessageEnd(backend.now_ps(), peer, octets, tag, sends))
         number, self._messages = self._messages, self._messages + 1
         ends = (self.rank, peer) if sends else (peer, self.rank)
         key = "{} to {}, tag {}".format(*ends, tag)
@@ -676,7 +676,7 @@ class Communicator:
             raise ValueError(f"all_reduce: name: a text of at most {MOST_NAME} characters, got {name!r:.60}")
         if isinstance(array, np.ndarray) and array.dtype == np.int32:
             check_array("all_reduce", array, {np.dtype(np.int32)})
-            chosen = Options(words=True, patience_s=self._patience_s, tensor=name, blocks=blocks)
+            chosen = CollectiveOptions(words=True, patience_s=self._patience_s, tensor=name, blocks=blocks)
             words = array.copy()  # where the sum is beyond int32 the caller's array stays as it is
 
             def added() -> A:
@@ -686,7 +686,9 @@ class Communicator:
             flat = words.reshape(-1).view(np.float32)
             return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed, of=array)
         poison = not_finite == "nan"
-        chosen = Options(poison=poison, patience_s=self._patience_s, tensor=name, blocks=blocks, lane_bits=lane_bits)
+        chosen = CollectiveOptions(
+            poison=poison, patience_s=self._patience_s, tensor=name, blocks=blocks, lane_bits=lane_bits
+        )
         if isinstance(array, np.ndarray) and array.dtype == np.float16:
             check_array("all_reduce", array, {np.dtype(np.float16)})
             wide = array.astype(np.float32).reshape(-1)
@@ -706,7 +708,7 @@ class Communicator:
         self, operation: str, array: FloatArray, learning_rate: float = 0.0, staleness: int | None = 0
     ) -> FloatArray:
         check_array(operation, array, {np.dtype(np.float32)})
-        chosen = Options(patience_s=self._patience_s, staleness=staleness)
+        chosen = CollectiveOptions(patience_s=self._patience_s, staleness=staleness)
         flat = array.reshape(-1)
         self._carry(operation, flat, lambda: array, None, learning_rate=learning_rate, options=chosen, of=array)
         return array
@@ -720,7 +722,7 @@ class Communicator:
         root: int = 0,
         learning_rate: float = 0.0,
         *,
-        options: Options,
+        options: CollectiveOptions,
         followed: bool = False,
         of: Array | None = None,
     ) -> T | Handle[T]:
@@ -757,7 +759,7 @@ class Communicator:
             return finish(), done
 
         if self._queue is None:
-            self._queue = Queue(f"collectives-{self.rank}")
+            self._queue = CollectiveQueue(f"collectives-{self.rank}")
         followed = followed and start is not None and self._backend.looks_ahead
         handle = self._queue.submit(task, self._backend.reach, about, followed=followed)
         handle.told = self._told

@@ -122,7 +122,7 @@ Outcome = Literal["kept", "redone", "raised"]
 
 
 @dataclass(frozen=True)
-class Answer:
+class SurvivorAnswer:
     """What a survivor has done by the time it has stopped."""
 
     finished: int
@@ -136,7 +136,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Decision:
+class MembershipDecision:
     """A decision of a group's coordinator, written down before any member is told. Members are ranks of the start."""
 
     term: int
@@ -181,7 +181,7 @@ class Decision:
 
 
 def decide(
-    answers: Mapping[int, Answer],
+    answers: Mapping[int, SurvivorAnswer],
     *,
     before: tuple[int, ...],
     lost: Mapping[int, str],
@@ -190,7 +190,7 @@ def decide(
     redo: bool = True,
     cause: str = "",
     joined: tuple[int, ...] = (),
-) -> Decision:
+) -> MembershipDecision:
     """The decision that follows from the answers of all survivors. ``redo``: False where callers want an error.
 
     joined: newcomers; if there are any, the operation is not done, and all call again. Raises ``ClusterError`` if no
@@ -218,7 +218,7 @@ def decide(
         if len(others) > 1:
             raise ClusterError(f"operation {operation}: survivors have results of different members: {sorted(others)}")
     after = (*left, *joined)
-    return Decision(
+    return MembershipDecision(
         term, epoch, operation, outcome, before, after, contributors, holder, dict(lost), joined=joined, cause=cause
     )
 
@@ -228,7 +228,7 @@ def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool
     return bool(lost) and (operation == "all_to_all" or (operation == "broadcast" and root in lost))
 
 
-def group_changed(changes: Sequence[Decision], view: int, operation: int) -> GroupChanged:
+def group_changed(changes: Sequence[MembershipDecision], view: int, operation: int) -> GroupChanged:
     """The error for a caller that has heard of ``view`` changes of its group, at its ``operation``-th call."""
     news = changes[view:]
     members = news[-1].after
@@ -253,9 +253,9 @@ class Journal:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self.decisions: list[Decision] = []
+        self.decisions: list[MembershipDecision] = []
 
-    def write(self, decision: Decision) -> None:
+    def write(self, decision: MembershipDecision) -> None:
         """Keep a decision. ``ClusterError`` where its epoch or term is not above all before, or the disk is full."""
         last = self.decisions[-1] if self.decisions else None
         if last is not None and (decision.epoch <= last.epoch or decision.term <= last.term):

@@ -19,7 +19,19 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Move, Options, Served, Tallied, Wait, info
+from p4reduce.group.backend import (
+    Ahead,
+    Asked,
+    Clock,
+    CollectiveOptions,
+    FloatArray,
+    MessageEnd,
+    Move,
+    Served,
+    Tallied,
+    Wait,
+    info,
+)
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -241,7 +253,7 @@ COMPUTE: Final = "P4REDUCE_COMPUTE"
 RECORD: Final = "P4REDUCE_RECORD"
 """Where it is set, what ranks wait for and send is noted, for their traces."""
 MEMBERS: Final = "P4REDUCE_MEMBERS"
-"""Where ranks may join: `Members` as JSON."""
+"""Where ranks may join: `GroupMembers` as JSON."""
 SPEC: Final = "P4REDUCE_SPEC"
 """In real time: the file that describes this process's end of the network."""
 _LOOK_S: Final = 0.02
@@ -258,7 +270,7 @@ Membership = tuple[tuple[int, ...], int]
 
 
 @dataclass(frozen=True)
-class Members:
+class GroupMembers:
     """A group for a process that joins it later: its changes so far, and its members."""
 
     view: int
@@ -291,20 +303,20 @@ class AheadCall:
 
 
 @dataclass(frozen=True)
-class Call:
+class RemoteCall:
     """A collective; its array follows the header."""
 
     operation: str
     root: int
     learning_rate: float
-    options: Options
+    options: CollectiveOptions
     start_ps: int
     ahead: AheadCall | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """The answer to ``Call``, as of `Backend`; the array follows."""
+    """The answer to ``RemoteCall``, as of `Backend`; the array follows."""
 
     done_ps: int
     contributors: tuple[int, ...]
@@ -320,7 +332,7 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedFigure:
     """A figure that a participant recorded."""
 
     name: str
@@ -332,11 +344,11 @@ class Recorded:
 class Noted:
     """Notes of a participant since its last message."""
 
-    notes: tuple[Computed | Recorded | Wait | Message | Tallied, ...]
+    notes: tuple[Computed | RecordedFigure | Wait | MessageEnd | Tallied, ...]
 
 
 @dataclass(frozen=True)
-class Change:
+class GroupChange:
     """The content of a `GroupChanged`."""
 
     view: int
@@ -352,7 +364,7 @@ class Failure:
 
     error: str
     message: str = ""
-    change: Change | None = None
+    change: GroupChange | None = None
 
 
 SPOKEN: Final[Mapping[str, Any]] = {"protocol": PROTOCOL, "version": VERSION, "order": sys.byteorder}
@@ -415,7 +427,7 @@ def _members(environment: Mapping[str, str], rank: int, size: int) -> tuple[int,
     if text is None:
         return 0, tuple(range(size))
     try:
-        told = from_json(Members, text, MEMBERS)
+        told = from_json(GroupMembers, text, MEMBERS)
     except RecordError as error:
         raise ClusterError(str(error)) from None
     if told.view < 0 or not {*range(size)}.issuperset(told.members) or rank not in {*told.members, size}:
@@ -449,7 +461,7 @@ class RemoteBackend:
         self._clock = Clock() if clock is None else clock
         self._home: Address = ""
         self._hello = Hello(rank)
-        self._notes: list[Computed | Recorded | Wait | Message | Tallied] = []
+        self._notes: list[Computed | RecordedFigure | Wait | MessageEnd | Tallied] = []
         self._noting, self._asking = threading.Lock(), threading.Lock()
         _JOINED.add(self)
 
@@ -519,7 +531,7 @@ class RemoteBackend:
         if ahead is not None and array.size + ahead.array.size <= MAX_FLOATS:
             told = AheadCall(ahead.array.size, ahead.start_ps, ahead.poison)
             sent = np.concatenate((array, ahead.array))
-        call = to_plain(Call(asked.operation, asked.root, asked.learning_rate, options, begin, told))
+        call = to_plain(RemoteCall(asked.operation, asked.root, asked.learning_rate, options, begin, told))
         answer = self.ask({"do": "collective", **call}, sent, into=array)
         done = from_plain(Done, answer, f"the answer to {asked.operation}")
         self.contributors, self.summed = done.contributors, done.summed
@@ -555,7 +567,7 @@ class RemoteBackend:
         """Note a wait; the clock stays."""
         self._note(wait)
 
-    def sent(self, message: Message) -> None:
+    def sent(self, message: MessageEnd) -> None:
         """Note a message."""
         self._note(message)
 
@@ -579,7 +591,7 @@ class RemoteBackend:
             self._notes.extend(rows)
         self._flush()
 
-    def _note(self, note: Wait | Message) -> None:
+    def _note(self, note: Wait | MessageEnd) -> None:
         if RECORD in os.environ:  # else each collective would have a message more
             with self._noting:
                 self._notes.append(note)
@@ -587,7 +599,7 @@ class RemoteBackend:
     def record(self, name: str, value: float) -> None:
         """Keep a figure."""
         with self._noting:
-            self._notes.append(Recorded(name, value, self._clock.now_ps))
+            self._notes.append(RecordedFigure(name, value, self._clock.now_ps))
         self._flush()
 
     def close(self) -> None:
@@ -621,7 +633,7 @@ class RemoteBackend:
         while notes := self._take_notes():
             self._exchange({"do": "note", **to_plain(Noted(notes))}, "note")
 
-    def _take_notes(self) -> tuple[Computed | Recorded | Wait | Message | Tallied, ...]:
+    def _take_notes(self) -> tuple[Computed | RecordedFigure | Wait | MessageEnd | Tallied, ...]:
         with self._noting:
             taken, self._notes = self._notes[:NOTES], self._notes[NOTES:]
             return tuple(taken)
@@ -746,7 +758,7 @@ def _perform(
 ) -> tuple[dict[str, Any], FloatArray | None]:
     """Carry a request out; the answer's header, and the array that follows it, which a collective wrote to."""
     if what == "collective" and array is not None:
-        told, ahead = from_plain(Call, header, "collective", ahead=None), None
+        told, ahead = from_plain(RemoteCall, header, "collective", ahead=None), None
         if told.ahead is not None:
             own = array.size - told.ahead.elements
             if not 0 < own < array.size:
@@ -758,11 +770,11 @@ def _perform(
         return to_plain(Done(done, backend.contributors, backend.summed)), array
     if what == "note":
         for note in from_plain(Noted, header, "note").notes:
-            if isinstance(note, Recorded):
+            if isinstance(note, RecordedFigure):
                 backend.record(note.name, note.value, note.at_ps)
             elif isinstance(note, Wait):
                 backend.waited(note)
-            elif isinstance(note, Message):
+            elif isinstance(note, MessageEnd):
                 backend.sent(note)
             elif isinstance(note, Tallied):
                 backend.tallied([note])
@@ -783,7 +795,7 @@ def _failure(error: Exception) -> Failure:
     kind = next((name for name, known in _ERRORS.items() if type(error) is known), "ClusterError")
     change = None
     if isinstance(error, GroupChanged):
-        change = Change(**{field.name: getattr(error, field.name) for field in fields(Change)})
+        change = GroupChange(**{field.name: getattr(error, field.name) for field in fields(GroupChange)})
     return Failure(kind, str(error)[: MAX_HEADER // 16], change)
 
 

@@ -15,28 +15,28 @@ from p4reduce.group.backend import (
     OPERATIONS,
     SERVED,
     Asked,
-    Call,
     Called,
     Carry,
     CarryMove,
     CarryStale,
     Clock,
+    CollectiveCall,
     Death,
     Figure,
     Joined,
     Move,
     Moves,
     Participant,
+    ParticipantTrace,
     Seat,
-    Span,
     Subgroup,
-    Told,
+    TimeSpan,
     Wait,
     check_agreement,
     first_bad_value,
 )
 from p4reduce.group.errors import GOES_ON, ClusterError, CollectiveError, ExcludedError
-from p4reduce.group.membership import Decision, group_changed
+from p4reduce.group.membership import MembershipDecision, group_changed
 from p4switch.base.values import PS_PER_S
 
 
@@ -68,7 +68,7 @@ class Rendezvous:
         self.on_joined: Joined | None = None
         self._on_death = on_death
         self._members = tuple(range(size if members is None else members))
-        self._changes: list[Decision] = []
+        self._changes: list[MembershipDecision] = []
         self._carry_stale = carry_stale
         self._carry_move = carry_move
         self._moves = Moves(self._moved)
@@ -145,7 +145,7 @@ class Rendezvous:
             names = self._names([call.rank for call in calls])
             return f"{calls[0].operation} #{calls[0].iteration}: {names} {verb} for {self._missing(calls[0].operation)}"
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[TimeSpan]:
         """Intervals of all participants, by rank and start."""
         with self._changed:
             every = [span for seat in self._seats for span in (*seat.computed, *seat.spans)]
@@ -185,7 +185,9 @@ class Rendezvous:
             called = seat.clock.now_ps if start_ps is None else start_ps
             begin = max(called, seat.ready_ps)
             rate, number = asked.learning_rate, seat.iteration
-            seat.call = Call(rank, operation, array, root, rate, begin, number, called_ps=called, options=options)
+            seat.call = CollectiveCall(
+                rank, operation, array, root, rate, begin, number, called_ps=called, options=options
+            )
             seat.finished = False
             complete = self._take_complete()
         if complete:
@@ -218,7 +220,7 @@ class Rendezvous:
         self.fail(error)
         raise error
 
-    def _count(self, seat: Participant, call: Call, start_ps: int | None) -> None:
+    def _count(self, seat: Participant, call: CollectiveCall, start_ps: int | None) -> None:
         """Note that a collective is over, with a result or an error: the participant's next one follows it."""
         seat.iteration += 1
         if call.done_ps < 0:  # it was refused: no time passed
@@ -230,7 +232,7 @@ class Rendezvous:
         name = call.options.name or call.operation
         meant = {"own": "reduce_scatter", "all": "all_gather"}.get(call.options.blocks, call.operation)
         seat.told.calls.append(Called(meant, call.array.size, call.root, call.called_ps, call.done_ps))
-        seat.spans.append(Span(call.rank, name, call.start_ps, call.done_ps, call.array.size))
+        seat.spans.append(TimeSpan(call.rank, name, call.start_ps, call.done_ps, call.array.size))
 
     def leave(self, rank: int) -> None:
         """Note that ``rank`` makes no more calls; participants that wait for it get an error."""
@@ -250,7 +252,7 @@ class Rendezvous:
         if spans and spans[-1].end_ps == start_ps:
             start_ps = spans.pop().start_ps
         if end_ps > start_ps:
-            spans.append(Span(rank, COMPUTE, start_ps, end_ps))
+            spans.append(TimeSpan(rank, COMPUTE, start_ps, end_ps))
 
     def move(self, rank: int, move: Move) -> int:
         """Note ``rank``'s part of what another library moves; returns its number."""
@@ -275,10 +277,10 @@ class Rendezvous:
         done = self._carry_move(name, starts, sent)
         for rank, start_ps in starts.items():
             words = sum(octets for sender, _, octets in sent if sender == rank) // 4
-            self._seats[rank].spans.append(Span(rank, name, start_ps, done[rank], words))
+            self._seats[rank].spans.append(TimeSpan(rank, name, start_ps, done[rank], words))
         return done
 
-    def told(self, rank: int) -> Told:
+    def told(self, rank: int) -> ParticipantTrace:
         """``rank``'s collectives, waits and messages, for its trace."""
         return self._seats[rank].told
 
@@ -301,10 +303,10 @@ class Rendezvous:
             now = seat.clock.now_ps if at_ps is None else at_ps
             seat.figures.append(Figure(rank, name, seat.iteration, now, value))
 
-    def _waiting_calls(self) -> list[Call]:
+    def _waiting_calls(self) -> list[CollectiveCall]:
         return [seat.call for seat in self._seats if seat.waits and seat.call is not None]
 
-    def _take_complete(self) -> list[Call]:
+    def _take_complete(self) -> list[CollectiveCall]:
         """Take the calls of a collective that all participants have called, which begins now; or none."""
         if any(seat.call is not None and seat.call.options.stale and not seat.finished for seat in self._seats):
             return self._take_stale()
@@ -326,7 +328,7 @@ class Rendezvous:
         self._carrying = True
         return needed
 
-    def _take_stale(self) -> list[Call]:
+    def _take_stale(self) -> list[CollectiveCall]:
         """The calls of all who have not left, when each of them has one; or none."""
         there = [seat for seat in self._seats if not seat.left]
         if self._carrying or self._failure is not None or any(seat.call is None or seat.finished for seat in there):
@@ -349,8 +351,8 @@ class Rendezvous:
         """Whether the network has no use for a participant's array any more."""
         return seat.finished or not seat.under_way or (self._failure is not None and not self._carrying)
 
-    def _carry_out(self, calls: list[Call]) -> None:
-        finished: list[Call] = []
+    def _carry_out(self, calls: list[CollectiveCall]) -> None:
+        finished: list[CollectiveCall] = []
         try:
             if calls[0].options.stale and self._carry_stale is not None:
                 finished = self._carry_stale(calls, self._check)
@@ -378,7 +380,7 @@ class Rendezvous:
                         self._seats[call.rank].under_way = False
                 self._changed.notify_all()
 
-    def _apply(self, decisions: Sequence[Decision], calls: list[Call]) -> None:
+    def _apply(self, decisions: Sequence[MembershipDecision], calls: list[CollectiveCall]) -> None:
         """Change the group as decided; each participant hears of it when it calls next."""
         for call in calls:
             seat = self._seats[call.rank]

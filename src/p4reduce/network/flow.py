@@ -23,7 +23,7 @@ from p4reduce.control_plane.plans.problem import ACK_EVERY
 from p4reduce.control_plane.plans.routes import chunks, frame_bytes
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import JobNumbers, pace_of, ps_window, timing_of
-from p4reduce.network.sharing import Bools, Demand, Ints, StreamFrames, TreeFrames, Waits, Wires, opening, rates
+from p4reduce.network.sharing import Bools, Demand, Ints, StreamFrames, TreeFrames, Waits, WireTimes, opening, rates
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.specs import MAX_RING_WINDOW
@@ -43,7 +43,7 @@ SETTLED: Final = 1.02
 
 
 @dataclass(frozen=True)
-class Load:
+class FlowLoad:
     """The frames that one part of a collective sends."""
 
     plan: Plan
@@ -108,7 +108,7 @@ def load_of(
     plan: Plan,
     operation: Operation,
     elements: int,
-    wires: Wires,
+    wires: WireTimes,
     *,
     lead: int,
     known: int = 0,
@@ -116,7 +116,7 @@ def load_of(
     zeros: Bools | None = None,
     follows: bool = False,
     pace_ps: int | None = None,
-) -> Load:
+) -> FlowLoad:
     """The load of a collective with a plan.
 
     Parameters
@@ -165,7 +165,7 @@ def load_of(
         times = (share * wires.full[hop] + (1.0 - share) * wires.empty[hop] for share in shares)
         return sum(copies * time for copies, time in zip((up[hop], down[hop]), times, strict=True))
 
-    return Load(
+    return FlowLoad(
         plan,
         TreeFrames(
             bool(sent.up_full),
@@ -187,7 +187,7 @@ def load_of(
     )
 
 
-def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires, follows: bool) -> Load:
+def _streams(plan: Plan, operation: Operation, elements: int, wires: WireTimes, follows: bool) -> FlowLoad:
     size = len(plan.workers)
     if operation not in (Operation.ALL_REDUCE, Operation.BARRIER, Operation.ALL_TO_ALL):
         raise PlanError(f"a ring does all_reduce, not {operation}; use plan 'ps' or a tree with a server")
@@ -205,7 +205,7 @@ def _streams(plan: Plan, operation: Operation, elements: int, wires: Wires, foll
         for edge in (plan.edges if plan.ring else ())
     ]
     step_ps = sum(steps) / max(1, len(steps))
-    return Load(
+    return FlowLoad(
         plan,
         StreamFrames(frames, segment, window, pace_of(plan), timing_of(plan), follows),
         frames,
@@ -226,7 +226,7 @@ def _copies(plan: Plan) -> tuple[Counter[Hop], Counter[Hop]]:
     return there, back
 
 
-def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
+def paces(loads: Sequence[FlowLoad], wires: WireTimes) -> list[Pace]:
     """The time of each part of a collective whose parts begin at once, in a network without anything else."""
     if not loads or not loads[0].busy:  # one worker by itself
         return [Pace(0, 0, 0.0) for _ in loads]
@@ -263,7 +263,7 @@ def paces(loads: Sequence[Load], wires: Wires) -> list[Pace]:
     ]
 
 
-def _shorter_segments(load: Load, budget: int) -> tuple[int, int] | None:
+def _shorter_segments(load: FlowLoad, budget: int) -> tuple[int, int] | None:
     """Two lengths of a segment with which a ring of ``budget`` frames for each host does as with its own.
 
     All hold many windows, and differ by whole ones; or none fills a window, and all are shorter, or longer, than a step
@@ -283,12 +283,12 @@ def _shorter_segments(load: Load, budget: int) -> tuple[int, int] | None:
     return longer - max(1, longer // 2 // period) * period, longer
 
 
-def _steps(load: Load) -> int:
+def _steps(load: FlowLoad) -> int:
     """Segments that each host sends in a ring all-reduce."""
     return 2 * (len(load.plan.workers) - 1)
 
 
-def _pace_of_large_ring(load: Load, wires: Wires, least: float, shorter: int, segment: int) -> Pace:
+def _pace_of_large_ring(load: FlowLoad, wires: WireTimes, least: float, shorter: int, segment: int) -> Pace:
     """The pace of a ring with too many frames to simulate, from two rings with shorter segments.
 
     In the first step hosts do not depend on each other, in later ones they do, so that all steps are looked at.
@@ -314,7 +314,7 @@ def _pace_of_large_ring(load: Load, wires: Wires, least: float, shorter: int, se
 
 
 def _flowing_ps(
-    loads: Sequence[Load], rests: Sequence[int], units_ps: Sequence[float], waits: Sequence[bool]
+    loads: Sequence[FlowLoad], rests: Sequence[int], units_ps: Sequence[float], waits: Sequence[bool]
 ) -> list[float]:
     """Picoseconds until so many more units of each part have flowed.
 
@@ -336,7 +336,7 @@ def _flowing_ps(
     return flowed_ps
 
 
-def _extended(load: Load, done: Ints, unit: float, flow_ps: float, waits: bool, least: float) -> Pace:
+def _extended(load: FlowLoad, done: Ints, unit: float, flow_ps: float, waits: bool, least: float) -> Pace:
     """From when the first units were done to when all are, for which units flow for so long.
 
     waits: whether a unit waits for its window; least: how far units are apart that do not, ps.
@@ -363,7 +363,7 @@ def _in_windows_ps(units: int, window: int, cycle_ps: float, done: Ints, least: 
     return int(done[seen]) + round((place - seen) * least + cycles * cycle_ps)
 
 
-def _unit_ps(load: Load, done: Ints, least: float) -> float:
+def _unit_ps(load: FlowLoad, done: Ints, least: float) -> float:
     """Picoseconds between units: as in most windows of the second half of the opening, or as links allow.
 
     Where frames of both directions share a link, acknowledgements wait behind data and come at once, so that a fixed
@@ -380,7 +380,7 @@ def _unit_ps(load: Load, done: Ints, least: float) -> float:
     return max(least, load.plan.rtt_ps / load.window)
 
 
-def _sparse_units_ps(loads: Sequence[Load], every: Sequence[Ints], wires: Wires) -> list[float]:
+def _sparse_units_ps(loads: Sequence[FlowLoad], every: Sequence[Ints], wires: WireTimes) -> list[float]:
     """Average picoseconds between units after the opening, where some of them are zero chunks.
 
     Units with lanes are as far apart as where all have them, and units without lanes as where none has. The opening
@@ -397,7 +397,7 @@ def _sparse_units_ps(loads: Sequence[Load], every: Sequence[Ints], wires: Wires)
     return units_ps
 
 
-def _kinds_of(load: Load, wires: Wires) -> tuple[Load, Load]:
+def _kinds_of(load: FlowLoad, wires: WireTimes) -> tuple[FlowLoad, FlowLoad]:
     """The load with lanes in all units, and the load with lanes in none."""
     if not isinstance(load.frames, TreeFrames):
         raise AssertionError("streams have no exponents that are agreed on")
@@ -410,7 +410,7 @@ def _kinds_of(load: Load, wires: Wires) -> tuple[Load, Load]:
     return replace(load, frames=frames, busy=busy[0]), replace(load, frames=bare, busy=busy[1], window=frames.most)
 
 
-def _pace_of_large(load: Load, wires: Wires, least: float) -> Pace:
+def _pace_of_large(load: FlowLoad, wires: WireTimes, least: float) -> Pace:
     """The pace if even the lead has too many frames to simulate: one round trip of it, and one of a chunk."""
     if not isinstance(load.frames, TreeFrames):
         raise AssertionError("streams have nothing that goes ahead")
@@ -423,7 +423,7 @@ def _pace_of_large(load: Load, wires: Wires, least: float) -> Pace:
     return Pace(total, head, min(unit, (total - head) / load.units), _standing(load, wires))
 
 
-def _standing(load: Load, wires: Wires) -> int:
+def _standing(load: FlowLoad, wires: WireTimes) -> int:
     """The most frames that a window can leave before a link that is slower than the workers that send it."""
     plan = load.plan
     there, back = _copies(plan)
@@ -440,9 +440,9 @@ def _standing(load: Load, wires: Wires) -> int:
     return int(deepest)
 
 
-def wires_of(plan: Plan) -> Wires:
+def wires_of(plan: Plan) -> WireTimes:
     """The links of a plan's topology, for its frames."""
-    return Wires.of(plan.topology, frame_bytes(plan.lanes))
+    return WireTimes.of(plan.topology, frame_bytes(plan.lanes))
 
 
 SMALL: Final = 0.5
@@ -451,7 +451,7 @@ TRICKLE: Final = 1e-6
 """of its rate: what a flow that has not begun asks of links"""
 
 
-class Phase(Enum):
+class FlowPhase(Enum):
     """Of one job's part of a collective."""
 
     HEAD = auto()
@@ -464,7 +464,7 @@ class Phase(Enum):
 
 
 @dataclass(eq=False)
-class Part:
+class FlowPart:
     """One job's part of a collective that is under way."""
 
     pace: Pace
@@ -478,7 +478,7 @@ class Part:
     """where no queue stands"""
     time_out_ps: float = inf
     """for which a stream waits for a frame's answer before anything was measured"""
-    phase: Phase = Phase.HEAD
+    phase: FlowPhase = FlowPhase.HEAD
     rate: float = 1.0
     """of ``left``, for each picosecond"""
 
@@ -488,19 +488,19 @@ class Part:
 
     def go_on(self) -> None:
         """The next phase."""
-        if self.phase is Phase.HEAD:
-            self.phase, self.left = Phase.FLOW, float(self.units)
-        elif self.phase is Phase.FLOW:
-            self.phase, self.rate, self.left = Phase.TAIL, 1.0, self.tail_ps
+        if self.phase is FlowPhase.HEAD:
+            self.phase, self.left = FlowPhase.FLOW, float(self.units)
+        elif self.phase is FlowPhase.FLOW:
+            self.phase, self.rate, self.left = FlowPhase.TAIL, 1.0, self.tail_ps
         else:
-            self.phase, self.rate = Phase.DONE, 0.0
+            self.phase, self.rate = FlowPhase.DONE, 0.0
 
 
 @dataclass(eq=False)
 class Transfer:
     """A collective that is under way, or done."""
 
-    parts: Sequence[Part]
+    parts: Sequence[FlowPart]
     jobs: Sequence[int]
     begun_ps: int
     done_ps: int | None = None
@@ -510,7 +510,7 @@ class Transfer:
         """The share of its units that have."""
         units = sum(part.units for part in self.parts)
         left = sum(
-            part.units if part.phase is Phase.HEAD else part.left if part.phase is Phase.FLOW else 0.0
+            part.units if part.phase is FlowPhase.HEAD else part.left if part.phase is FlowPhase.FLOW else 0.0
             for part in self.parts
         )
         return 1.0 - left / units if units else 1.0
@@ -532,8 +532,8 @@ class FlowNetwork:
     queue_frames: int = 1024
     now: int = 0
     """ps"""
-    _wires: dict[int, Wires] = field(default_factory=dict)
-    _loads: dict[tuple[object, ...], tuple[list[Load], list[Pace]]] = field(default_factory=dict)
+    _wires: dict[int, WireTimes] = field(default_factory=dict)
+    _loads: dict[tuple[object, ...], tuple[list[FlowLoad], list[Pace]]] = field(default_factory=dict)
     _ways: dict[int, tuple[Plan, list[frozenset[int]]]] = field(default_factory=dict)
     _links: dict[Hop, int] = field(default_factory=dict)
     _under: list[Transfer] = field(default_factory=list)
@@ -616,12 +616,12 @@ class FlowNetwork:
             if any(load.plan is job.plan for load in loads):
                 del self._loads[key]
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[FlowPart]:
         return [part for transfer in self._under for part in transfer.parts]
 
     def _alone(
         self, parts: Sequence[tuple[Job, int]], operation: Operation, words: bool, known: int, zeros: Sequence[Bools]
-    ) -> tuple[list[Load], list[Pace]]:
+    ) -> tuple[list[FlowLoad], list[Pace]]:
         sparse = [chunks if chunks.any() else None for chunks in zeros] or [None] * len(parts)
         packed = [None if chunks is None else chunks.tobytes() for chunks in sparse]
         follows = parts[0][0].plan.job in self._just_ended
@@ -655,7 +655,7 @@ class FlowNetwork:
         known: int,
         zeros: Bools | None,
         follows: bool,
-    ) -> Load:
+    ) -> FlowLoad:
         plan = job.plan
         wires = self._wires.get(plan.lanes)
         if wires is None:
@@ -673,9 +673,9 @@ class FlowNetwork:
             pace_ps=job.pace_ps,
         )
 
-    def _part(self, job: Job, load: Load, pace: Pace) -> Part:
+    def _part(self, job: Job, load: FlowLoad, pace: Pace) -> FlowPart:
         if not pace.total_ps:  # one worker by itself
-            return Part(pace, Demand({}, 0.0, 1.0, 1.0, ()), 0.0, 0.0, 0.0, 0.0)
+            return FlowPart(pace, Demand({}, 0.0, 1.0, 1.0, ()), 0.0, 0.0, 0.0, 0.0)
         busy = {self._links[hop]: taken for hop, taken in load.busy.items()}
         ways = self._ways_of(job.plan)
         most = 1 / pace.unit_ps
@@ -699,7 +699,7 @@ class FlowNetwork:
         units = load.units + ahead
         tail_ps = max(0.0, pace.total_ps - head_ps - units * pace.unit_ps)
         time_out_ps = timing_of(job.plan).initial_ps if streams else inf
-        return Part(pace, demand, units, head_ps + (2 if load.lead else 1) * waits, tail_ps, head_ps, time_out_ps)
+        return FlowPart(pace, demand, units, head_ps + (2 if load.lead else 1) * waits, tail_ps, head_ps, time_out_ps)
 
     def _wait(self, priority: int, way: frozenset[int]) -> float:
         """Picoseconds that a frame waits now on its way there and back."""
@@ -739,9 +739,9 @@ class FlowNetwork:
         """Phases that are over end."""
         for transfer in self._under:
             for part in transfer.parts:
-                while part.phase is not Phase.DONE and part.left <= SMALL * part.rate:
+                while part.phase is not FlowPhase.DONE and part.left <= SMALL * part.rate:
                     part.go_on()
-            if all(part.phase is Phase.DONE for part in transfer.parts):
+            if all(part.phase is FlowPhase.DONE for part in transfer.parts):
                 transfer.done_ps = self.now
                 self._just_ended.update(transfer.jobs)
         self._under = [transfer for transfer in self._under if transfer.done_ps is None]
@@ -749,19 +749,19 @@ class FlowNetwork:
 
     def _share(self) -> None:
         """Rates of all that flows now. A head stands still while higher classes leave its links no room."""
-        left = [part for part in self._parts() if part.phase is not Phase.DONE]
+        left = [part for part in self._parts() if part.phase is not FlowPhase.DONE]
         for part in left:
             part.rate = 0.0 if part.demand.busy.keys() & self._down else 1.0
-        moving = [part for part in left if part.rate and part.phase is not Phase.TAIL]
+        moving = [part for part in left if part.rate and part.phase is not FlowPhase.TAIL]
         demands = [
-            part.demand if part.phase is Phase.FLOW else replace(part.demand, most=part.demand.most * TRICKLE)
+            part.demand if part.phase is FlowPhase.FLOW else replace(part.demand, most=part.demand.most * TRICKLE)
             for part in moving
         ]
         flow_rates, self._waits = rates(demands, self._hosts)
         self._check_queues()
         self._check_time_outs(moving)
         for part, rate in zip(moving, flow_rates.tolist(), strict=True):
-            if part.phase is Phase.FLOW:
+            if part.phase is FlowPhase.FLOW:
                 part.rate = rate
             elif rate > 0.0:
                 part.rate = 1.0
@@ -780,7 +780,7 @@ class FlowNetwork:
                     "lost frames: give smaller windows, or choose time: virtual"
                 )
 
-    def _check_time_outs(self, moving: Sequence[Part]) -> None:
+    def _check_time_outs(self, moving: Sequence[FlowPart]) -> None:
         """Refuse rings and all-to-alls of one class that wait for other jobs' frames longer than for answers.
 
         Time-outs of trees, and of jobs in several classes, cover what may stand before a frame (network/jobs/specs.py).

@@ -17,12 +17,12 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.network.flow import FlowNetwork, Transfer
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
 from p4reduce.network.jobs.specs import exchanged
-from p4reduce.network.virtual import Faults, Stop
+from p4reduce.network.virtual import Faults, StopReason
 from p4reduce.network.virtual.records import FabricError
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Floats, Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 
 _RECORD: Final = np.dtype([("status", np.int64), ("done_at", np.int64), ("failed_seq", np.int64)])
 
@@ -96,7 +96,7 @@ class FlowJobs:
             index = self._free.pop() if self._free else len(self.endpoints.records)
             if index == len(self.endpoints.records):
                 self.endpoints.records = np.append(self.endpoints.records, np.zeros(1, _RECORD))
-            self.endpoints.records[index] = State.IDLE, -1, -1
+            self.endpoints.records[index] = EndpointState.IDLE, -1, -1
             self._of[index] = job
             job.place(host, index)
         return job
@@ -110,7 +110,7 @@ class FlowJobs:
         under = self._now.setdefault(id(job), _Collective())
         under.posts[index] = operation
         under.elements = max(under.elements, operation.length, elements, 1)
-        self.endpoints.records["status"][index] = State.ACTIVE
+        self.endpoints.records["status"][index] = EndpointState.ACTIVE
         if len(under.posts) == len(job.endpoints):
             under.transfer = self._flow.begin([(job, under.elements)], under.operation)
 
@@ -122,7 +122,7 @@ class FlowJobs:
         first: bool = True,
         max_events: int | None = None,
         check: Callable[[], None] | None = None,
-    ) -> Stop:
+    ) -> StopReason:
         """Let time pass, at the longest until the next collective of a job is done. As of ``JobNetwork.advance``.
 
         ``PlanError`` where jobs together do what the model does not know.
@@ -132,16 +132,16 @@ class FlowJobs:
             check()
         going = {key: under.transfer for key, under in self._now.items() if under.transfer is not None}
         if not self._flow.advance(until_ps, list(going.values())):
-            return Stop.QUIET if until_ps is None else Stop.TIME
+            return StopReason.QUIET if until_ps is None else StopReason.TIME
         for key in [key for key, transfer in going.items() if transfer.done_ps is not None]:
             under = self._now.pop(key)
             job = self._of[next(iter(under.posts))]
             self._sent.update(self._carried(job, under))
             server = None if job.server is None else under.posts[job.server]
             _deliver([under.posts[index] for index in job.members.values()], server)
-            self.endpoints.records["status"][job.endpoints] = State.DONE
+            self.endpoints.records["status"][job.endpoints] = EndpointState.DONE
             self.endpoints.records["done_at"][job.endpoints] = self.now
-        return Stop.DONE
+        return StopReason.DONE
 
     def change_over(self, job: Job, plan: Plan) -> None:
         """Move a job to another tree, with the chunks that have not flowed. ``PlanError`` as of :meth:`post`."""
@@ -162,7 +162,7 @@ class FlowJobs:
         if under is not None and under.transfer is not None:
             self._sent.update(self._carried(job, under))
             self._flow.drop(under.transfer)
-        self.endpoints.records["status"][job.endpoints] = State.IDLE
+        self.endpoints.records["status"][job.endpoints] = EndpointState.IDLE
 
     def retire(self, job: Job) -> None:
         """The endpoints of a job are free for the next ones."""

@@ -40,7 +40,7 @@ NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True)
-class Wires:
+class WireTimes:
     """How long frames of two lengths occupy each directed link, and its delay, in picoseconds."""
 
     full: Mapping[Hop, int]
@@ -50,7 +50,7 @@ class Wires:
     """which have no queue before their links: what they send is made when the link is free"""
 
     @classmethod
-    def of(cls, topology: Topology, length: int) -> "Wires":
+    def of(cls, topology: Topology, length: int) -> "WireTimes":
         """Of a topology; ``length``: bytes of a full frame."""
         full: dict[Hop, int] = {}
         empty: dict[Hop, int] = {}
@@ -99,7 +99,7 @@ class _Host:
 class _Network:
     """Links and hosts, when each is free, and the events to come."""
 
-    def __init__(self, wires: Wires) -> None:
+    def __init__(self, wires: WireTimes) -> None:
         self._wires = wires
         self._number: dict[Hop, int] = {}
         self._free: list[int] = []
@@ -546,7 +546,7 @@ class Opening(NamedTuple):
     """Whether acknowledgements of streams came so late that packets would have been sent again for nothing."""
 
 
-def opening(parts: Sequence[tuple[Plan, TreeFrames | StreamFrames, int]], wires: Wires, most: int) -> Opening:
+def opening(parts: Sequence[tuple[Plan, TreeFrames | StreamFrames, int]], wires: WireTimes, most: int) -> Opening:
     """When the first chunks of collectives are done that begin at once, ps after all have begun.
 
     Parameters

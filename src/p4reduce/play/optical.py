@@ -19,13 +19,13 @@ from p4reduce.control_plane.plans.routes import chunks, frame_time_ps
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled
-from p4reduce.network.virtual import Stop
+from p4reduce.network.virtual import StopReason
 from p4reduce.topologies import Link
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.wdm import ROADMS
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 
 LANES: Final = 256
 LARGEST: Final = 1 << 15
@@ -199,7 +199,7 @@ class _Player:
         for round_ in rounds:
             round_.post(network)
         watch = [index for round_ in rounds for index in round_.job.endpoints]
-        if network.advance(watch=watch) is not Stop.DONE:
+        if network.advance(watch=watch) is not StopReason.DONE:
             raise ClusterError("a round did not end: " + "; ".join(self._errors(network, rounds)))
         if errors := list(self._errors(network, rounds)):
             raise ClusterError("; ".join(errors))
@@ -218,7 +218,7 @@ class _Player:
     def _errors(self, network: JobNetwork, rounds: Sequence[_Round]) -> Iterator[str]:
         status = network.endpoints.records["status"]
         for round_ in rounds:
-            if any(status[index] != State.DONE for index in round_.job.endpoints):
+            if any(status[index] != EndpointState.DONE for index in round_.job.endpoints):
                 errors = [endpoint.error for endpoint in network.statuses(round_.job) if endpoint.error]
                 yield f"{self._plan.tasks[round_.place].name}: {errors[0] if errors else 'an endpoint still waits'}"
 

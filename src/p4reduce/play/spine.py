@@ -11,20 +11,20 @@ import numpy.typing as npt
 from p4reduce.base.output import Progress
 from p4reduce.control_plane.counters import Operation, Traffic, add, compare_links, predict
 from p4reduce.control_plane.optical.plan import OpticalError
-from p4reduce.control_plane.optical.spine import Pair, Run, Spine, SpinePlan
+from p4reduce.control_plane.optical.spine import CircuitRun, Pair, Spine, SpinePlan
 from p4reduce.control_plane.plans import PlanRequest, TreeLayout
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
 from p4reduce.control_plane.scheduling.view import range_within
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import BLOCK, EmbeddedSwitches, Job, JobNetwork, bundled
-from p4reduce.network.virtual import Stop
+from p4reduce.network.virtual import StopReason
 from p4reduce.network.virtual.circuits import ALL_QUEUES
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import uplinks, view
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4switch.base.values import PS_PER_S
 
 LANES: Final = 256
@@ -122,7 +122,7 @@ class _Player:
             used.update({a: count, b: count})
         return links
 
-    def _turning(self, run: Run) -> Link:
+    def _turning(self, run: CircuitRun) -> Link:
         return self._link(run.pair, (2 * run.channel, 2 * run.channel + 1))
 
     def _reconfigure(self, network: JobNetwork) -> None:
@@ -206,14 +206,14 @@ class _Player:
             if progress is not None:
                 progress("sums", number, len(sums))
         watch = [index for job in jobs.values() for index in job.endpoints]
-        if watch and network.advance(watch=watch) is not Stop.DONE:
+        if watch and network.advance(watch=watch) is not StopReason.DONE:
             raise ClusterError("a sum did not come to its end")
         self.played.took_ps = max((network.done_ps(job) for job in jobs.values()), default=0)
 
     def _post(self, network: JobNetwork, sum_: _Sum, job: Job) -> None:
         sum_.job, size = job, sum_.chunks * self._lanes
         status = network.endpoints.records["status"]
-        if any(status[index] == State.ACTIVE for index in job.endpoints):
+        if any(status[index] == EndpointState.ACTIVE for index in job.endpoints):
             raise ClusterError(
                 f"slots: the sum of {sum_.link.a} and {sum_.link.b} before this one has not ended in its slots"
             )

@@ -13,7 +13,7 @@ from p4reduce.base.errors import BadInput, require
 from p4reduce.base.output import Output, bytes_text, rate_text, share_text, small_text, time_text
 from p4reduce.base.records import RecordError, from_plain, to_file
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.perf import Row
+from p4reduce.runs.perf import PerfRow
 from p4reduce.runs.result import RunResult, TrainingResult
 from p4switch.base.files import check_target, read_text, whole, write_text
 from p4switch.base.values import PS_PER_US, table
@@ -419,14 +419,14 @@ def _cell(text: str) -> Any:
 NUMBERS: Final = ("time_us", "algbw", "busbw", "wrong")
 
 
-def write_perf(folder: Path, rows: Sequence[Row], collective: str, experiment: Experiment) -> list[Path]:
+def write_perf(folder: Path, rows: Sequence[PerfRow], collective: str, experiment: Experiment) -> list[Path]:
     """Write perf.csv and perf.svg; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     table = [_flat(row, collective, experiment) for row in rows]
     return [write_rows(folder / "perf.csv", table), write_text(folder / "perf.svg", _figure(rows, collective))]
 
 
-def _flat(row: Row, collective: str, experiment: Experiment) -> dict[str, Any]:
+def _flat(row: PerfRow, collective: str, experiment: Experiment) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "collective": collective,
         "engine": row.engine,
@@ -444,7 +444,7 @@ def _flat(row: Row, collective: str, experiment: Experiment) -> dict[str, Any]:
     return columns
 
 
-def _figure(rows: Sequence[Row], collective: str) -> str:
+def _figure(rows: Sequence[PerfRow], collective: str) -> str:
     require("matplotlib", "figures")
     import matplotlib as mpl  # noqa: PLC0415  (slow to import)
     from matplotlib.figure import Figure  # noqa: PLC0415

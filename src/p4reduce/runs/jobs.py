@@ -16,14 +16,14 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.best import BEST, FORESTS, trees_named
-from p4reduce.control_plane.plans.forest import Part as TreePart
+from p4reduce.control_plane.plans.forest import TreeShare as TreePart
 from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.control_plane.resources import SLOTS, Resources
-from p4reduce.group.backend import PLAIN, Call, FloatArray, Options, as_carried, refuse_narrow
+from p4reduce.group.backend import PLAIN, CollectiveCall, CollectiveOptions, FloatArray, as_carried, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
-from p4reduce.group.membership import Decision
+from p4reduce.group.membership import MembershipDecision
 from p4reduce.network.flow import FlowNetwork, load_of, paces, wires_of
 from p4reduce.network.flow_jobs import nearest_sum
 from p4reduce.network.jobs.network import Job, parts_of
@@ -208,8 +208,11 @@ class RunJobs(ABC):
 
     @abstractmethod
     def carry(
-        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
-    ) -> Sequence[Decision]:
+        self,
+        calls: list[CollectiveCall],
+        check: Callable[[], None] = lambda: None,
+        workers: tuple[str, ...] | None = None,
+    ) -> Sequence[MembershipDecision]:
         """Carry one collective out; results land in the callers' arrays. See ``group.rendezvous.Carry``.
 
         workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
@@ -217,7 +220,9 @@ class RunJobs(ABC):
         """
 
     @abstractmethod
-    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+    def carry_stale(
+        self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
+    ) -> list[CollectiveCall]:
         """Carry calls of workers that do not wait for each other on, until one is done. See ``group.rendezvous``."""
 
     @abstractmethod
@@ -236,7 +241,7 @@ class RunJobs(ABC):
         """Lay a job out; it takes effect one control latency from now."""
 
     def parts_of(
-        self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: Options
+        self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: CollectiveOptions
     ) -> tuple[list[Part], str]:
         """Which jobs carry a collective, and as what; none where one worker is alone with it.
 
@@ -316,7 +321,7 @@ class RunJobs(ABC):
         """The number of a group's job: one for its sums, one for each root of its broadcasts."""
         return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
 
-    def _blocks(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[slice]:
+    def _blocks(self, chosen: CollectiveOptions, elements: int, workers: tuple[str, ...]) -> list[slice]:
         """The slices of an array that separate jobs carry to the owner of each block of an all-reduce, or from there.
 
         Empty if one job carries all: if that takes no more frames, or if all need the whole result. A block of
@@ -336,7 +341,7 @@ class RunJobs(ABC):
         frames = [-(-(b - a) // lanes) for a, b in ends]
         return [slice(a, b) for a, b in ends] if sum(frames) - min(frames) < -(-elements // lanes) else []
 
-    def _owner_parts(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[Part]:
+    def _owner_parts(self, chosen: CollectiveOptions, elements: int, workers: tuple[str, ...]) -> list[Part]:
         """The jobs that carry a collective block by block, and what each carries; none where one job is quicker."""
         blocks = self._blocks(chosen, elements, workers)
         if not blocks:
@@ -383,7 +388,7 @@ class RunJobs(ABC):
             deadline_ps=self.experiment.deadline_ps if server is None and plan != "all-to-all" else None,
         )
 
-    def _lane_bits(self, job: Job, calls: list[Call], size: int) -> int:
+    def _lane_bits(self, job: Job, calls: list[CollectiveCall], size: int) -> int:
         """Bits of the lanes in which a collective travels. `RefusedError` where they are not to be had.
 
         size: workers in the sum.
@@ -470,7 +475,7 @@ def pace_of_blocks(parts: Sequence[Part], operation: Operation) -> int:
     return parts_bound([(job.plan, job.plan.lanes) for job, _ in parts], operation).time_ps
 
 
-def block_operation(chosen: Options) -> Operation:
+def block_operation(chosen: CollectiveOptions) -> Operation:
     """The operation that carries a block to its owner, or from there."""
     return Operation.PUSH if chosen.blocks == "own" else Operation.PULL
 
@@ -482,7 +487,7 @@ def _takes_ps(parts: Sequence[Part], operation: Operation) -> int:
     return bound.time_ps + trips * max(job.plan.rtt_ps for job, _ in parts)
 
 
-def beyond_int32(call: Call) -> SaturatedError:
+def beyond_int32(call: CollectiveCall) -> SaturatedError:
     """The error for every participant of a sum that exceeded int32."""
     name = call.options.name or call.operation
     return SaturatedError(f"{name} #{call.iteration}: a sum of int32 lies beyond int32")
@@ -492,7 +497,7 @@ _COMPARED: Final = 1 << 18
 """elements at a time, so that there is no second array of the size of the first"""
 
 
-def agreed_result(calls: list[Call]) -> FloatArray:
+def agreed_result(calls: list[CollectiveCall]) -> FloatArray:
     """The array that all who get a result got; raises ``ClusterError`` when two of them differ in a byte."""
     if calls[0].operation == "push":
         return calls[-1].array
@@ -583,7 +588,7 @@ class FlowCarrier(RunJobs):
 
     # --- collectives
 
-    def move(self, operation: str, elements: int, chosen: Options = PLAIN) -> None:
+    def move(self, operation: str, elements: int, chosen: CollectiveOptions = PLAIN) -> None:
         """Time one collective of ``elements`` numbers of each worker, without arrays and without sums."""
         with self._one:
             number = len(self.records)
@@ -593,8 +598,11 @@ class FlowCarrier(RunJobs):
                 self._record(parts, carried, operation, number, elements, timed)
 
     def carry(
-        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
-    ) -> Sequence[Decision]:
+        self,
+        calls: list[CollectiveCall],
+        check: Callable[[], None] = lambda: None,
+        workers: tuple[str, ...] | None = None,
+    ) -> Sequence[MembershipDecision]:
         """Add the callers' arrays up, and say when all have the result. As of ``RunJobs.carry``."""
         with self._one:
             check()
@@ -625,7 +633,9 @@ class FlowCarrier(RunJobs):
             self._record(parts, carried, name, first.iteration, elements, began, failed=failed)
             return ()
 
-    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+    def carry_stale(
+        self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
+    ) -> list[CollectiveCall]:
         """Raise: the flow model has no staleness."""
         raise RefusedError("push_pull: the flow model (time: flow) knows no staleness; choose time: virtual")
 
@@ -653,7 +663,7 @@ class FlowCarrier(RunJobs):
             job.bare += int(chunks.sum())
         return Timed(start_ps, self.now)
 
-    def _announce(self, parts: list[Part], calls: list[Call], timed: Timed) -> None:
+    def _announce(self, parts: list[Part], calls: list[CollectiveCall], timed: Timed) -> None:
         """Agree on the exponents of the next sum, if all workers start it on the same jobs meanwhile."""
         if calls[0].operation not in {"all_reduce", "barrier"}:
             return
@@ -695,7 +705,7 @@ class FlowCarrier(RunJobs):
             self.on_collective(len(self.records))
 
 
-def _zeros(parts: Sequence[Part], calls: Sequence[Call]) -> list[Bools]:
+def _zeros(parts: Sequence[Part], calls: Sequence[CollectiveCall]) -> list[Bools]:
     """For each part of an all-reduce, the chunks that travel without lanes because they are zero at all workers.
 
     Where no exponents are agreed on, none does. With ``poison``, a chunk that is not finite counts as zero.
@@ -715,7 +725,7 @@ def _zeros(parts: Sequence[Part], calls: Sequence[Call]) -> list[Bools]:
     return all_zeros
 
 
-def _add_up(calls: list[Call], size: int) -> bool:
+def _add_up(calls: list[CollectiveCall], size: int) -> bool:
     """Compute a collective's results with NumPy, in the callers' arrays; return whether a sum exceeded int32.
 
     Sums are the nearest float32 to those of float64.

@@ -514,7 +514,7 @@ class _Coordinator:
         for rank in ranks:
             alone = torch[rank] if rank < workers else {}
             if self._places > workers:
-                alone[remote.MEMBERS] = to_json(remote.Members(0, tuple(range(workers))))
+                alone[remote.MEMBERS] = to_json(remote.GroupMembers(0, tuple(range(workers))))
             self._begin(command, rank, alone)
         deadline = time.monotonic() + timeout_s
         left = {*ranks}
@@ -534,7 +534,7 @@ class _Coordinator:
             if isinstance(event, _Joined):
                 for rank in event.ranks:
                     self._begin(
-                        command, rank, {remote.MEMBERS: to_json(remote.Members(event.view, tuple(event.members)))}
+                        command, rank, {remote.MEMBERS: to_json(remote.GroupMembers(event.view, tuple(event.members)))}
                     )
                 left |= {*event.ranks}
                 ranks += event.ranks

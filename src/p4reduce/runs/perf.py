@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.group.backend import Options
+from p4reduce.group.backend import CollectiveOptions
 from p4reduce.group.communicator import Communicator
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
@@ -37,7 +37,7 @@ Values = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Plan:
+class PerfPlan:
     """What to measure: a collective, the type of its elements, sizes, and how often each."""
 
     collective: str
@@ -57,19 +57,19 @@ class Plan:
         elements = size // TYPES[self.type].itemsize
         return elements // workers if self.collective in BLOCKS else elements
 
-    def carried(self, size: int, workers: int) -> tuple[str, int, Options]:
+    def carried(self, size: int, workers: int) -> tuple[str, int, CollectiveOptions]:
         """The operation, number of 32-bit elements and options with which ``Communicator`` carries a size."""
         count = self.count(size, workers)
         words = -(-count * TYPES[self.type].itemsize // 4)
         if self.collective == "all_gather":
-            return "all_reduce", workers * words, Options(words=True, blocks="all")
+            return "all_reduce", workers * words, CollectiveOptions(words=True, blocks="all")
         if self.collective == "all_to_all":
-            return "all_to_all", workers * words, Options(words=True)
+            return "all_to_all", workers * words, CollectiveOptions(words=True)
         if self.collective == "broadcast":
-            return "broadcast", words, Options(words=True)
+            return "broadcast", words, CollectiveOptions(words=True)
         if self.collective == "reduce_scatter":
-            return "all_reduce", count * workers, Options(words=self.type == "int32", blocks="own")
-        return "all_reduce", count, Options(words=self.type == "int32")
+            return "all_reduce", count * workers, CollectiveOptions(words=self.type == "int32", blocks="own")
+        return "all_reduce", count, CollectiveOptions(words=self.type == "int32")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Row:
+class PerfRow:
     """The figures of one size."""
 
     engine: str
@@ -145,7 +145,7 @@ def as_added(stored: Values, kind: str) -> Values:
     return (stored.astype(np.uint32) << 16).view(np.float32) if kind == "bfloat16" else stored.copy()
 
 
-def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> list[Row]:
+def measure_virtual(experiment: Experiment, plan: PerfPlan, progress: Progress) -> list[PerfRow]:
     """Measure all sizes with one plan in virtual time. Raises as a run does."""
     with Cluster(experiment) as cluster:
         size = cluster.size
@@ -165,7 +165,7 @@ def measure_virtual(experiment: Experiment, plan: Plan, progress: Progress) -> l
     return rows
 
 
-def measure_flow(experiment: Experiment, plan: Plan, progress: Progress) -> list[Row]:
+def measure_flow(experiment: Experiment, plan: PerfPlan, progress: Progress) -> list[PerfRow]:
     """Measure all sizes with one plan in the flow model. Raises as a run does."""
     with FlowCluster(experiment) as cluster:
         rows = []
@@ -180,9 +180,9 @@ def measure_flow(experiment: Experiment, plan: Plan, progress: Progress) -> list
     return rows
 
 
-def _row(engine: str, plan: Plan, octets: int, workers: int, measured: dict[bool, Figures]) -> Row:
+def _row(engine: str, plan: PerfPlan, octets: int, workers: int, measured: dict[bool, Figures]) -> PerfRow:
     sums = plan.collective in {"all_reduce", "reduce_scatter"}
-    return Row(
+    return PerfRow(
         engine=engine,
         size=octets,
         count=plan.count(octets, workers),
@@ -203,7 +203,7 @@ def _mean_us(records: Sequence[CollectiveRecord]) -> float:
     return sum(record.communication_ps for record in records) / len(records) / PS_PER_US
 
 
-def _measure(comm: Communicator, plan: Plan, octets: int) -> list[int]:
+def _measure(comm: Communicator, plan: PerfPlan, octets: int) -> list[int]:
     """Wrong elements of this rank, for each mode."""
     count = plan.count(octets, comm.size)
     by_mode = []
@@ -215,7 +215,7 @@ def _measure(comm: Communicator, plan: Plan, octets: int) -> list[int]:
     return by_mode
 
 
-def _once(comm: Communicator, plan: Plan, count: int, *, in_place: bool) -> int:
+def _once(comm: Communicator, plan: PerfPlan, count: int, *, in_place: bool) -> int:
     """Carry one collective; how many elements of the result are wrong, 0 where they are not looked at."""
     kind, ranks = plan.type, range(comm.size)
     whole = count if plan.collective not in BLOCKS or plan.collective == "all_gather" else count * comm.size
@@ -243,7 +243,7 @@ def _once(comm: Communicator, plan: Plan, count: int, *, in_place: bool) -> int:
     return _wrong(plan, as_type(result, kind), sums) if untouched else whole
 
 
-def _wrong(plan: Plan, result: Values, wanted: Callable[[], Values]) -> int:
+def _wrong(plan: PerfPlan, result: Values, wanted: Callable[[], Values]) -> int:
     return int(np.count_nonzero(result != wanted())) if plan.checked else 0
 
 

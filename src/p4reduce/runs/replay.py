@@ -19,10 +19,10 @@ from p4reduce.base.output import Progress
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.forest import slots_of_each
-from p4reduce.group.backend import COLLECTIVES, COMPUTE, PLAIN, FloatArray, Options, Span, as_carried
+from p4reduce.group.backend import COLLECTIVES, COMPUTE, PLAIN, CollectiveOptions, FloatArray, TimeSpan, as_carried
 from p4reduce.group.errors import ClusterError, RefusedError
 from p4reduce.network.flow import Transfer
-from p4reduce.network.jobs.asynchronous import Clock, Clockwork
+from p4reduce.network.jobs.asynchronous import CallClock, Clockwork
 from p4reduce.network.jobs.network import Job
 from p4reduce.play.priorities.models import resnet50
 from p4reduce.runs.experiment import Experiment, ExperimentError
@@ -32,15 +32,15 @@ from p4reduce.runs.result import CollectiveRecord, NetworkResult
 from p4reduce.runs.summary import network_result
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.cluster import build_topology, program_of, server_host, worker_hosts
-from p4reduce.runs.workload import Communication, Meeting, Node, Rank, TraceError, Workload
+from p4reduce.runs.workload import Communication, Meeting, RankTrace, TraceError, TraceNode, Workload
 from p4reduce.topologies import Topology
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4switch.base.values import PS_PER_S, PS_PER_US
 
-GATHER: Final = Options(words=True, blocks="all")
-SCATTER: Final = Options(blocks="own")
-WORDS: Final = Options(words=True)
+GATHER: Final = CollectiveOptions(words=True, blocks="all")
+SCATTER: Final = CollectiveOptions(blocks="own")
+WORDS: Final = CollectiveOptions(words=True)
 PERIOD: Final = 8191
 """of the numbers that ranks give: a prime, so that no two chunks hold the same"""
 SEEN_EVERY: Final = 64
@@ -48,12 +48,12 @@ SEEN_EVERY: Final = 64
 
 
 @dataclass(frozen=True)
-class Way:
+class MeetingWay:
     """The way in which a meeting (a collective or message) is carried; the same for one kind, size and group."""
 
     parts: Sequence[Part]
     carried: str
-    options: Options
+    options: CollectiveOptions
     elements: int
     """elements of the array that the parts share"""
 
@@ -77,7 +77,7 @@ Done = Callable[[int], None]
 """Told when a rank's part is done, picoseconds."""
 
 
-class Stage(Protocol):
+class MeetingCarrier(Protocol):
     """The carrier of meetings: packets, or the flow model."""
 
     @property
@@ -99,9 +99,9 @@ class _Ways:
 
     def __init__(self, jobs: RunJobs, workload: Workload) -> None:
         self._jobs, self.workload = jobs, workload
-        self._found: dict[tuple[str, int, int, tuple[int, ...]], Way] = {}
+        self._found: dict[tuple[str, int, int, tuple[int, ...]], MeetingWay] = {}
         self._bounds: dict[int, int] = {}
-        self.of: list[Way] = []
+        self.of: list[MeetingWay] = []
         for number, meeting in enumerate(workload.meetings):
             wanted = meeting.communication
             key = (wanted.operation, wanted.elements, wanted.peer, meeting.members)
@@ -112,12 +112,12 @@ class _Ways:
                     raise PlanError(f"{workload.where(number)}: {error}") from None
             self.of.append(self._found[key])
 
-    def _way(self, number: int, meeting: Meeting) -> Way:
+    def _way(self, number: int, meeting: Meeting) -> MeetingWay:
         wanted, size = meeting.communication, len(meeting.members)
         workers = tuple(self._jobs.workers[rank] for rank in meeting.members)
         operation, elements, options, root = wanted.operation, wanted.elements, PLAIN, 0
         if meeting.is_message:
-            return Way(self._jobs.message_parts(workers[0], workers[1], elements), "pull", WORDS, elements)
+            return MeetingWay(self._jobs.message_parts(workers[0], workers[1], elements), "pull", WORDS, elements)
         if operation == "reduce":
             operation = "all_reduce"  # no plan leaves the others out
         elif operation == "all_gather":
@@ -130,7 +130,7 @@ class _Ways:
             options, root = WORDS, meeting.members.index(wanted.peer)
         parts, carried = self._jobs.parts_of(operation, root, elements, workers, number, options)
         ring = bool(parts) and bool(parts[0][0].plan.ring)
-        return Way(parts, as_carried(carried, ring=ring), options, elements)
+        return MeetingWay(parts, as_carried(carried, ring=ring), options, elements)
 
     def record(self, number: int, start_ps: int, done_ps: int, own_ps: int) -> CollectiveRecord:
         """Record a meeting that is done; its jobs note it for the prediction."""
@@ -251,7 +251,7 @@ class _Numbers:
         return meeting.members[0] if meeting.is_message else wanted.peer
 
     @staticmethod
-    def _block(way: Way, meeting: Meeting, rank: int) -> slice:
+    def _block(way: MeetingWay, meeting: Meeting, rank: int) -> slice:
         size, place = way.elements // len(meeting.members), meeting.members.index(rank)
         return slice(place * size, (place + 1) * size)
 
@@ -276,7 +276,7 @@ class _Messages:
     def __init__(self) -> None:
         self._waiting: dict[int, deque[int]] = {}
 
-    def may_begin(self, way: Way, number: int) -> bool:
+    def may_begin(self, way: MeetingWay, number: int) -> bool:
         """Whether a message whose ends are there begins now; else it does when `ended` says so."""
         job = way.parts[0][0].plan.job
         if job in self._waiting:
@@ -285,7 +285,7 @@ class _Messages:
         self._waiting[job] = deque()
         return True
 
-    def ended(self, way: Way) -> int | None:
+    def ended(self, way: MeetingWay) -> int | None:
         """Note that a message is over; return the next one that begins, or None."""
         job = way.parts[0][0].plan.job
         if self._waiting[job]:
@@ -415,7 +415,7 @@ class PacketStage(Carrier):
                 self._post_message(following)
 
 
-class FlowStage(FlowCarrier, Clock):
+class FlowStage(FlowCarrier, CallClock):
     """The flow model: collectives have a duration, and share links; nothing is added up."""
 
     def __init__(self, experiment: Experiment, topology: Topology, workload: Workload) -> None:
@@ -426,7 +426,7 @@ class FlowStage(FlowCarrier, Clock):
             workers=worker_hosts(topology, experiment.workers),
             server=server_host(topology),
         )
-        Clock.__init__(self, self.network)
+        CallClock.__init__(self, self.network)
         self._ways = _Ways(self, workload)
         self._arrived: dict[int, dict[int, tuple[int, Done]]] = defaultdict(dict)
         self._under_way: dict[int, Transfer] = {}
@@ -501,9 +501,9 @@ class _Processor:
 class _Player:
     """Plays a workload on a stage; ``spans`` are what each rank did from when to when."""
 
-    def __init__(self, workload: Workload, stage: Stage, progress: Progress | None, title: str) -> None:
+    def __init__(self, workload: Workload, stage: MeetingCarrier, progress: Progress | None, title: str) -> None:
         self._workload, self._stage, self._progress, self._title = workload, stage, progress, title
-        self.spans: list[Span] = []
+        self.spans: list[TimeSpan] = []
         self.begun_ps = stage.now
         self._left = [list(own) for own in workload.before]
         self._processors = [(_Processor(), _Processor()) for _ in workload.ranks]
@@ -536,7 +536,7 @@ class _Player:
             else:
                 self._finish(rank, at)
 
-    def _communicate(self, rank: int, at: int, node: Node) -> None:
+    def _communicate(self, rank: int, at: int, node: TraceNode) -> None:
         wanted, begun_ps = node.communication, self._stage.now
         assert wanted is not None  # noqa: S101
         number = self._workload.of_node[rank][at]
@@ -548,7 +548,9 @@ class _Player:
         name = f"{wanted.operation}{row}"
 
         def done(done_ps: int) -> None:
-            self.spans.append(Span(rank, name, begun_ps, done_ps, wanted.elements, f"{wanted.operation} {node.name}"))
+            self.spans.append(
+                TimeSpan(rank, name, begun_ps, done_ps, wanted.elements, f"{wanted.operation} {node.name}")
+            )
             self._finish(rank, at)
             self._drain()
 
@@ -563,7 +565,7 @@ class _Player:
 
         def done() -> None:
             row = " [host]" if node.on_host else ""
-            self.spans.append(Span(rank, COMPUTE + row, begun_ps, begun_ps + node.duration_ps, label=node.name))
+            self.spans.append(TimeSpan(rank, COMPUTE + row, begun_ps, begun_ps + node.duration_ps, label=node.name))
             processor.busy = False
             self._finish(rank, at)
             self._compute(rank, processor)
@@ -601,7 +603,7 @@ class RankTimes:
 
 
 @dataclass(frozen=True)
-class Replay:
+class PlanReplay:
     """A training, played with one plan."""
 
     plan: str
@@ -618,10 +620,10 @@ class Replay:
     """Of the collectives and messages of the rank that has most, before any header."""
     network: NetworkResult | None
     """None where nothing was communicated."""
-    spans: list[Span] = field(repr=False, compare=False)
+    spans: list[TimeSpan] = field(repr=False, compare=False)
 
 
-def play(workload: Workload, experiment: Experiment, progress: Progress | None = None) -> Replay:
+def play(workload: Workload, experiment: Experiment, progress: Progress | None = None) -> PlanReplay:
     """Play a workload; ``experiment.workers`` are its ranks.
 
     Raises ``PlanError`` for what the plan, or the flow model, cannot carry, ``ExperimentError``, ``ClusterError``.
@@ -641,7 +643,7 @@ def play(workload: Workload, experiment: Experiment, progress: Progress | None =
         stage.close()
     spans = [replace(span, start_ps=span.start_ps - begun, end_ps=span.end_ps - begun) for span in player.spans]
     ranks = rank_times(spans, len(workload.ranks))
-    return Replay(
+    return PlanReplay(
         plan=experiment.plan,
         topology=topology.name,
         time=experiment.time,
@@ -659,7 +661,7 @@ def play(workload: Workload, experiment: Experiment, progress: Progress | None =
 Interval = tuple[int, int]
 
 
-def rank_times(spans: Iterable[Span], ranks: int) -> list[RankTimes]:
+def rank_times(spans: Iterable[TimeSpan], ranks: int) -> list[RankTimes]:
     """The times of each rank: of computation, of communication, and of communication without computation beside it."""
     computed: list[dict[bool, list[Interval]]] = [{False: [], True: []} for _ in range(ranks)]
     communicated: list[list[Interval]] = [[] for _ in range(ranks)]
@@ -703,17 +705,17 @@ FLOPS: Final = 70e12
 """that an accelerator does in a second, as assumed"""
 
 
-def example(ranks: int = 8) -> list[Rank]:
+def example(ranks: int = 8) -> list[RankTrace]:
     """One iteration of data-parallel ResNet-50: forward, backward, and an all-reduce of each layer's gradient.
 
     54 layers, 102 MB of float32. A multiplication counts as two operations, backward takes twice as long as forward.
     """
     layers = resnet50()
     times = [round(2 * layer.multiplications * IMAGES / FLOPS * PS_PER_S / PS_PER_US) * PS_PER_US for layer in layers]
-    nodes: list[Node] = []
+    nodes: list[TraceNode] = []
 
     def add(name: str, after: Sequence[int], duration_ps: int = 0, wanted: Communication | None = None) -> int:
-        nodes.append(Node(len(nodes), name, tuple(after), duration_ps, communication=wanted))
+        nodes.append(TraceNode(len(nodes), name, tuple(after), duration_ps, communication=wanted))
         return len(nodes) - 1
 
     last: list[int] = []
@@ -724,4 +726,4 @@ def example(ranks: int = 8) -> list[Rank]:
         last = [add(f"backward {layer.name}", last, 2 * duration)]
         sums.append(add(f"gradient {layer.name}", last, wanted=Communication("all_reduce", 4 * layer.parameters)))
     add("optimizer", [*last, *sums])
-    return [Rank("the example", nodes) for _ in range(ranks)]
+    return [RankTrace("the example", nodes) for _ in range(ranks)]

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from p4reduce.group.backend import COMPUTE, Figure, Span
+from p4reduce.group.backend import COMPUTE, Figure, TimeSpan
 from p4reduce.group.communicator import STEP
-from p4reduce.group.membership import Decision
+from p4reduce.group.membership import MembershipDecision
 from p4switch.base.values import PS_PER_US, table
 
 _UNLESS_EMPTY: Final = Field(exclude_if=lambda items: not items)
@@ -152,7 +152,7 @@ class NetworkResult:
     """… found by ``marks`` (comm.step()), by ``repetition`` of its collectives, or the whole ``run`` taken as one."""
     tree: list[TreeEdge] = field(default_factory=list)
     """Of all jobs; for ring and ps the hops of the streams."""
-    membership: Annotated[list[Decision], _UNLESS_EMPTY] = field(default_factory=list)
+    membership: Annotated[list[MembershipDecision], _UNLESS_EMPTY] = field(default_factory=list)
     """Decisions on the group's members when some died, in order. Then frames are held against no prediction:
     what was under way cannot be predicted."""
     closed: Annotated[list[ClosedRecord], _UNLESS_EMPTY] = field(default_factory=list)
@@ -342,7 +342,7 @@ How = Literal["marks", "repetition", "run"]
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """One step: its time without the computation that was declared, the sum of its lower bounds, what a rank sent."""
 
     communication_ps: int
@@ -354,14 +354,14 @@ class Step:
 class Steps:
     """The steps of a run, and how they were found."""
 
-    every: tuple[Step, ...]
+    every: tuple[StepResult, ...]
     how: How
     """``marks``: by ``comm.step()``; ``repetition``: of a sequence of collectives; ``run``: nothing repeats."""
     collectives: int
     """in a step; of marked steps, the median"""
 
     @property
-    def median(self) -> Step | None:
+    def median(self) -> StepResult | None:
         """The step with the median communication time; None without steps."""
         if not self.every:
             return None
@@ -369,7 +369,7 @@ class Steps:
         return next(step for step in self.every if step.communication_ps == middle)
 
 
-def steps_of(records: Sequence[CollectiveRecord], figures: Sequence[Figure], spans: Sequence[Span]) -> Steps:
+def steps_of(records: Sequence[CollectiveRecord], figures: Sequence[Figure], spans: Sequence[TimeSpan]) -> Steps:
     """The steps of a script whose ranks recorded ``figures`` and did ``spans``."""
     marks: dict[int, list[int]] = {}
     for figure in figures:
@@ -383,7 +383,7 @@ def steps_of(records: Sequence[CollectiveRecord], figures: Sequence[Figure], spa
     return Steps(tuple(_sum(own) for own in repeats), "repetition" if count > 1 else "run", period)
 
 
-def _between(marks: dict[int, list[int]], records: Sequence[CollectiveRecord], spans: Sequence[Span]) -> Steps:
+def _between(marks: dict[int, list[int]], records: Sequence[CollectiveRecord], spans: Sequence[TimeSpan]) -> Steps:
     """From each mark of a rank to its next; a step is as long as that of the slowest rank."""
     count = min(map(len, marks.values()))
     longest = [0] * count
@@ -401,7 +401,7 @@ def _between(marks: dict[int, list[int]], records: Sequence[CollectiveRecord], s
         if number < count:
             within[number].append(record)
     steps = tuple(
-        Step(time, sum(record.bound_ps for record in own), sum(record.elements for record in own))
+        StepResult(time, sum(record.bound_ps for record in own), sum(record.elements for record in own))
         for time, own in zip(longest, within, strict=True)
     )
     return Steps(steps, "marks", statistics.median_low(map(len, within)) if within else 0)
@@ -411,13 +411,13 @@ def _inside(spans: Sequence[tuple[int, int]], begin: int, end: int) -> int:
     return sum(max(0, min(stop, end) - max(start, begin)) for start, stop in spans)
 
 
-def _sum(records: Sequence[CollectiveRecord]) -> Step:
+def _sum(records: Sequence[CollectiveRecord]) -> StepResult:
     """Collectives one after the other; what one runs beside the one before does not count twice."""
     time, done = 0, 0
     for record in records:
         time += max(0, min(record.communication_ps, record.done_ps - done))
         done = max(done, record.done_ps)
-    return Step(time, sum(record.bound_ps for record in records), sum(record.elements for record in records))
+    return StepResult(time, sum(record.bound_ps for record in records), sum(record.elements for record in records))
 
 
 def _repeated(sequence: Sequence[tuple[str, int]]) -> tuple[int, int, int]:
@@ -454,7 +454,7 @@ def _period(sequence: Sequence[tuple[str, int]]) -> int:
 # stands one above the other.
 
 
-def timeline(spans: Iterable[Span]) -> dict[str, Any]:
+def timeline(spans: Iterable[TimeSpan]) -> dict[str, Any]:
     """The trace of some spans."""
     events: list[dict[str, Any]] = []
     rows: dict[int, dict[str, int]] = {}
@@ -483,7 +483,7 @@ def timeline(spans: Iterable[Span]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def write_timeline(path: Path, spans: Iterable[Span]) -> Path:
+def write_timeline(path: Path, spans: Iterable[TimeSpan]) -> Path:
     """Write it as JSON: the same spans give the same bytes."""
     path.write_text(json.dumps(timeline(spans), indent=0) + "\n", "utf-8")
     return path

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from p4reduce.base.errors import BadInput
-from p4reduce.base.flags import Flag, Parameter, flags
+from p4reduce.base.flags import CommandFlag, Flag, flags
 from p4reduce.control_plane import PROGRAMS
 from p4switch.base.files import read_text
 
@@ -48,7 +48,7 @@ LISTED: Final = {
 
 
 @cache
-def experiment_flags() -> Mapping[str, Parameter]:
+def experiment_flags() -> Mapping[str, CommandFlag]:
     """The flag of each field of an `Experiment`; what a value may be its validation says."""
     from p4reduce.runs.experiment import Experiment  # noqa: PLC0415  (pydantic is slow to import)
 
@@ -66,7 +66,7 @@ class Settings:
     def experiment(self, base: Mapping[str, Any] | None = None, **overrides: Any) -> "Experiment":
         """The run: ``base`` (defaults of the command), then the file, then flags, then ``overrides``.
 
-        Keys are fields as in ``Parameter.field``, with '__' for '.' in ``overrides``. Raises ``BadInput``.
+        Keys are fields as in ``CommandFlag.field``, with '__' for '.' in ``overrides``. Raises ``BadInput``.
         """
         from pydantic import ValidationError  # noqa: PLC0415  (slow to import)
 
@@ -143,7 +143,7 @@ class Described:
     scripts: bool = False
     helps: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def parameters(self) -> Iterable[Parameter]:
+    def parameters(self) -> Iterable[CommandFlag]:
         """Its flags."""
         left_out = {
             *self.omit,
@@ -153,7 +153,7 @@ class Described:
         kept = [parameter for field, parameter in experiment_flags().items() if field not in left_out]
         return [_CONFIG, *(self._described(parameter) for parameter in kept)]
 
-    def _described(self, parameter: Parameter) -> Parameter:
+    def _described(self, parameter: CommandFlag) -> CommandFlag:
         text = self.helps.get(parameter.field, parameter.flag.help)
         return dataclasses.replace(parameter, flag=dataclasses.replace(parameter.flag, help=text))
 
@@ -162,8 +162,9 @@ class Described:
         return Settings(given.get("config"), {field: value for field, value in given.items() if field != "config"})
 
 
-_CONFIG: Final = Parameter("config", Path, None, (), Flag("YAML file with any of these settings, which flags override.",
-        "-c", reads=True, example="settings", default="none"))  # fmt: skip
+_CONFIG: Final = CommandFlag("config", Path, None, (), Flag(
+        "YAML file with any of these settings, which flags override.", "-c", reads=True, example="settings",
+        default="none"))  # fmt: skip
 
 
 def default_topology(workers: int) -> str:

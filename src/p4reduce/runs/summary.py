@@ -7,7 +7,7 @@ from typing import Any
 
 from p4reduce.control_plane.counters import (
     Fate,
-    Incident,
+    LinkIncident,
     Operation,
     SwitchCounters,
     Traffic,
@@ -25,7 +25,7 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.runs.experiment import FaultOptions
 from p4reduce.runs.jobs import FlowCarrier, RunJobs
-from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, Step, Steps, TreeEdge
+from p4reduce.runs.result import CollectiveRecord, LinkLoad, NetworkResult, StepResult, Steps, TreeEdge
 from p4reduce.runs.virtual.carrier import Carrier
 from p4reduce.runs.virtual.surviving import SurvivingCarrier
 from p4reduce.topologies import Topology
@@ -33,7 +33,7 @@ from p4reduce.topologies.model import Hop
 
 
 @dataclass(frozen=True)
-class Observed:
+class CarriedCounts:
     """Collectives carried and counters read, in virtual time or on real links."""
 
     topology: Topology
@@ -59,7 +59,7 @@ def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResul
     the predictions.
     """
     if isinstance(carrier, FlowCarrier):
-        modelled = Observed(carrier.topology, carrier.jobs, None, {}, {})
+        modelled = CarriedCounts(carrier.topology, carrier.jobs, None, {}, {})
         return result_of(modelled, carrier.records, carrier.result_sha256, steps, carrier.experiment.faults)
     if not isinstance(carrier, Carrier):
         raise TypeError(f"{type(carrier).__name__} has no network to look at")
@@ -67,7 +67,7 @@ def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResul
     network = carrier.network.fabric
     counters = carrier.switches.controller.read_counters()
     journal = carrier.journal.decisions if isinstance(carrier, SurvivingCarrier) else []
-    observed = Observed(
+    observed = CarriedCounts(
         carrier.topology,
         carrier.jobs,
         network.links,
@@ -82,7 +82,7 @@ def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResul
 
 
 def result_of(
-    observed: Observed,
+    observed: CarriedCounts,
     records: Sequence[CollectiveRecord],
     digest: str,
     steps: Steps | None = None,
@@ -136,7 +136,7 @@ def result_of(
 
 
 def _least_with_losses(
-    observed: Observed, median: CollectiveRecord | Step | None, faults: FaultOptions | None
+    observed: CarriedCounts, median: CollectiveRecord | StepResult | None, faults: FaultOptions | None
 ) -> int | None:
     """The bound of the median collective with what its links lose; None without losses, and for steps of a script."""
     loss = faults.missing if faults else 0.0
@@ -168,7 +168,7 @@ def describe_topology(topology: Topology) -> dict[str, Any]:
     }
 
 
-def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | Step | None:
+def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | StepResult | None:
     """The record of median communication time, among those that move the most elements."""
     largest = [record for record in records if record.elements == max(other.elements for other in records)]
     if not largest:
@@ -177,7 +177,7 @@ def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | St
     return next(record for record in largest if record.communication_ps == middle)
 
 
-def _links(observed: Observed, predicted: dict[Hop, Traffic]) -> list[LinkLoad]:
+def _links(observed: CarriedCounts, predicted: dict[Hop, Traffic]) -> list[LinkLoad]:
     if observed.links is None:
         return [_predicted_load(observed.topology, hop, traffic) for hop, traffic in predicted.items()]
     loads = []
@@ -239,7 +239,7 @@ def _elements(job: Job) -> int:
     return max(1, sum(elements for operation, elements, _ in job.carried if operation is Operation.ALL_REDUCE))
 
 
-def _differences(observed: Observed) -> list[str]:
+def _differences(observed: CarriedCounts) -> list[str]:
     """First transmissions, predicted against counted: on links by the fabric, at ports by the P4 program."""
     incidents = _incidents(observed.incidents)
     jobs = [job for job in observed.jobs if job.carried]
@@ -253,7 +253,7 @@ def _differences(observed: Observed) -> list[str]:
 
 
 def _allow_losses(
-    observed: Observed, jobs: Sequence[Job], expected: dict[Hop, Traffic], counted: Mapping[Hop, Traffic]
+    observed: CarriedCounts, jobs: Sequence[Job], expected: dict[Hop, Traffic], counted: Mapping[Hop, Traffic]
 ) -> dict[Hop, Traffic]:
     """Expect what was counted where a link also carries on what others sent, and that is less than predicted.
 
@@ -273,9 +273,9 @@ def _allow_losses(
     return {**expected, **{hop: counted[hop] for hop in measured if counted[hop].frames < expected[hop].frames}}
 
 
-def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[Incident]]:
+def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[LinkIncident]]:
     """Losses and duplicates of first transmissions on their way, by job."""
-    incidents: dict[int, list[Incident]] = {}
+    incidents: dict[int, list[LinkIncident]] = {}
     for ((node, port), destination, job), seen in places.items():
         for fate, frames, size in (
             (Fate.LOST, seen.lost, seen.lost_bytes),
@@ -284,7 +284,7 @@ def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[Incident]]:
             (Fate.QUEUE_DROPPED, seen.queue_dropped, seen.queue_dropped_bytes),
         ):
             if frames:
-                incidents.setdefault(job, []).append(Incident(node, port, destination, fate, frames, size))
+                incidents.setdefault(job, []).append(LinkIncident(node, port, destination, fate, frames, size))
     return incidents
 
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from p4reduce.group.backend import COMPUTE as COMPUTED
-from p4reduce.group.backend import Span, Told, Wait
-from p4reduce.runs.workload import Communication, Node, Rank, TraceError, Workload, check
+from p4reduce.group.backend import ParticipantTrace, TimeSpan, Wait
+from p4reduce.runs.workload import Communication, RankTrace, TraceError, TraceNode, Workload, check
 from p4switch.base.files import open_file, read_bytes
 from p4switch.base.safe_yaml import one_line
 from p4switch.base.values import PS_PER_US
@@ -331,7 +331,7 @@ def _whole(value: Any, name: str, most: int = (1 << 64) - 1) -> int:
     return value
 
 
-def _node(raw: _Raw) -> Node:
+def _node(raw: _Raw) -> TraceNode:
     number = _whole(raw.number, "id")
     try:
         return _checked(raw, number)
@@ -339,7 +339,7 @@ def _node(raw: _Raw) -> Node:
         raise _Malformed(f"node {number} ({one_line(raw.name, 40)}): {error}") from None
 
 
-def _checked(raw: _Raw, number: int) -> Node:
+def _checked(raw: _Raw, number: int) -> TraceNode:
     kind = _whole(raw.kind, "type")
     if kind not in NODE_TYPES.values() or kind == 0:
         raise _Malformed(f"type: {kind} is none of {', '.join(list(NODE_TYPES)[1:])}")
@@ -359,7 +359,7 @@ def _checked(raw: _Raw, number: int) -> Node:
             _whole(about[name], name, 1 << 32),
             _whole(about.get("comm_tag") or 0, "comm_tag"),
         )
-        return Node(number, raw.name, after, communication=sent)
+        return TraceNode(number, raw.name, after, communication=sent)
     if kind == COLLECTIVE:
         which = _whole(about.get("comm_type", 0), "comm_type")
         if which >= len(COMM_TYPES):
@@ -370,14 +370,14 @@ def _checked(raw: _Raw, number: int) -> Node:
         octets = 0 if operation == "barrier" else _size(about)
         root = about.get("comm_root", about.get("root", 0))
         group = str(about.get("pg_name") or "")
-        return Node(
+        return TraceNode(
             number, raw.name, after, communication=Communication(operation, octets, group, _whole(root, "root"))
         )
     if isinstance(raw.duration, float) and 0 <= raw.duration <= MOST_MICROSECONDS:
         duration_ps = round(raw.duration * PS_PER_US)
     else:
         duration_ps = _whole(raw.duration, "duration_micros", MOST_MICROSECONDS) * PS_PER_US
-    return Node(number, raw.name, after, 0 if kind == METADATA else duration_ps, bool(about.get("is_cpu_op")))
+    return TraceNode(number, raw.name, after, 0 if kind == METADATA else duration_ps, bool(about.get("is_cpu_op")))
 
 
 def _size(about: Mapping[str, Any]) -> int:
@@ -406,7 +406,7 @@ def _groups_of(raw: _Raw) -> dict[str, tuple[int, ...]]:
 # Files: which there are, and what they hold.
 
 
-def read_rank(path: Path) -> Rank:
+def read_rank(path: Path) -> RankTrace:
     """The trace of a file. Raises `TraceError`."""
     try:
         with open_file(path) as raw:
@@ -419,7 +419,7 @@ def read_rank(path: Path) -> Rank:
         raise TraceError(f"{path}: {reason}") from None
     if len(data) > MOST_FILE:
         raise TraceError(f"{path}: is longer than {MOST_FILE >> 30} GiB; cut it into fewer iterations")
-    rank = Rank(str(path), [])
+    rank = RankTrace(str(path), [])
     try:
         for raw_node in _raw(data):
             if GROUPS_NODE in raw_node.name and raw_node.values:
@@ -561,7 +561,7 @@ def _about(name: str, number: int, value: int | str) -> bytes:
     return _bytes_field(10, _bytes_field(1, name.encode()) + octets)
 
 
-def write_rank(path: Path, rank: Rank) -> Path:
+def write_rank(path: Path, rank: RankTrace) -> Path:
     """Write a rank's trace; process groups as PyTorch names them."""
     groups = [{"pg_name": name, "ranks": list(ranks)} for name, ranks in rank.groups.items()]
     messages = [_bytes_field(1, b"0.0.4")]
@@ -575,7 +575,7 @@ def write_rank(path: Path, rank: Rank) -> Path:
     return path
 
 
-def _written(node: Node) -> bytes:
+def _written(node: TraceNode) -> bytes:
     call = node.communication
     kind = COMPUTE if call is None else {"send": SEND, "recv": RECV}.get(call.operation, COLLECTIVE)
     octets = _number_field(1, node.number) + _bytes_field(2, node.name.encode()) + _number_field(3, kind)
@@ -602,7 +602,9 @@ def _written(node: Node) -> bytes:
 _UNKNOWN: Final = frozenset({"push", "pull", "push_pull"})
 
 
-def recorded(told: Sequence[tuple[tuple[int, ...], Sequence[Told]]], computed: Iterable[Span], size: int) -> list[Rank]:
+def recorded(
+    told: Sequence[tuple[tuple[int, ...], Sequence[ParticipantTrace]]], computed: Iterable[TimeSpan], size: int
+) -> list[RankTrace]:
     """The traces of ``size`` ranks. ``told``: of each group its ranks and what each of them did; the first has all.
 
     Raises `TraceError` for what a trace has no node for.
@@ -619,7 +621,7 @@ def recorded(told: Sequence[tuple[tuple[int, ...], Sequence[Told]]], computed: I
         for ranks, members in told:
             if rank in ranks:
                 story.add(members[ranks.index(rank)], names[ranks], ranks)
-        traces.append(Rank(f"rank {rank}", story.nodes(), groups))
+        traces.append(RankTrace(f"rank {rank}", story.nodes(), groups))
     return traces
 
 
@@ -632,7 +634,7 @@ class _Story:
         self._done: dict[int, list[int]] = defaultdict(list)  # events by when they were done
         self._messages: dict[tuple[str, int], int] = {}
 
-    def add(self, told: Told, group: str, ranks: Sequence[int]) -> None:
+    def add(self, told: ParticipantTrace, group: str, ranks: Sequence[int]) -> None:
         """Add what the rank did in one of its groups."""
         for call in told.calls:
             if call.operation in _UNKNOWN:
@@ -658,28 +660,28 @@ class _Story:
     def _add(self, at_ps: int, turn: int, event: Communication | Wait) -> None:
         self._events.append((at_ps, turn, len(self._events), event))
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[TraceNode]:
         """The rank's trace."""
         cuts = sorted({at_ps for at_ps, *_ in self._events})
         pieces = [piece for begin, end in self._spans for piece in _cut(begin, end, cuts)]
         todo: list[tuple[int, int, int, Any]] = [(end, -1, begin, begin) for begin, end in pieces]
-        nodes: list[Node] = []
+        nodes: list[TraceNode] = []
         numbers: dict[int, int] = {}
         last: list[int] = []
         waited: list[int] = []
         for at_ps, turn, place, event in sorted([*todo, *self._events], key=lambda entry: entry[:3]):
             after = tuple(dict.fromkeys([*last, *waited]))
             if turn < 0:
-                nodes.append(Node(len(nodes), "compute", after, at_ps - event))
+                nodes.append(TraceNode(len(nodes), "compute", after, at_ps - event))
                 last, waited = [len(nodes) - 1], []
             elif isinstance(event, Wait):
                 sought = self._done[-1 - place] if event.message >= 0 else self._done.get(event.until_ps, [])
                 waited += [numbers[index] for index in sought if index in numbers]
             else:
                 numbers[place] = len(nodes)
-                nodes.append(Node(len(nodes), event.operation, after, communication=event))
+                nodes.append(TraceNode(len(nodes), event.operation, after, communication=event))
         if waited:
-            nodes.append(Node(len(nodes), "end", tuple(dict.fromkeys([*last, *waited]))))
+            nodes.append(TraceNode(len(nodes), "end", tuple(dict.fromkeys([*last, *waited]))))
         return nodes
 
 

@@ -46,7 +46,7 @@ class Communication:
 
 
 @dataclass(frozen=True)
-class Node:
+class TraceNode:
     """One node of one rank."""
 
     number: int
@@ -62,15 +62,15 @@ class Node:
 
 
 @dataclass
-class Rank:
+class RankTrace:
     """The trace of one rank."""
 
     path: str
-    nodes: list[Node]
+    nodes: list[TraceNode]
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Process groups that the trace names; no ranks: all."""
 
-    def where(self, node: Node) -> str:
+    def where(self, node: TraceNode) -> str:
         """For messages."""
         return f"{self.path}: node {node.number} ({one_line(node.name, 40)})"
 
@@ -94,7 +94,7 @@ class Meeting:
 class Workload:
     """All ranks of a training, checked: every node can be reached, and nothing waits for itself."""
 
-    ranks: list[Rank]
+    ranks: list[RankTrace]
     meetings: list[Meeting]
     of_node: list[dict[int, int]]
     """by rank: the meeting of each communication node, by the node's index"""
@@ -129,7 +129,7 @@ class Workload:
 # Whether a training can come to its end: every dependency is there, all members of a group call the same, no cycle.
 
 
-def check(ranks: Sequence[Rank], groups: Mapping[str, Sequence[int]]) -> Workload:
+def check(ranks: Sequence[RankTrace], groups: Mapping[str, Sequence[int]]) -> Workload:
     """The training of these ranks. ``groups``: beside those that traces name. Raises `TraceError`."""
     orders = [_order(rank) for rank in ranks]
     before = [[0] * len(rank.nodes) for rank in ranks]
@@ -170,7 +170,7 @@ def check(ranks: Sequence[Rank], groups: Mapping[str, Sequence[int]]) -> Workloa
     return workload
 
 
-def _order(rank: Rank) -> list[int]:
+def _order(rank: RankTrace) -> list[int]:
     """Indices of a rank's nodes, each behind those that it waits for, else as in the file. Raises `TraceError`."""
     index: dict[int, int] = {}
     for at, node in enumerate(rank.nodes):
@@ -218,7 +218,9 @@ def _ring(start: Any, before: Any) -> list[Any]:
     return way[seen[at] :]
 
 
-def _members(rank: Rank, node: Node, place: int, size: int, groups: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+def _members(
+    rank: RankTrace, node: TraceNode, place: int, size: int, groups: Mapping[str, Sequence[int]]
+) -> tuple[int, ...]:
     name = node.communication.group if node.communication else ""
     members = tuple(groups.get(name, rank.groups.get(name, ())))
     if not members:
@@ -243,7 +245,7 @@ def _some(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks[:12])) + (" and more" if len(ranks) > 12 else "")
 
 
-def _ends(rank: Rank, node: Node, place: int, size: int) -> tuple[int, int, int, str]:
+def _ends(rank: RankTrace, node: TraceNode, place: int, size: int) -> tuple[int, int, int, str]:
     call = node.communication
     assert call is not None  # noqa: S101
     if not 0 <= call.peer < size or call.peer == place:
@@ -253,7 +255,9 @@ def _ends(rank: Rank, node: Node, place: int, size: int) -> tuple[int, int, int,
     return (*pair, call.tag, call.group)
 
 
-def _agreed(ranks: Sequence[Rank], calls: Mapping[tuple[int, ...], Mapping[int, Sequence[int]]]) -> Iterator[Meeting]:
+def _agreed(
+    ranks: Sequence[RankTrace], calls: Mapping[tuple[int, ...], Mapping[int, Sequence[int]]]
+) -> Iterator[Meeting]:
     """The collectives of each group: the members' first ones, their second ones, and so on."""
     for members, own in calls.items():
         most = max(len(nodes) for nodes in own.values())
@@ -282,18 +286,18 @@ def _agreed(ranks: Sequence[Rank], calls: Mapping[tuple[int, ...], Mapping[int, 
             yield Meeting(call, members, nodes)
 
 
-def _call(node: Node) -> str:
+def _call(node: TraceNode) -> str:
     call = node.communication
     return f"{call.operation} of {call.octets} bytes" if call else "computation"
 
 
-def _shape(node: Node) -> tuple[str, int, int]:
+def _shape(node: TraceNode) -> tuple[str, int, int]:
     call = node.communication
     return (call.operation, call.octets, call.peer) if call else ("", 0, 0)
 
 
 def _matched(
-    ranks: Sequence[Rank], messages: Mapping[tuple[int, int, int, str], Mapping[int, Sequence[int]]]
+    ranks: Sequence[RankTrace], messages: Mapping[tuple[int, int, int, str], Mapping[int, Sequence[int]]]
 ) -> Iterator[Meeting]:
     """Messages: each one that is sent with the one that is received, in order, for each pair of ranks and tag."""
     for (a, b, tag, _), own in messages.items():

@@ -11,7 +11,7 @@ from typing import Any, Final
 from p4reduce.base.errors import BadInput
 from p4reduce.runs.result import RunResult
 from p4reduce.views.live.moments import LINK_FIELDS
-from p4reduce.views.live.session import Source, Wanted
+from p4reduce.views.live.session import Source, WantedView
 from p4switch.base.values import PS_PER_S
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -90,7 +90,7 @@ def of_source(source: Source) -> str:
     families.add(
         "running", "Whether the run goes on", ("title",), [((scene["title"],), float(tick["state"] == "running"))]
     )
-    view = source.view(Wanted(None, 0, None, None))
+    view = source.view(WantedView(None, 0, None, None))
     if view is None:
         return families.text()
     families.add("time_seconds", "Time of the network", (), [((), view["time_ps"] / PS_PER_S)])
@@ -110,7 +110,7 @@ def of_source(source: Source) -> str:
 
 
 def _slots(source: Source, job: str, switch: str) -> list[Row]:
-    view = source.view(Wanted(None, 0, switch, job))
+    view = source.view(WantedView(None, 0, switch, job))
     slots = None if view is None else view["slots"]
     if slots is None or (slots["job"], slots["switch"]) != (job, switch):
         return []

@@ -35,7 +35,7 @@ from studies.bench.dataplane.packets import (
     root_switch,
     sha256_of_results,
 )
-from studies.bench.dataplane.tables import DEVICE_ID, Client, entities_of
+from studies.bench.dataplane.tables import DEVICE_ID, PrimaryClient, entities_of
 from studies.bench.switch import PROGRAM_SLOTS, p4info, program_json
 
 IN_FLIGHT: Final = 16
@@ -183,7 +183,7 @@ def thread_times(pid: int) -> dict[int, int]:
     return times
 
 
-class Load:
+class ChunkLoad:
     """Sends chunks, IN_FLIGHT packets at a time, and takes the results."""
 
     def __init__(self, ports: Ports, lanes: int) -> None:
@@ -227,12 +227,12 @@ def _rounds(task: dict[str, Any]) -> list[dict[str, int]]:
     config, info = json.dumps(program_json(lanes, slots)).encode(), p4info(lanes, slots)
     ports = Ports()  # the loopback interface too, which the next line needs
     entities = entities_of(root_switch(lanes, slots), info, config)
-    load, rounds = Load(ports, lanes), []
+    load, rounds = ChunkLoad(ports, lanes), []
     with (
         tempfile.TemporaryDirectory(prefix="p4reduce-bench-") as folder,
         running(task["binary"], ports, Path(folder)) as pid,
     ):
-        with Client(GRPC) as client:
+        with PrimaryClient(GRPC) as client:
             client.set_pipeline(info, config)
             client.insert(entities)
         first, before = slots, thread_times(pid)
@@ -356,12 +356,12 @@ def _push_rounds(task: dict[str, Any]) -> None:
     device = Device(load_program(json.loads(program.json)), name="bench")
     install(device, PROGRAM_SLOTS)
     entities = entities_of(device, text_format.Parse(program.p4info.decode(), type(program.info)()), program.json)
-    load, told = Load(ports, task["lanes"]), None
+    load, told = ChunkLoad(ports, task["lanes"]), None
     with (
         tempfile.TemporaryDirectory(prefix="p4reduce-bench-") as folder,
         running(task["binary"], ports, Path(folder)) as pid,
     ):
-        with Client(GRPC) as client:
+        with PrimaryClient(GRPC) as client:
             client.set_pipeline(program.info, program.json)
             client.insert(entities)
         for _ in sys.stdin:

@@ -16,7 +16,7 @@ from p4switch.p4.compile import Compilation, compile_file, json_text
 from p4switch.program import load_program
 from p4switch.program.program import Program
 from studies.bench import in_own_process, timed
-from studies.bench.dataplane.packets import ALL_REDUCE, CHILDREN, Driver, install, root_switch
+from studies.bench.dataplane.packets import ALL_REDUCE, CHILDREN, DeviceDriver, install, root_switch
 from studies.bench.switch import program, program_json
 
 DEVICES: Final = 4
@@ -53,12 +53,12 @@ def _resident() -> int:
 
 
 def _memory(lanes: int, slots: int) -> dict[str, Any]:
-    Driver(root_switch(lanes, 16), lanes, 16).run(16, range(CHILDREN), CHILDREN)  # what is made once
+    DeviceDriver(root_switch(lanes, 16), lanes, 16).run(16, range(CHILDREN), CHILDREN)  # what is made once
     root_switch(lanes, slots).code  # noqa: B018 - the machine code of this size, once
     before, kept = _resident(), []
     for _ in range(DEVICES):
         device = root_switch(lanes, slots)
-        driver = Driver(device, lanes, slots)
+        driver = DeviceDriver(device, lanes, slots)
         driver.run(slots, range(CHILDREN), CHILDREN)
         if driver.outcome[0] != slots:
             raise RuntimeError("not every slot was used")
@@ -111,10 +111,10 @@ def packets_of_both(lanes: int, slots: int, rounds: int, progress: Callable[[], 
     return {"what": ALL_REDUCE, "lanes": lanes, "slots": slots, "p4c_ns": theirs, "own_ns": own, "ratio": own / theirs}
 
 
-def _driver(loaded: Program, lanes: int, slots: int) -> Driver:
+def _driver(loaded: Program, lanes: int, slots: int) -> DeviceDriver:
     device = Device(loaded, name="bench")
     install(device, slots)
-    return Driver(device, lanes, slots)
+    return DeviceDriver(device, lanes, slots)
 
 
 def _additions() -> int:

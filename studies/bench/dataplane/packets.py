@@ -127,7 +127,7 @@ class Speed:
         }
 
 
-class Driver:
+class DeviceDriver:
     """Machine code of a device, called from a compiled loop."""
 
     def __init__(self, device: Device, lanes: int, slots: int) -> None:
@@ -204,7 +204,7 @@ def measure(lanes: int, slots: int, rounds: int, progress: Callable[[], None] = 
         RuntimeError: the switch did not do what it should: the figures would be worth nothing.
     """
     device = root_switch(lanes, slots)
-    driver = Driver(device, lanes, slots)
+    driver = DeviceDriver(device, lanes, slots)
     least: dict[str, float] = {}
 
     def clock(what: str, packets: int, run: Callable[[], object]) -> None:

@@ -29,7 +29,7 @@ from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeServer
 from p4switch.program import load_program
 from p4switch.program.program import Program
-from p4switch.tables import Exact, Lpm, Match, TableEntry, Ternary
+from p4switch.tables import Exact, Lpm, Match, TableEntry, TernaryMatch
 from studies.bench import timed
 
 # A P4Runtime client with only what the benchmarks need; the same calls go to BMv2 and to the embedded switch.
@@ -40,7 +40,7 @@ DEVICE_ID: Final = 1
 _MAX_MESSAGE: Final = 256 << 20
 
 
-class Client(Closable):
+class PrimaryClient(Closable):
     """The primary client of device 1."""
 
     def __init__(self, address: str) -> None:
@@ -98,7 +98,7 @@ def entities_of(device: Device, p4info: p4i.P4Info, config: bytes) -> list[p4r.E
     """Read all table entries and multicast groups of a device, as a P4Runtime client does."""
     with P4RuntimeServer("127.0.0.1:0", on_pipeline=lambda _id, _program, _p4info: device) as server:
         server.add_device(DEVICE_ID)
-        with Client(server.address) as client:
+        with PrimaryClient(server.address) as client:
             client.set_pipeline(p4info, config)
             groups = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
             wanted = (p4r.Entity(table_entry=p4r.TableEntry()), p4r.Entity(packet_replication_engine_entry=groups))
@@ -142,7 +142,7 @@ def entries(kind: str, count: int, seed: int = 1) -> tuple[list[TableEntry], lis
             made[value, bits] = (Lpm(value, bits), key)
         else:
             mask = sum(1 << bit for bit in draw.sample(range(32), bits))
-            made[key & mask, mask] = (Ternary(key & mask, mask), key)
+            made[key & mask, mask] = (TernaryMatch(key & mask, mask), key)
     rows = enumerate(made.values(), 1)
     return (
         [TableEntry((match,), ACTION, (2,), n if kind == "ternary" else 0) for n, (match, _) in rows],
@@ -240,7 +240,7 @@ def measure_locks(kind: str, count: int) -> dict[str, Any]:
     lock = _TimedLock()
     with P4RuntimeServer("127.0.0.1:0", on_pipeline=lambda _id, _program, _p4info: device, lock=lock) as server:
         server.add_device(DEVICE_ID)
-        with Client(server.address) as client:
+        with PrimaryClient(server.address) as client:
             client.set_pipeline(p4info, config)
             lock.longest_s, begin = 0.0, time.process_time()
             wanted = p4r.Entity(table_entry=p4r.TableEntry(table_id=table_id))
@@ -269,7 +269,7 @@ def measure_writes(kind: str, count: int) -> list[dict[str, Any]]:
     for batch in (count, BATCH):
         with P4RuntimeServer("127.0.0.1:0") as server:
             server.add_device(DEVICE_ID)
-            with Client(server.address) as client:
+            with PrimaryClient(server.address) as client:
                 client.set_pipeline(p4info, config)
                 begin, busy = time.perf_counter(), time.process_time()
                 for first in range(0, count, batch):

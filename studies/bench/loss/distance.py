@@ -16,7 +16,7 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.runs.experiment import FaultOptions
 from p4reduce.topologies import parse_delay
 from p4switch.base.values import PS_PER_MS, PS_PER_US
-from studies.bench.loss.virtual import Measured, measure
+from studies.bench.loss.virtual import LossMeasurement, measure
 from studies.frame import StudyResult
 
 DELAYS: Final = ("1us", "10us", "100us", "1ms", "10ms")
@@ -54,7 +54,7 @@ def _of(loss: float) -> str:
     return f"ratio_{100 * loss:g}_percent".replace(".", "_")
 
 
-def limits(measured: Measured) -> dict[str, Any]:
+def limits(measured: LossMeasurement) -> dict[str, Any]:
     """The limit of a plan at this distance, and times over the bound that follow from it alone.
 
     "link": its window holds a round trip's chunks. "slots" and "window": it does not, and moves at a window in each

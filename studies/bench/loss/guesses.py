@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from p4reduce.control_plane.counters import plan_bound
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.asynchronous import Channels, Clockwork
+from p4reduce.network.jobs.asynchronous import Clockwork, TaskChannels
 from p4reduce.network.jobs.network import NO_FAULTS, EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.jobs.specs import JobNumbers, expect_sum
 from p4reduce.network.virtual.records import Faults
@@ -56,7 +56,7 @@ def back_to_back(rate: str, elements: int, count: int, *, numbers: str, announce
     with EmbeddedSwitches(topology, bundled(256)) as switches, JobNetwork(switches) as network:
         clockwork = Clockwork(network)
         request = PlanRequest(plan="steiner", job=1)
-        channels = Channels.install(clockwork, switches.controller, request, [None], scale)
+        channels = TaskChannels.install(clockwork, switches.controller, request, [None], scale)
         job = channels.jobs[0]
 
         def post(place: int, number: int) -> None:
@@ -168,7 +168,9 @@ def on_packets(
         JobNetwork(switches, faults=faults, seed=seed) as network,
     ):
         clockwork = Clockwork(network)
-        channels = Channels.install(clockwork, switches.controller, PlanRequest(plan="steiner", job=1), [None], numbers)
+        channels = TaskChannels.install(
+            clockwork, switches.controller, PlanRequest(plan="steiner", job=1), [None], numbers
+        )
         (job,) = channels.jobs
         for number, given in enumerate(rounds):
             elements = given[0].size

@@ -58,7 +58,7 @@ _CLUSTER: Final = (sys.executable, "-m", "studies.bench.loss.real")
 _KINDS: Final = {"plain": 0.0, "clean": _NEVER, "lossy": LOSS}
 
 
-class Group:
+class RealGroup:
     """Workers, switch and links of one network, in processes of their own. A context manager; for the main thread."""
 
     def __init__(self, links: str, loss: float, seed: int) -> None:
@@ -83,7 +83,7 @@ class Group:
         self._turn += 1
         return answer["ms"], answer["asks"] / -(-elements // self.lanes)
 
-    def __enter__(self) -> "Group":
+    def __enter__(self) -> "RealGroup":
         try:
             folder = self._parts.enter_context(RunFolder())
             self._log = folder.logs / "cluster.log"
@@ -142,19 +142,19 @@ def rows(links: str, rounds: int, seed: int) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RoundSeen:
     """One round: milliseconds and questions for each chunk, by kind of network."""
 
     ms: dict[str, float]
     asks: dict[str, float]
 
 
-def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[int, list[Seen]]:
+def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[int, list[RoundSeen]]:
     """Rounds of one all-reduce on each of the three networks, by size; runs before the first round fill caches."""
     prepare(*MACHINE_CODE)
-    by_size: dict[int, list[Seen]] = {}
+    by_size: dict[int, list[RoundSeen]] = {}
     with ExitStack() as stack:
-        groups = {kind: stack.enter_context(Group(links, loss, seed)) for kind, loss in _KINDS.items()}
+        groups = {kind: stack.enter_context(RealGroup(links, loss, seed)) for kind, loss in _KINDS.items()}
         for elements in sizes:
             for group in groups.values():
                 group.reduce(elements)
@@ -162,11 +162,11 @@ def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[in
             for _ in range(rounds):
                 both = {kind: group.reduce(elements) for kind, group in groups.items()}
                 ms, asks = ({kind: pair[place] for kind, pair in both.items()} for place in (0, 1))
-                by_size[elements].append(Seen(ms, asks))
+                by_size[elements].append(RoundSeen(ms, asks))
     return by_size
 
 
-def row(links: str, elements: int, rounds: Sequence[Seen]) -> dict[str, Any]:
+def row(links: str, elements: int, rounds: Sequence[RoundSeen]) -> dict[str, Any]:
     """The row that is printed for the rounds of a size."""
     ms = {kind: statistics.median(seen.ms[kind] for seen in rounds) for kind in _KINDS}
     asks = {kind: statistics.mean(seen.asks[kind] for seen in rounds) for kind in _KINDS}

@@ -21,7 +21,7 @@ from studies.frame import Bar, Column, Measure, StudyResult, at_most, column, pe
 
 
 @dataclass(frozen=True)
-class Measured:
+class LossMeasurement:
     """ratio: time over the plan's lower bound. over: over that with losses (``lossy_bound_ps``). load: how long the
     busiest link of a worker carried frames, over S/b/(1 - p), which the tensor takes there with what must be sent again
     (each such link carries it once). asks, waits, needless: questions, WAITs, and answers to questions that came after
@@ -44,7 +44,7 @@ class Measured:
 
 def measure(
     plan: str, rate: str, elements: int, seed: int, topology: str, faults: FaultOptions, *, delay: str | None = None
-) -> Measured:
+) -> LossMeasurement:
     """One all-reduce; ``delay``: of every link, the topology's own if absent. ``rate`` OWN: the topology's own."""
     with tempfile.TemporaryDirectory() as folder:
         if topology in TREES:
@@ -72,7 +72,7 @@ def measure(
         busiest = max(link.busy_ps for link in network.links if workers & {link.node, link.peer})
     each = -(-record.elements // laid_out.lanes)
     chunks = each * len(cluster.workers)
-    return Measured(
+    return LossMeasurement(
         ratio=record.communication_ps / record.bound_ps,
         over=network.ratio_to_loss_bound or record.communication_ps / record.bound_ps,
         load=busiest / record.bound_ps * (1 - (faults.loss or 0.0)),

@@ -137,7 +137,10 @@ def test_what_is_not_finite_comes_through_or_is_an_error() -> None:
         array[:] = 2.0**30 if comm.rank else np.nan
         comm.all_reduce(array)
 
-    with Cluster(Experiment(topology=STAR)) as cluster, pytest.raises(ValueError, match="rank 0 gave nan at index 0"):
+    with (
+        Cluster(Experiment(topology=STAR)) as cluster,
+        pytest.raises(ValueError, match="rank 0 gave nan at index 0"),
+    ):
         cluster.run_threads(work)
 
 

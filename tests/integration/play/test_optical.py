@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.control_plane.optical.plan import OpticalError
-from p4reduce.control_plane.optical.policies import Options, draw_tasks, groom, laid_anew, regroom
+from p4reduce.control_plane.optical.policies import GroomingOptions, draw_tasks, groom, laid_anew, regroom
 from p4reduce.play.optical import OpticalPlayed, play
 from studies.optical.study import ring
 
@@ -11,7 +11,7 @@ from studies.optical.study import ring
 def played(policy: str, *, at_once: bool = False, elements: int = 9_000) -> tuple[OpticalPlayed, int]:
     network = ring(2)
     tasks = draw_tasks(network, 2, tasks=6, models=3, elements=elements, demand_bps=25 * 10**9)
-    plan = groom(policy, tasks, network, Options(moves=30))
+    plan = groom(policy, tasks, network, GroomingOptions(moves=30))
     assert not plan.blocked
     return play(plan, at_once=at_once, seed=3), len(plan.lightpaths)
 
@@ -41,7 +41,7 @@ def test_what_stays_goes_on_while_the_ports_of_others_are_dark() -> None:
     network = ring(0)
     tasks = draw_tasks(network, 0, tasks=6, models=2, elements=9_000, demand_bps=50 * 10**9)
     before = groom("opaque-agg", tasks, network)
-    after = regroom(before, Options(moves=150, budget=0), 1.0)
+    after = regroom(before, GroomingOptions(moves=150, budget=0), 1.0)
     anew = laid_anew(before, after)
     assert 0 < len(anew) < 6, "both kinds are there"
     found = play(after, before=before, dark_ps=50 * 10**9)

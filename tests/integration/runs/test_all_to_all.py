@@ -7,10 +7,10 @@ from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import Operation, compare_counters, plan_bound, predict
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
-from p4reduce.network.virtual import Faults, Stop
+from p4reduce.network.virtual import Faults, StopReason
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 
 STAR, TWO_LEVELS = "star:hosts=5", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G"
 
@@ -35,9 +35,9 @@ def exchange(
                     source, target = (array[rank].reshape(-1).view(np.float32) for array in (sent, came))
                     network.post(index, Post(Collective.ALL_TO_ALL, source, target))
                     network.advance(network.now + late_ps)
-                assert network.advance(watch=job.endpoints) is Stop.DONE
+                assert network.advance(watch=job.endpoints) is StopReason.DONE
                 statuses = network.statuses(job)
-                assert {status.state for status in statuses} == {State.DONE}
+                assert {status.state for status in statuses} == {EndpointState.DONE}
                 assert np.array_equal(came, sent.swapaxes(0, 1))
                 took = network.done_ps(job) - began
                 network.advance()

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from p4reduce.base.errors import PlanError
-from p4reduce.group.backend import Call
+from p4reduce.group.backend import CollectiveCall
 from p4reduce.group.errors import ClusterError, CollectiveError
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment, ExperimentError, FaultOptions
@@ -43,7 +43,7 @@ def test_the_baselines_give_up_too(plan):
 
 def test_a_group_that_ends_ends_the_collective_that_is_under_way():
     elements = 3_000_000
-    calls = [Call(rank, "all_reduce", np.ones(elements, np.float32), 0, 0.0, 0, 0) for rank in range(3)]
+    calls = [CollectiveCall(rank, "all_reduce", np.ones(elements, np.float32), 0, 0.0, 0, 0) for rank in range(3)]
 
     checks = []
 
@@ -95,7 +95,10 @@ def test_ranks_that_disagree_are_named():
     def participate(comm):
         comm.all_reduce(np.ones(10 + comm.rank, np.float32))
 
-    with Cluster(SMALL) as cluster, pytest.raises(CollectiveError, match=r"rank 0 called all_reduce.10 elements"):
+    with (
+        Cluster(SMALL) as cluster,
+        pytest.raises(CollectiveError, match=r"rank 0 called all_reduce.10 elements"),
+    ):
         cluster.run_threads(participate)
 
 

@@ -13,7 +13,7 @@ from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.runs.inputs import tensor
 from p4reduce.topologies import Topology, load
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from tests.support.golden.frames import Kind, Packet, encode
 
 LANES = 64
@@ -64,7 +64,7 @@ class Network:
         self.network.advance()
         found = Found({array.tobytes() for array in arrays}, duration)
         for status in self.network.statuses(job):
-            assert status.state is State.DONE
+            assert status.state is EndpointState.DONE
             found.ends.update({reason: count for reason, count in status.refused.items() if count})
         for name, counters in self.switches.controller.read_counters().items():
             found.switches[name] = {reason: traffic.frames for reason, traffic in counters.refused.items()}

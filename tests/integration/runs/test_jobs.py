@@ -16,7 +16,7 @@ from p4reduce.network.virtual import Faults
 from p4reduce.runs.inputs import tensor
 from p4reduce.topologies import load
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.scapy_layer import INC
 
 ELEMENTS = 6000
@@ -48,7 +48,7 @@ class Network:
         results = []
         for job in jobs:
             for rank, worker in enumerate(job.plan.workers):
-                assert self.network.status(job.members[worker]).state is State.DONE
+                assert self.network.status(job.members[worker]).state is EndpointState.DONE
                 assert arrays[job.plan.job, rank].tobytes() == arrays[job.plan.job, 0].tobytes()
             results.append(arrays[job.plan.job, 0])
         return results

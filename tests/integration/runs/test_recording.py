@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p4reduce.group.backend import Called, Message, Told, Wait
+from p4reduce.group.backend import Called, MessageEnd, ParticipantTrace, Wait
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.replay import play
 from p4reduce.runs.traces import TraceError, read, recorded, write_rank
@@ -79,15 +79,15 @@ def test_what_is_recorded_of_each_operation(tmp_path):
 
 
 def test_what_is_waited_for_is_a_dependency_even_if_it_cost_nothing():
-    told = Told([Called("all_reduce", 10, 0, 0, 50)], [Wait(100, 50)])
+    told = ParticipantTrace([Called("all_reduce", 10, 0, 0, 50)], [Wait(100, 50)])
     (rank,) = recorded([((0,), [told])], [], 1)
     assert [(node.name, node.after) for node in rank.nodes] == [("all_reduce", ()), ("end", (0,))]
 
 
 def test_messages_have_both_ends_and_receivers_wait():
     sender, receiver = (
-        Told(messages=[Message(7, 1, 64, 3, True)]),
-        Told([], [Wait(9, 9, 0)], [Message(5, 0, 64, 3, False)]),
+        ParticipantTrace(messages=[MessageEnd(7, 1, 64, 3, True)]),
+        ParticipantTrace([], [Wait(9, 9, 0)], [MessageEnd(5, 0, 64, 3, False)]),
     )
     ranks = recorded([((0, 1), [sender, receiver])], [], 2)
     assert [node.communication.operation for rank in ranks for node in rank.nodes if node.communication] == [
@@ -100,4 +100,4 @@ def test_messages_have_both_ends_and_receivers_wait():
 
 def test_a_parameter_server_has_no_trace():
     with pytest.raises(TraceError, match="a trace has no node for push"):
-        recorded([((0,), [Told([Called("push", 1, 0, 0, 1)])])], [], 1)
+        recorded([((0,), [ParticipantTrace([Called("push", 1, 0, 0, 1)])])], [], 1)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from p4reduce.group.backend import Span
+from p4reduce.group.backend import TimeSpan
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs import replay
 from p4reduce.runs.experiment import Experiment
@@ -187,7 +187,7 @@ def test_what_overlaps_is_counted_as_each_moment_is():
         spans, computing, sending = [], np.zeros(60, bool), np.zeros(60, bool)
         for _ in range(draw.integers(1, 9)):
             begin, length, sends = int(draw.integers(0, 50)), int(draw.integers(1, 10)), bool(draw.integers(2))
-            spans.append(Span(0, "all_reduce" if sends else "compute", begin, begin + length))
+            spans.append(TimeSpan(0, "all_reduce" if sends else "compute", begin, begin + length))
             (sending if sends else computing)[begin : begin + length] = True
         (found,) = rank_times(spans, 1)
         assert found.compute_ps == computing.sum()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4reduce.control_plane.optical.auxiliary import SLICES
-from p4reduce.control_plane.optical.policies import FLOWS, Grooming, Options, groom
+from p4reduce.control_plane.optical.policies import FLOWS, Grooming, GroomingOptions, groom
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies import TopologyBuilder
 from p4reduce.topologies.wdm import Wdm
@@ -42,7 +42,7 @@ def drawn(seed: int) -> tuple[Wdm, list[Task]]:
 @given(st.integers(0, 2**32), st.sampled_from(("fixed", "flex")), st.sampled_from((0.0, 0.25, 1.0)))
 def test_no_policy_uses_anything_twice_or_joins_less_than_it_must(seed: int, grid: str, phi: float) -> None:
     network, tasks = drawn(seed)
-    options = Options(phi, lam=0.01, grid=grid, assign="most-used", seed=seed, moves=8)  # type: ignore[arg-type]
+    options = GroomingOptions(phi, lam=0.01, grid=grid, assign="most-used", seed=seed, moves=8)  # type: ignore[arg-type]
     blocked = {}
     for policy in (*FLOWS, "opaque-agg", "groom-agg", "best-opaque", "best"):
         plan = groom(policy, tasks, network, options)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.network.virtual import Stop, VirtualNetwork
+from p4reduce.network.virtual import StopReason, VirtualNetwork
 from p4reduce.network.virtual.synthetic import SyntheticSwitch, frame
 from p4reduce.topologies import Link, Topology, TopologyBuilder
 from tests.support.effort import examples
@@ -148,7 +148,7 @@ def test_lost_iff_a_bit_meets_a_dark_mirror(case: Any) -> None:
     for port, times in sent.items():
         for time, length in times:
             network.inject(f"s{port[0]}", port[1] + 1, frame(hosts[port].ip, max(length, 62))[:length], time)
-    assert network.run() is Stop.QUIET
+    assert network.run() is StopReason.QUIET
     arrived: dict[Port, int] = dict.fromkeys(fibre_ps, 0)
     for port, times in sent.items():
         lost, misrouted, came = expected(port, fibre_ps, times, changes)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p4reduce.network.virtual import Faults, HostEndpoints, Stop, VirtualNetwork
+from p4reduce.network.virtual import Faults, HostEndpoints, StopReason, VirtualNetwork
 from p4reduce.network.virtual.synthetic import route_all, senders
 from p4reduce.topologies import Topology, TopologyBuilder
 from tests.support.effort import examples
@@ -106,7 +106,7 @@ def _ports(topology: Topology) -> list[tuple[str, int]]:
 @given(recipes())
 def test_every_frame_is_accounted_for(recipe: Recipe) -> None:
     network, endpoints = recipe.build()
-    assert network.run() is Stop.QUIET
+    assert network.run() is StopReason.QUIET
     topology, links = network.topology, network.links
     for port, counters in links.items():
         assert counters.frames + counters.duplicated == counters.delivered + counters.lost + counters.corrupted

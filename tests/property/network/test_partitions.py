@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from p4reduce.network.virtual import FabricError, Faults, Stop, VirtualNetwork
+from p4reduce.network.virtual import FabricError, Faults, StopReason, VirtualNetwork
 from p4reduce.network.virtual.network import SHORT_PS
 from p4reduce.network.virtual.synthetic import route_all, senders
 from p4reduce.topologies import Topology, TopologyBuilder, leaf_spine
-from studies.bench.switch import Racks
+from studies.bench.switch import RackNetwork
 from tests.support.effort import examples
 from tests.support.partitions import tellings
 
@@ -24,12 +24,12 @@ def test_random_networks_with_everything_switched_on(first: int) -> None:
 
 def test_the_whole_program_with_losses() -> None:
     faults = Faults(loss=0.05, duplicate=0.02, reorder=0.05)
-    made = [Racks(5, 3, lanes=64, chunks=40, slots=16, faults=faults, seed=3) for _ in range(3)]
+    made = [RackNetwork(5, 3, lanes=64, chunks=40, slots=16, faults=faults, seed=3) for _ in range(3)]
     made[0].network.windows = False
     made[2].network.threads = 3
     for racks in made:
         for _ in range(2):
-            assert racks.all_reduce() is Stop.DONE
+            assert racks.all_reduce() is StopReason.DONE
     heap, *others = made
     for windows in others:
         assert windows.network.partitions == 5
@@ -99,7 +99,7 @@ def test_heaps_that_grow_lose_nothing(threads: int) -> None:
     heap, others = crowd({})
     heap.windows = False
     capacities = [len(heap) for heap in windows._memory.heaps]
-    assert windows.run() is heap.run() is Stop.QUIET
+    assert windows.run() is heap.run() is StopReason.QUIET
     assert max(len(heap) for heap in windows._memory.heaps) > max(capacities)
     assert records.tolist() == others.tolist()
     assert (windows.now, windows.events) == (heap.now, heap.events)
@@ -117,7 +117,7 @@ def test_a_run_that_memory_ended_can_be_repeated_with_more_of_it(threads: int, t
         windows.run()
     windows._memory._limit = 1 << 30
     windows.threads, windows.windows = then, then > 0
-    assert windows.run() is Stop.QUIET
+    assert windows.run() is StopReason.QUIET
     whole, others = crowd({})
     whole.run()
     assert records.tolist() == others.tolist()

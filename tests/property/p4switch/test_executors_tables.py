@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.tables import Exact, Lpm, Range, TableEntry, Ternary
+from p4switch.tables import Exact, Lpm, Range, TableEntry, TernaryMatch
 from tests.support.effort import examples
 from tests.support.executors.twins import Twins
 
@@ -34,7 +34,7 @@ def prefix(value, length, width):
 
 
 def masked(value, mask):
-    return Ternary(value & mask, mask)
+    return TernaryMatch(value & mask, mask)
 
 
 MATCHES = {

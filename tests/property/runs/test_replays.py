@@ -7,7 +7,7 @@ import pytest
 from p4reduce.base.errors import PlanError
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.replay import play
-from p4reduce.runs.workload import Communication, Node, Rank, check
+from p4reduce.runs.workload import Communication, RankTrace, TraceNode, check
 from tests.support.effort import examples
 
 KINDS = (
@@ -40,7 +40,7 @@ def training(draw):
     def add(rank, duration_ps=0, wanted=None):
         own = nodes[rank]
         after = tuple({draw.randrange(len(own)) for _ in range(draw.randint(0, 2))}) if own else ()
-        own.append(Node(len(own), f"n{len(own)}", after, duration_ps, draw.random() < 0.2, wanted))
+        own.append(TraceNode(len(own), f"n{len(own)}", after, duration_ps, draw.random() < 0.2, wanted))
 
     for _ in range(draw.randint(1, 14)):
         for rank in range(size):
@@ -57,7 +57,7 @@ def training(draw):
         for rank in groups[group]:
             add(rank, wanted=Communication(kind, 0 if kind == "barrier" else octets, group, root))
     named = {name: ranks for name, ranks in groups.items() if name}
-    return [Rank(f"rank {rank}", own, named) for rank, own in enumerate(nodes) if own or rank < size]
+    return [RankTrace(f"rank {rank}", own, named) for rank, own in enumerate(nodes) if own or rank < size]
 
 
 @pytest.mark.parametrize("seed", range(examples(2, 300)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4switch.base.values import PS_PER_US
 from tests.property.workers.test_in_network import IMPATIENT, PATIENT, faults
 from tests.support.effort import examples
@@ -109,7 +109,7 @@ class Play:
         index, number = self.places[place], self.at[place] + 1
         if number == len(self.operations) or self.calls[place][number] > step:
             return
-        if self.job.endpoints.status(index).state is State.ACTIVE:
+        if self.job.endpoints.status(index).state is EndpointState.ACTIVE:
             if self.told[place] < number:
                 self.told[place] = number
                 self.happened["announced"] += self.job.endpoints.announce(index, self._post_of(place, number))
@@ -125,7 +125,7 @@ class Play:
             for place in range(len(self.places)):
                 self._visit(place, step)
             states = [self.job.endpoints.status(index).state for index in self.places]
-            if min(self.at) == len(self.operations) - 1 and all(state is State.DONE for state in states):
+            if min(self.at) == len(self.operations) - 1 and all(state is EndpointState.DONE for state in states):
                 return
             until = self.job.network.now + step_ps * (1 + step // 60)  # time-outs are long
             self.job.network._at(until + 1, "nothing", None)  # that nothing is on its way is no end: a call may come

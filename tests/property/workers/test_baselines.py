@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from p4reduce.workers import wire
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from tests.support.loopback.golden import rank_order_sum, ring_sum
 from tests.support.loopback.jobs import make_ps, make_ring, random_arrays, same_bytes, several
 from tests.support.loopback.network import Faults, Network
@@ -38,7 +38,7 @@ class Acknowledgements:
 def assert_done(network: Network) -> None:
     for index in range(len(network.endpoints)):
         status = network.endpoints.status(index)
-        assert status.state is State.DONE, status
+        assert status.state is EndpointState.DONE, status
 
 
 @several

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.specs import Timing
 from p4switch.base.values import PS_PER_MS
 from tests.support.loopback.jobs import Job, make_ps, make_ring, random_arrays, same_bytes, several
@@ -101,7 +101,7 @@ def test_a_chunk_that_is_not_finite_comes_through_as_nan(
     same_bytes(targets, expected)
     for index in job.workers:
         status = job.endpoints.status(index)
-        assert status.state is State.DONE
+        assert status.state is EndpointState.DONE
         assert (status.poisoned > 0) == bool(bad)
     again = random_arrays(size, length, seed + 1)  # what was poisoned does not stay so
     same_bytes(job.all_reduce(again), Job(size=size, lanes=lanes).all_reduce(again)[0])

@@ -8,7 +8,7 @@ from typing import Any, Final
 from finsy.proto import p4r
 from google.protobuf.descriptor import FieldDescriptor
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.p4runtime.configs import forwarding, schema
 from tests.support.p4runtime.valid import valid_updates
 
@@ -116,7 +116,7 @@ def play(count: int, seed: int) -> Iterator[Counter[str]]:
         whole = mode != p4r.WriteRequest.CONTINUE_ON_ERROR
         errors = device.write_all(batch) if whole else device.write(batch)
         for error in errors:
-            assert error is None or error.code is not Code.INTERNAL, (seed, number, error)
+            assert error is None or error.code is not StatusCode.INTERNAL, (seed, number, error)
         refused = any(errors)
         if not refused:
             before = state(device)

@@ -24,7 +24,7 @@ from typing import Any
 
 from p4reduce.group import agreement as made
 from p4reduce.group.errors import ClusterError, FallenApartError
-from p4reduce.group.membership import Answer, Lease, Leases
+from p4reduce.group.membership import Lease, Leases, SurvivorAnswer
 
 BEAT, LEASE = 10, 100
 MOST_STEPS = 20_000
@@ -142,7 +142,7 @@ class World:
             if rng.random() < 0.2:
                 named = set()
             again = self.now + rng.choice((1, 10))
-            self.feed(made.Named(action.asked or named, again))
+            self.feed(made.BlamedMembers(action.asked or named, again))
             assert self.agreement.wakes is None or self.agreement.wakes <= again
         elif kind == "Tell":
             self.told_of(action)
@@ -273,7 +273,7 @@ class World:
             # Who has left calls nothing more.
             operation = self.kinds[model.finished] if model.calls else None
             root = model.members[0] if operation == "broadcast" else -1
-            answer = Answer(model.finished, tuple(model.last[1]), operation, root)
+            answer = SurvivorAnswer(model.finished, tuple(model.last[1]), operation, root)
             if model.speaks:
                 self.say(model.rank, made.Answered(model.rank, content, answer))
         elif kind == "give":
@@ -320,21 +320,21 @@ class World:
         elif what == "forge":
             rank = rng.choice([*self.models, 77])
             term = rng.choice((agreement.term - 1, agreement.term + 1, 0, -1))
-            answer = Answer(rng.randrange(9), (5,), None, 0)
+            answer = SurvivorAnswer(rng.randrange(9), (5,), None, 0)
             forged = [
                 made.Answered(rank, term, answer),
                 made.Answered(rank, term, None),
                 made.Built(agreement.epoch - rng.randrange(1, 3)),
                 made.Built(agreement.epoch + 1),
                 made.Built(agreement.epoch - 1, "an older tree"),
-                made.Ended(77, "a rank that there never was"),
+                made.ProcessEnded(77, "a rank that there never was"),
             ]
-            if agreement.phase is not made.Phase.GIVING:
+            if agreement.phase is not made.AgreementPhase.GIVING:
                 forged.append(made.Answered(rank, agreement.term, None))
             dead = [one.rank for one in self.models.values() if not one.alive and one.rank in agreement.leases.dead]
             for one in dead:
                 forged += [made.Beat(one, 0, True, None, True), made.Answered(one, agreement.term, answer)]
-                forged += [made.Joined(one), made.Ended(one, "again"), made.Left(one, 3)]
+                forged += [made.Joined(one), made.ProcessEnded(one, "again"), made.Left(one, 3)]
             self.events.append((self.now, rng.choice(forged)))
         elif what == "still":
             self.still_until = self.steps + rng.randrange(1, 30)
@@ -343,7 +343,7 @@ class World:
             self.now += gap
             self.feed(made.Unheard(gap))
         elif what == "blame":  # though their leases last
-            self.events.append((self.now, made.Named([one.rank for one in living])))
+            self.events.append((self.now, made.BlamedMembers([one.rank for one in living])))
 
     def kill(self, model: Model) -> None:
         rng = self.rng
@@ -353,12 +353,12 @@ class World:
         if model.left:
             return
         if rng.random() < 0.4:  # in silence: whoever waits for it says so, and else it ends at last
-            self.events.append((self.now + 20 * LEASE, made.Ended(model.rank, "was killed")))
+            self.events.append((self.now + 20 * LEASE, made.ProcessEnded(model.rank, "was killed")))
         else:
             known_by = rng.choice((None, self.now + 15))
-            self.say(model.rank, made.Ended(model.rank, made.PARTED if known_by else "was killed", known_by))
+            self.say(model.rank, made.ProcessEnded(model.rank, made.PARTED if known_by else "was killed", known_by))
             if known_by is not None:
-                self.say(model.rank, made.Ended(model.rank, "was killed"))
+                self.say(model.rank, made.ProcessEnded(model.rank, "was killed"))
 
     def join(self) -> None:
         rank = len(self.models)
@@ -368,7 +368,7 @@ class World:
         if self.rng.random() < 0.3:
             self.struck.add(rank)
             self.models[rank].alive = False
-            self.events.append((self.now + self.rng.randrange(1, 200), made.Ended(rank, "was killed")))
+            self.events.append((self.now + self.rng.randrange(1, 200), made.ProcessEnded(rank, "was killed")))
         self.tally["join"] += 1
 
     # --- the whole

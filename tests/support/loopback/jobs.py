@@ -9,7 +9,7 @@ from hypothesis import settings
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat, Numbers
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.specs import PsServerSpec, PsWorkerSpec, RingSpec, ServerSpec, Timing, WorkerSpec
 from tests.support.effort import examples
 from tests.support.loopback.golden import Floats
@@ -84,7 +84,7 @@ class Job:
         """Every endpoint has its results."""
         for index in range(len(self.endpoints)):
             status = self.endpoints.status(index)
-            assert status.state is State.DONE, status
+            assert status.state is EndpointState.DONE, status
 
     def all_reduce(self, sources: list[Floats], *, in_place: bool = False) -> list[Floats]:
         """Each worker's result."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmit
-from p4reduce.workers.records import NEVER, State
+from p4reduce.workers.records import NEVER, EndpointState
 from p4reduce.workers.specs import HostAddress
 
 Frame = NDArray[np.uint8]
@@ -117,7 +117,7 @@ class Network:
     def busy(self, lingering: bool) -> list[int]:
         """Endpoints that still work for themselves or, with ``lingering``, for others."""
         records = self.endpoints.records
-        active = records["status"] == State.ACTIVE
+        active = records["status"] == EndpointState.ACTIVE
         return [int(i) for i in np.flatnonzero(active | ((records["lingering"] != 0) & lingering))]
 
     def run(self, *, lingering: bool = False, until: int = NEVER) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import Numbers
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.specs import Timing, WorkerSpec
 from tests.support.loopback.golden import Floats
 from tests.support.loopback.jobs import BLOCK_FLOAT, NO_FAULTS, TIMING
@@ -74,4 +74,4 @@ class RelayJob:
         self.network.run()
         for index in self.workers:
             status = self.endpoints.status(index)
-            assert status.state is State.DONE, status
+            assert status.state is EndpointState.DONE, status

@@ -8,13 +8,13 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import (
     ComputingManager,
     Executor,
-    Options,
     Orchestrator,
-    Phase,
+    OrchestratorOptions,
+    PlanPhase,
     Store,
     TaskState,
 )
-from p4reduce.control_plane.orchestrator.installer import Inventory
+from p4reduce.control_plane.orchestrator.installer import InstalledEntries
 from p4reduce.control_plane.orchestrator.options import ENDED
 from p4reduce.control_plane.scheduling import Policy, Task, policy_named
 from p4reduce.network.jobs.network import bundled
@@ -24,7 +24,7 @@ from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 LANES = 64
 PROGRAM = bundled(LANES)
-OPTIONS = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS)
+OPTIONS = OrchestratorOptions(control_latency_ps=10 * PS_PER_US, measure_every_ps=PS_PER_MS)
 
 
 class Killed(BaseException):
@@ -69,7 +69,7 @@ def orchestrating(
     store: Store,
     *,
     policy: str | Policy = "steiner",
-    options: Options = OPTIONS,
+    options: OrchestratorOptions = OPTIONS,
     checkpoint: Callable[[str], None] = nothing,
     executor: Executor | None = None,
     slots: int | None = None,
@@ -136,12 +136,12 @@ def check_end(world: World, store: Store) -> None:
     for row in store.tasks():
         assert row.state in ENDED, row
         assert row.state is TaskState.FINISHED or row.reason, row
-    plans = store.plans(tuple(Phase))
-    assert all(plan.phase is Phase.REMOVED for plan in plans)
+    plans = store.plans(tuple(PlanPhase))
+    assert all(plan.phase is PlanPhase.REMOVED for plan in plans)
     assert len({(plan.job, plan.epoch) for plan in plans}) == len({plan.generation for plan in plans}) == len(plans)
     targets = world.switches.targets()
     with Controller(world.topology, targets, PROGRAM, election_id=store.take_charge(), keep=True) as controller:
-        assert Inventory.read(controller).strangers([]) == {}
+        assert InstalledEntries.read(controller).strangers([]) == {}
 
 
 def rounds_of(store: Store, tasks: Mapping[str, int]) -> None:

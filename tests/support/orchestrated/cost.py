@@ -12,16 +12,16 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store, TaskState
+from p4reduce.control_plane.orchestrator import Orchestrator, OrchestratorOptions, Store, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import leaf_spine
 from tests.support.orchestrated.fuse import Fuse
 from tests.support.orchestrated.instant import PS_PER_US, InstantController, InstantHosts, Switch
 
 LANES = 64
-OPTIONS = Options(control_latency_ps=5 * PS_PER_US, measure_every_ps=100 * PS_PER_US)
+OPTIONS = OrchestratorOptions(control_latency_ps=5 * PS_PER_US, measure_every_ps=100 * PS_PER_US)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def cost(
     """Run so many tasks of which one has room at a time; with ``placement`` they want three of the four hosts."""
     topology = leaf_spine(leaves=2, spines=2, hosts=2, servers=1)
     options = replace(OPTIONS, placement=placement or OPTIONS.placement, order=order)
-    names = ((), Wanted(3)) if placement else (("h1", "h3"), None)
+    names = ((), WantedHosts(3)) if placement else (("h1", "h3"), None)
     rate = topology.link_at("h1", 1).rate_bps
     fuse, switches = Fuse(), {switch.name: Switch() for switch in topology.switches}
     hosts = InstantHosts(topology, switches, fuse)

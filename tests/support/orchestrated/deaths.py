@@ -12,16 +12,16 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from p4reduce.control_plane.orchestrator import Options, TaskState
+from p4reduce.control_plane.orchestrator import OrchestratorOptions, TaskState
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import leaf_spine
 from p4switch.base.values import PS_PER_MS
 from tests.support.orchestrated.bench import PROGRAM, PS_PER_US, check_end, open_store, orchestrating
 from tests.support.orchestrated.sums import expected_digest, ranks_of
 
-OPTIONS = Options()
+OPTIONS = OrchestratorOptions()
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Way:
     """What a task does when a worker dies; ``anew``: its owner submits it again, as soon as it has failed."""
 
     fields: dict
-    options: Options = OPTIONS
+    options: OrchestratorOptions = OPTIONS
     anew: bool = False
 
 
 WAYS = {
     "nobody dies": Way({}),
     "shrink": Way({"on_failure": "shrink"}),
-    "shrink with --move 1": Way({"on_failure": "shrink"}, Options(move=1.0)),
+    "shrink with --move 1": Way({"on_failure": "shrink"}, OrchestratorOptions(move=1.0)),
     "abort, max_restarts 1": Way({"max_restarts": 1}),
     "raise, submitted again": Way({"on_failure": "raise"}, anew=True),
     "abort, submitted again": Way({}, anew=True),
@@ -55,7 +55,7 @@ class Cost:
 def run(seed: int, way: Way, rounds: int, base: Cost | None) -> Cost:
     """One run; ``base``: that in which nobody dies, and nobody does where it is None."""
     chance = random.Random(seed)
-    task = Task("a", "server1", (), 16_000, rounds, 500 * PS_PER_US, wanted=Wanted(6), **way.fields)
+    task = Task("a", "server1", (), 16_000, rounds, 500 * PS_PER_US, wanted=WantedHosts(6), **way.fields)
     with (
         tempfile.TemporaryDirectory() as folder,
         World(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from p4reduce.control_plane.scheduling import Selection, policy_named
-from p4reduce.control_plane.scheduling.task import Serving, Wanted
+from p4reduce.control_plane.scheduling.task import ServiceRequests, WantedHosts
 from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import leaf_spine
 from tests.support.orchestrated.instant import PS_PER_US
@@ -21,7 +21,7 @@ UPLINKS = tuple((leaf, spine) for leaf in ("leaf1", "leaf2") for spine in ("spin
 
 def two_trees(task, state, *, lanes=256):
     """Uploads and broadcasts on trees of their own for tasks with an even number of workers."""
-    from p4reduce.control_plane.scheduling import Decision, Rejection
+    from p4reduce.control_plane.scheduling import Rejection, TreeDecision
 
     steiner = policy_named("steiner")
     one = steiner(task, state, lanes=lanes)
@@ -32,7 +32,7 @@ def two_trees(task, state, *, lanes=256):
         other = steiner(task, replace(state, down=state.down | closed), lanes=lanes)
     except Rejection:
         return one
-    return Decision("own", task, one.upload, other.broadcast, one.demand_bps)
+    return TreeDecision("own", task, one.upload, other.broadcast, one.demand_bps)
 
 
 def faulty(task, state, *, lanes=256):
@@ -59,7 +59,7 @@ def serving(fields):
     out = {
         name: value for name, value in fields.items() if name not in ("select", "exchange", "max_restarts", "wanted")
     }
-    return out | {"on_failure": "abort", "serving": Serving(1000.0), "elements": min(fields["elements"], 4000)}
+    return out | {"on_failure": "abort", "serving": ServiceRequests(1000.0), "elements": min(fields["elements"], 4000)}
 
 
 @st.composite
@@ -82,7 +82,7 @@ def tasks(draw):
     late = draw(st.sampled_from([None, None, None, 30 * PS_PER_US, 500 * PS_PER_US]))
     if draw(st.booleans()):
         server = draw(st.sampled_from(["", "", hosts[0]]))
-        fields |= {"server": server, "workers": (), "select": None, "wanted": Wanted(count)}
+        fields |= {"server": server, "workers": (), "select": None, "wanted": WantedHosts(count)}
     if fields["on_failure"] != "raise":
         fields["max_restarts"] = draw(st.sampled_from([0, 0, 1, 3]))
     poison = draw(st.sampled_from(["", "", "", "", "server", "worker", "switch"]))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from p4reduce.control_plane.orchestrator import TaskState
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import leaf_spine
 from p4switch.base.values import PS_PER_MS
@@ -26,7 +26,7 @@ def tasks(seed, count):
     for number in range(count):
         elements, rounds = chance.choice([8000, 16000, 32000]), chance.choice([8, 16, 24])
         training = chance.choice([20, 60, 120]) * PS_PER_US
-        wanted = Wanted(chance.choice([3, 4, 6, 8]))
+        wanted = WantedHosts(chance.choice([3, 4, 6, 8]))
         found.append(
             Task(f"t{number}", "", (), elements, rounds, training, arrival_ps=int(at_us) * PS_PER_US, wanted=wanted)
         )

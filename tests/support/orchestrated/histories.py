@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from p4reduce.base.errors import ControllerError
 from p4reduce.base.records import from_json
-from p4reduce.control_plane.orchestrator import Options, Orchestrator, Phase, StoreError, TaskState
+from p4reduce.control_plane.orchestrator import Orchestrator, OrchestratorOptions, PlanPhase, StoreError, TaskState
 from p4reduce.control_plane.orchestrator.executor import is_read
-from p4reduce.control_plane.orchestrator.installer import Inventory
+from p4reduce.control_plane.orchestrator.installer import InstalledEntries
 from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.resources import Resources
@@ -35,7 +35,7 @@ from tests.support.orchestrated.instant import (
     restarted,
 )
 
-OPTIONS = Options(
+OPTIONS = OrchestratorOptions(
     control_latency_ps=5 * PS_PER_US,
     measure_every_ps=200 * PS_PER_US,
     threshold=0.5,
@@ -265,26 +265,26 @@ class Histories(RuleBasedStateMachine):
         assert {plan.generation for plan in self.controller.installed} == set(plans)
         for row in self.user.plans():
             state = self.user.task(row.task).state
-            assert row.phase is Phase.REMOVING or state in (TaskState.SCHEDULED, *AT_WORK), (row, state)
+            assert row.phase is PlanPhase.REMOVING or state in (TaskState.SCHEDULED, *AT_WORK), (row, state)
 
     @invariant()
     def hosts_do_what_the_database_says(self):
         if self.orchestrator is None:
             return
         at_work = {row.name for row in self.user.tasks(AT_WORK)}
-        for row in self.user.plans((Phase.INSTALLED, Phase.ACTIVE)):
+        for row in self.user.plans((PlanPhase.INSTALLED, PlanPhase.ACTIVE)):
             task = self.user.task(row.task)
             if not task.fault and not is_read(row.role) and task.task.serving is None:
                 known = [host for host in json.loads(row.plan)["workers"] if host != task.task.server]
-                waits = task.state in AT_WORK and row.phase is Phase.INSTALLED
+                waits = task.state in AT_WORK and row.phase is PlanPhase.INSTALLED
                 shrinks = task.task.on_failure == "shrink" and set(known) < set(task.task.workers)
                 assert list(task.task.workers) == known or (waits and (task.wanted is not None or shrinks))
-        active = {(row.job, row.epoch) for row in self.user.plans((Phase.ACTIVE,))}
+        active = {(row.job, row.epoch) for row in self.user.plans((PlanPhase.ACTIVE,))}
         for name, run in self.hosts.runs.items():
             if not run.ended:
                 assert name in at_work
                 keys = {(plan.job, plan.epoch) for plan in run.plans.values()}
-                told = {(row.job, row.epoch) for row in self.user.plans((Phase.INSTALLED,))}  # and not taken in
+                told = {(row.job, row.epoch) for row in self.user.plans((PlanPhase.INSTALLED,))}  # and not taken in
                 assert keys <= active | told
 
     def teardown(self):
@@ -308,7 +308,7 @@ class Histories(RuleBasedStateMachine):
                 steps += 1
                 assert steps < MOST_STEPS, "it does not come to an end"
             self.what_is_reserved_belongs_to_live_plans()
-            inventory = Inventory.read(self.controller)
+            inventory = InstalledEntries.read(self.controller)
             assert inventory.strangers([]) == {}
             assert taken(self.controller.resources) == taken(Resources(PROGRAM.slots))
             self._leave()
@@ -330,7 +330,7 @@ class Histories(RuleBasedStateMachine):
             STATISTICS[f"{row.task.kind} {row.state}"] += 1
             for one in self.user.history.replans(row.name):
                 STATISTICS[f"changed: {one['what']}{'' if one['done_ps'] else ', not done'}"] += 1
-        assert all(row.phase is Phase.REMOVED for row in self.user.plans(tuple(Phase)))
+        assert all(row.phase is PlanPhase.REMOVED for row in self.user.plans(tuple(PlanPhase)))
         assert all(run.ended for run in self.hosts.runs.values())
 
     def _check_members(self, row):

@@ -14,8 +14,8 @@ from p4reduce.base.errors import ControllerError
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import key, plan_entries
 from p4reduce.control_plane.fleet import Fleet
-from p4reduce.control_plane.orchestrator import RefusedError, Report, Running
-from p4reduce.control_plane.orchestrator.executor import Turn, circuits_of
+from p4reduce.control_plane.orchestrator import ExecutorReport, Running, TaskRefusedError
+from p4reduce.control_plane.orchestrator.executor import ScheduleTurn, circuits_of
 from p4switch.base.values import PS_PER_US
 from tests.support.orchestrated.fuse import Fuse
 
@@ -138,7 +138,7 @@ class InstantHosts:
         self.runs: dict[str, _Run] = {}
         self.busy: dict[str, _Run] = {}  # those that have not ended
         self.news = 0
-        self.log: list[Report] = []
+        self.log: list[ExecutorReport] = []
         self.down: set[tuple[str, int]] = set()
         self.term, self.database = 0, None
         self.timetable = self.waiting = None
@@ -158,14 +158,14 @@ class InstantHosts:
         return self.time
 
     def start(self, order):
-        self.fuse("start", RefusedError)
+        self.fuse("start", TaskRefusedError)
         name = order.task.name
         if name in self.runs and order.attempt <= self.runs[name].order.attempt:
             keys = {role: (plan.job, plan.epoch) for role, plan in order.plans.items()}
             if self.running([name])[name].keys != keys:
-                raise RefusedError(f"task {name}: another task of that name ran here")
+                raise TaskRefusedError(f"task {name}: another task of that name ran here")
         elif order.task.elements > MOST_ELEMENTS:
-            raise RefusedError(f"task {name}: no memory")
+            raise TaskRefusedError(f"task {name}: no memory")
         else:
             assert name not in self.busy, "an attempt begins while the one before runs"
             number = self.saved.get(name, 0) if order.attempt else 0
@@ -180,17 +180,17 @@ class InstantHosts:
         self.fuse("started", LostError)
 
     def swap(self, task, plans):
-        self.fuse("swap", RefusedError)
+        self.fuse("swap", TaskRefusedError)
         run = self.runs[task]
         if run.died and not run.ended:
-            raise RefusedError(f"task {task}: its process of {run.died[0]} has died")
+            raise TaskRefusedError(f"task {task}: its process of {run.died[0]} has died")
         for role, plan in plans.items():
             if not run.ended and run.plans[role].epoch != plan.epoch:
                 self._replace(task, role, plan)
         self.fuse("swapped", LostError)
 
     def set_schedule(self, timetable):
-        self.fuse("set schedule", RefusedError)
+        self.fuse("set schedule", TaskRefusedError)
         if timetable.number not in (self._number(self.timetable), self._number(self.waiting)):
             assert self.waiting is None
             assert timetable.number > self._number(self.timetable)
@@ -200,7 +200,7 @@ class InstantHosts:
 
     def turn(self):
         self.fuse("turn", LostError)
-        return Turn(self._number(self.timetable), self._number(self.waiting))
+        return ScheduleTurn(self._number(self.timetable), self._number(self.waiting))
 
     @staticmethod
     def _number(timetable):
@@ -221,12 +221,12 @@ class InstantHosts:
         self._tell("resumed", task, {"role": role, "job": plan.job, "epoch": plan.epoch, **numbers})
 
     def replan(self, order, *, at_once=False):
-        self.fuse("replan", RefusedError)
+        self.fuse("replan", TaskRefusedError)
         run = self.runs[order.task.name]
         if not run.ended and {role: (one.job, one.epoch) for role, one in run.plans.items()} != order.keys:
             hosts = {order.task.server, *order.task.workers}
             if any(host in hosts and host not in order.anew for host in run.died):
-                raise RefusedError(f"task {order.task.name}: its process of {run.died[0]} has died")
+                raise TaskRefusedError(f"task {order.task.name}: its process of {run.died[0]} has died")
             assert set(order.all_ranks) <= set(run.order.all_ranks)
             run.coming = order
             if at_once:
@@ -383,7 +383,7 @@ class InstantHosts:
             self._begin(run)
 
     def _tell(self, kind, task, data):
-        self.log.append(Report(len(self.log) + 1, self.time, kind, task, data))
+        self.log.append(ExecutorReport(len(self.log) + 1, self.time, kind, task, data))
         if kind not in ("round", "window"):
             self.news = len(self.log)
 

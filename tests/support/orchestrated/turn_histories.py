@@ -10,10 +10,10 @@ from p4reduce.base.errors import PlanError
 from p4reduce.base.records import from_json
 from p4reduce.control_plane.orchestrator.executor import circuits_of, is_read
 from p4reduce.control_plane.orchestrator.history import SchedulePhase
-from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, PlanPhase, TaskState
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling import Selection, policy_named
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.topologies.optical import oxc
 from tests.support.orchestrated.drawn import serving
 from tests.support.orchestrated.histories import OPTIONS, STATISTICS, Histories
@@ -42,7 +42,7 @@ def turn_tasks(draw):
     }
     if draw(st.booleans()):  # the scheduler places; sometimes more than there are, sometimes with a server of its own
         shards = tuple(draw(st.lists(st.sampled_from([*HOSTS, *HOSTS, "nobody"]), max_size=3)))
-        wanted = Wanted(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40])), shards, draw(st.sampled_from([0, 1000])))
+        wanted = WantedHosts(draw(st.sampled_from([1, 1, 2, 2, 3, 4, 5, 40])), shards, draw(st.sampled_from([0, 1000])))
         fields |= {"wanted": wanted, "workers": ()}
         fields["server"] = draw(st.sampled_from([*[""] * 8, hosts[0]]))
     elif draw(st.integers(0, 7)) == 0:
@@ -137,7 +137,7 @@ class TurnHistories(Histories):
             row.name for row in self.user.tasks((TaskState.SCHEDULED, *AT_WORK)) if row.task.serving is not None
         }
         standing = set()
-        for plan_row in self.user.plans((Phase.INSTALLING, Phase.INSTALLED, Phase.ACTIVE)):
+        for plan_row in self.user.plans((PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE)):
             if plan_row.task in services:
                 with contextlib.suppress(ValueError, KeyError, PlanError):  # somebody damaged it
                     standing.update(circuits_of(from_json(Plan, plan_row.plan, "plan", topology=PODS)))
@@ -152,7 +152,7 @@ class TurnHistories(Histories):
         if active is None:
             return
         windows = self.user.schedules.windows(active.number)
-        for plan_row in self.user.plans((Phase.ACTIVE,)):
+        for plan_row in self.user.plans((PlanPhase.ACTIVE,)):
             task = at_work.get(plan_row.task)
             if is_read(plan_row.role):
                 continue
@@ -180,7 +180,7 @@ class TurnHistories(Histories):
         for row in schedules:
             assert row.phase not in (SchedulePhase.INSTALLING, SchedulePhase.SET), row
             STATISTICS[f"schedules {row.phase}"] += 1
-        STATISTICS["reads"] += sum(is_read(plan.role) for plan in self.user.plans(tuple(Phase)))
+        STATISTICS["reads"] += sum(is_read(plan.role) for plan in self.user.plans(tuple(PlanPhase)))
         STATISTICS["circuits moved"] += len(self.user.history.swaps())
         if not self.damaged:
             for row in self.user.tasks():

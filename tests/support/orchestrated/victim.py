@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.orchestrator import Options, Orchestrator, Store
+from p4reduce.control_plane.orchestrator import Orchestrator, OrchestratorOptions, Store
 from p4reduce.control_plane.scheduling import policy_named
 from p4reduce.network.jobs.network import bundled
 from p4reduce.play.tasks.service import RemoteExecutor
 from p4switch.base.values import PS_PER_US
 
 LANES = 64
-OPTIONS = Options(control_latency_ps=10 * PS_PER_US, measure_every_ps=1000 * PS_PER_US)
+OPTIONS = OrchestratorOptions(control_latency_ps=10 * PS_PER_US, measure_every_ps=1000 * PS_PER_US)
 
 
 def tell(step: str) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 import grpc
 from finsy.proto import U128, p4r, p4r_grpc, rpc_status
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 
 TIMEOUT = 20.0
 
@@ -114,9 +114,9 @@ class RawClient:
         return self.stub.GetForwardingPipelineConfig(request, timeout=TIMEOUT)
 
 
-def code_of(error: grpc.RpcError) -> Code:
+def code_of(error: grpc.RpcError) -> StatusCode:
     """The canonical code of a failed call."""
-    return Code(error.code().value[0])
+    return StatusCode(error.code().value[0])
 
 
 def details_of(error: grpc.RpcError) -> list[p4r.Error]:
@@ -136,6 +136,6 @@ def _unpack(detail: object) -> p4r.Error:
     return error
 
 
-def codes(errors: Iterable[p4r.Error]) -> list[Code]:
+def codes(errors: Iterable[p4r.Error]) -> list[StatusCode]:
     """The canonical codes of some errors."""
-    return [Code(error.canonical_code) for error in errors]
+    return [StatusCode(error.canonical_code) for error in errors]

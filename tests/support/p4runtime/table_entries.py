@@ -3,7 +3,7 @@
 import finsy as fy
 from finsy.proto import p4r
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.p4runtime.configs import schema
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
@@ -41,7 +41,7 @@ def write(device, kind, entry, **changes):
     for name, value in changes.items():
         setattr(message, name, value)
     (error,) = device.write([p4r.Update(type=kind, entity=p4r.Entity(table_entry=message))])
-    return Code.OK if error is None else error.code
+    return StatusCode.OK if error is None else error.code
 
 
 def read(device, wanted=None):

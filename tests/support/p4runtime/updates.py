@@ -8,7 +8,7 @@ import grpc
 import pytest
 from finsy.proto import p4r
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.p4runtime.client import code_of
 from tests.support.p4runtime.configs import schema
 
@@ -17,7 +17,7 @@ EVERYTHING = p4r.Entity(table_entry=p4r.TableEntry(table_id=0))
 
 
 @contextlib.contextmanager
-def refused(code: Code, said: str | None = None) -> Iterator[pytest.ExceptionInfo[grpc.RpcError]]:
+def refused(code: StatusCode, said: str | None = None) -> Iterator[pytest.ExceptionInfo[grpc.RpcError]]:
     """The call inside must fail with a code, saying something."""
     with pytest.raises(grpc.RpcError, match=said) as caught:
         yield caught

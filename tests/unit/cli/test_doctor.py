@@ -8,7 +8,7 @@ from p4reduce.cli.commands import doctor
 from p4reduce.network.real import bmv2, net
 
 
-def findings() -> dict[str, doctor.Finding]:
+def findings() -> dict[str, doctor.DoctorFinding]:
     return {finding.part: finding for finding in doctor.examine()}
 
 

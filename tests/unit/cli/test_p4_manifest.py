@@ -116,7 +116,7 @@ def test_failed_compilation_shows_what_p4c_said(tmp_path):
     fake.chmod(0o755)
     (tmp_path / "p4src").mkdir()
     with pytest.raises(p4_build.BuildError, match=r"64 lanes:\nslot.p4\(3\): syntax error"):
-        p4_build.compile_lanes(p4_build.Compiler((str(fake),), "fake"), 64, tmp_path)
+        p4_build.compile_lanes(p4_build.P4Compiler((str(fake),), "fake"), 64, tmp_path)
 
 
 def _filenames(value):

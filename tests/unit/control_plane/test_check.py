@@ -3,7 +3,7 @@ import pytest
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.counters import (
     Fate,
-    Incident,
+    LinkIncident,
     Operation,
     SwitchCounters,
     Traffic,
@@ -39,20 +39,20 @@ def change(plan, *incidents):
 
 def test_what_is_lost_is_missing_on_the_rest_of_its_hop(plan):
     uplink = ("leaf1", plan.topology.port("leaf1", "spine1"))
-    assert change(plan, Incident("h1", 1, "spine1", Fate.LOST, 2, 2 * FULL)) == {uplink: (-2, -2 * FULL)}
-    assert change(plan, Incident("h1", 1, "spine1", Fate.CORRUPTED, 1, FULL)) == {uplink: (-1, -FULL)}
+    assert change(plan, LinkIncident("h1", 1, "spine1", Fate.LOST, 2, 2 * FULL)) == {uplink: (-2, -2 * FULL)}
+    assert change(plan, LinkIncident("h1", 1, "spine1", Fate.CORRUPTED, 1, FULL)) == {uplink: (-1, -FULL)}
     # Nothing comes after the last link of a hop.
-    assert change(plan, Incident(*uplink, "spine1", Fate.LOST, 5, 5 * FULL)) == {}
+    assert change(plan, LinkIncident(*uplink, "spine1", Fate.LOST, 5, 5 * FULL)) == {}
 
 
 def test_duplicates_are_on_the_links_after(plan):
     down = ("spine1", plan.topology.port("spine1", "leaf1"))
-    assert change(plan, Incident(*down, "h2", Fate.DUPLICATED, 3, 3 * FULL)) == {("leaf1", 2): (3, 3 * FULL)}
+    assert change(plan, LinkIncident(*down, "h2", Fate.DUPLICATED, 3, 3 * FULL)) == {("leaf1", 2): (3, 3 * FULL)}
 
 
 def test_what_a_queue_drops_is_missing_on_its_own_link_too(plan):
     down = ("spine1", plan.topology.port("spine1", "leaf1"))
-    assert change(plan, Incident(*down, "h2", Fate.QUEUE_DROPPED, 1, FULL)) == {
+    assert change(plan, LinkIncident(*down, "h2", Fate.QUEUE_DROPPED, 1, FULL)) == {
         down: (-1, -FULL),
         ("leaf1", 2): (-1, -FULL),
     }
@@ -61,17 +61,20 @@ def test_what_a_queue_drops_is_missing_on_its_own_link_too(plan):
 def test_incidents_add_up(plan):
     """A frame is duplicated, and its twin lost on the same link."""
     uplink = ("leaf1", plan.topology.port("leaf1", "spine1"))
-    twin = [Incident("h1", 1, "spine1", Fate.DUPLICATED, 1, FULL), Incident("h1", 1, "spine1", Fate.LOST, 1, FULL)]
+    twin = [
+        LinkIncident("h1", 1, "spine1", Fate.DUPLICATED, 1, FULL),
+        LinkIncident("h1", 1, "spine1", Fate.LOST, 1, FULL),
+    ]
     assert change(plan, *twin) == {}
-    assert change(plan, *twin, Incident(*uplink, "spine1", Fate.QUEUE_DROPPED, 1, FULL)) == {uplink: (-1, -FULL)}
+    assert change(plan, *twin, LinkIncident(*uplink, "spine1", Fate.QUEUE_DROPPED, 1, FULL)) == {uplink: (-1, -FULL)}
 
 
 @pytest.mark.parametrize(
     "incident",
     [
-        Incident("h1", 1, "h2", Fate.LOST, 1, FULL),
-        Incident("spine2", 1, "h2", Fate.LOST, 1, FULL),
-        Incident("leaf1", 1, "h2", Fate.LOST, 1, FULL),
+        LinkIncident("h1", 1, "h2", Fate.LOST, 1, FULL),
+        LinkIncident("spine2", 1, "h2", Fate.LOST, 1, FULL),
+        LinkIncident("leaf1", 1, "h2", Fate.LOST, 1, FULL),
     ],
 )
 def test_incidents_off_the_plan(plan, incident):

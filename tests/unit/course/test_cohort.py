@@ -9,7 +9,7 @@ from p4reduce_course.catalogue import find
 from p4reduce_course.frame import cohort
 from p4reduce_course.frame.cohort import NOTHING, Terms, feedback, grade_all, logged, read_roster, write_feedback
 from p4reduce_course.frame.grading import answers_folder
-from p4reduce_course.frame.report import Check, Finding, LabError, Report
+from p4reduce_course.frame.report import Check, Finding, GradeReport, LabError
 
 FILE = "slot.p4"
 
@@ -24,7 +24,7 @@ def points_as_written(monkeypatch):
         whole = int(text) == 100
         check = Check("sums", "all", whole, None if whole else wrong, 100)
         first = Check("sums", "some", True, None, int(text) if not whole else 0)
-        return Report("03-a-slot", str(path), (first, check), student, handed_in=text)
+        return GradeReport("03-a-slot", str(path), (first, check), student, handed_in=text)
 
     monkeypatch.setattr(cohort, "grade", grade)
 

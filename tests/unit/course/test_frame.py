@@ -17,13 +17,13 @@ from p4reduce_course import catalogue
 from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.frame.cohort import Terms, grade_all
 from p4reduce_course.frame.grading import copy_lab, grade, new_lab
-from p4reduce_course.frame.lab import Step, hidden, personal, run_steps
+from p4reduce_course.frame.lab import LabStep, hidden, personal, run_steps
 from p4reduce_course.frame.likeness import digest, plain
 from p4reduce_course.frame.report import (
     Check,
     Finding,
+    GradeReport,
     LabError,
-    Report,
     as_csv,
     checks_csv,
     gradescope,
@@ -35,7 +35,7 @@ from tests.support.labs import SOLUTIONS, solved
 from tests.support.labs.classroom import right
 from tests.support.labs.likeness import counted
 
-REPORT = Report(
+REPORT = GradeReport(
     "a lab",
     "folder",
     (
@@ -266,7 +266,7 @@ def raising(task):
         raise IndexError("list index out of range")
 
     parts = task.lab.parts
-    yield from run_steps(task, [Step(parts[0].name, "one", fails), Step(parts[0].name, "two", lambda: None)])
+    yield from run_steps(task, [LabStep(parts[0].name, "one", fails), LabStep(parts[0].name, "two", lambda: None)])
     raise KeyError(parts[1].name)
 
 

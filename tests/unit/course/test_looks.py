@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from p4reduce.cli.main import app
 from p4reduce_course.catalogue import NAMES
 from p4reduce_course.frame.grading import grade
-from p4reduce_course.frame.report import Check, Finding, Report, Wrong, write_looks
+from p4reduce_course.frame.report import Check, Finding, GradeReport, Wrong, write_looks
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
 from tests.support.effort import SOAK
@@ -84,7 +84,7 @@ def test_calls_of_the_grader_can_be_repeated_with_its_answers(tmp_path):
     with StudentCode(path) as code, pytest.raises(Wrong) as raised:
         code.call("step", network, np.arange(3.0), services={"network": lambda *_: next(answers)})
     wrong = code.shown(raised.value, tmp_path, "calls")
-    assert write_looks(tmp_path, Report("lab", "folder", (Check("one", "first", False, wrong.finding),)))
+    assert write_looks(tmp_path, GradeReport("lab", "folder", (Check("one", "first", False, wrong.finding),)))
     env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     ran = subprocess.run(["/bin/sh", "-c", wrong.finding.look], capture_output=True, text=True, env=env, check=True)
     shown = ["   network.start [0. 1. 2.]", "   network.wait 7", "step raised ValueError(300)"]
@@ -93,7 +93,7 @@ def test_calls_of_the_grader_can_be_repeated_with_its_answers(tmp_path):
 
 def test_looks_are_not_written_through_what_a_student_left(tmp_path):
     finding = Finding("x", "", "look", (("a.txt", "frames\n"),))
-    report = Report("lab", "folder", (Check("one", "first", False, finding),))
+    report = GradeReport("lab", "folder", (Check("one", "first", False, finding),))
     other = tmp_path / "other"
     other.mkdir()
     (other / "a.txt").write_text("mine")

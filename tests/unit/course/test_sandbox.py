@@ -13,7 +13,7 @@ import pytest
 
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.sandbox import program
-from p4reduce_course.sandbox.confine import Limits
+from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.messages import MessageError, Remote, pack, unpack
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import LIMITS as P4_LIMITS
@@ -21,7 +21,7 @@ from p4reduce_course.sandbox.program import StudentProgram, copied
 from tests.support.fresh import in_a_fresh_process
 from tests.support.paths import ROOT
 
-LIMITS = Limits(cpu_s=1, wall_s=60)
+LIMITS = ProcessLimits(cpu_s=1, wall_s=60)
 CONFINED = sys.platform == "linux"
 
 ATTACKS = [
@@ -127,14 +127,14 @@ def test_what_is_outside_cannot_be_asked_for_either(tmp_path):
 
 def test_a_sleeper_is_ended(tmp_path):
     with (
-        code(tmp_path, "import time\ndef f():\n    time.sleep(600)", Limits(wall_s=0.5)) as student,
+        code(tmp_path, "import time\ndef f():\n    time.sleep(600)", ProcessLimits(wall_s=0.5)) as student,
         pytest.raises(Wrong, match="did not return within"),
     ):
         student.call("f")
 
 
 def test_a_sleeper_is_ended_also_where_each_call_sleeps_a_little(tmp_path):
-    with code(tmp_path, "import time\ndef f():\n    time.sleep(0.2)", Limits(wall_s=0.5)) as student:
+    with code(tmp_path, "import time\ndef f():\n    time.sleep(0.2)", ProcessLimits(wall_s=0.5)) as student:
         student.call("f")
         with pytest.raises(Wrong, match="of waiting, all calls together"):
             deque((student.call("f") for _ in range(10)), maxlen=0)
@@ -143,7 +143,7 @@ def test_a_sleeper_is_ended_also_where_each_call_sleeps_a_little(tmp_path):
 def test_all_calls_together_have_an_end(tmp_path):
     text = "def f(grader):\n    return grader.waits()"
     services = {"grader": lambda _: time.sleep(0.2)}
-    with code(tmp_path, text, Limits(calls_s=0.5)) as student, pytest.raises(Wrong, match="all calls together"):
+    with code(tmp_path, text, ProcessLimits(calls_s=0.5)) as student, pytest.raises(Wrong, match="all calls together"):
         deque((student.call("f", Remote("grader"), services=services) for _ in range(10)), maxlen=0)
 
 
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_loaded_says_the_same_in_every_call(tmp_path, monk
 def test_code_that_computes_on_a_busy_machine_is_not_taken_for_a_sleeper(tmp_path):
     """What it may use is processor time: the verdict of an endless loop is the same beside others."""
     with (
-        code(tmp_path, "def f():\n    while True: pass", Limits(cpu_s=1, wall_s=0.3)) as student,
+        code(tmp_path, "def f():\n    while True: pass", ProcessLimits(cpu_s=1, wall_s=0.3)) as student,
         pytest.raises(Wrong, match="processor time"),
     ):
         student.call("f")
@@ -301,7 +301,7 @@ def test_p4_that_recirculates_for_ever_ends_at_its_limit(tmp_path):
     """The model stops it, or its processor time does; either way within seconds, and the grader goes on."""
     path = tmp_path / "a.p4"
     path.write_text(ENDLESS.replace("@BODY@", "recirculate_preserving_field_list(0);"))
-    with StudentProgram(path, Limits(cpu_s=3, wall_s=60)) as student:
+    with StudentProgram(path, ProcessLimits(cpu_s=3, wall_s=60)) as student:
         assert student.compile(path.read_text()).parts is not None
         switch = student.switch()
         with pytest.raises(Wrong, match="processor time"):
@@ -314,7 +314,7 @@ def test_registers_that_fill_the_memory_are_the_students_failure(tmp_path):
     path = tmp_path / "a.p4"
     text = ENDLESS.replace("apply { @BODY@ }", "register<bit<2048>>(1 << 24) r; apply { r.write(5, 7); }")
     path.write_text(text)
-    with StudentProgram(path, Limits(cpu_s=20, memory=64 << 20)) as student:
+    with StudentProgram(path, ProcessLimits(cpu_s=20, memory=64 << 20)) as student:
         assert "more memory" in said_of_all_cells(student, text)
 
 
@@ -360,9 +360,9 @@ class TakenOver:
 
 
 TAKEN_OVER = {
-    "sleeps": (lambda: time.sleep(60), Limits(wall_s=0.2), "did not return within 0.2 s"),
-    "computes": (lambda: sum(iter(int, 1)), Limits(cpu_s=1), "more than 1 s of processor time"),
-    "takes memory": (lambda: "x" * (4 << 30), Limits(memory=64 << 20), "more memory"),
+    "sleeps": (lambda: time.sleep(60), ProcessLimits(wall_s=0.2), "did not return within 0.2 s"),
+    "computes": (lambda: sum(iter(int, 1)), ProcessLimits(cpu_s=1), "more than 1 s of processor time"),
+    "takes memory": (lambda: "x" * (4 << 30), ProcessLimits(memory=64 << 20), "more memory"),
     "tells too much": (lambda: "x" * (70 << 20), P4_LIMITS, "67108864"),
     "tells something else": (lambda: {"parts": 7, "messages": [], "refused": ""}, P4_LIMITS, "no answer"),
     "exits": (lambda: os._exit(0), P4_LIMITS, "ended its process"),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from p4reduce.network.virtual import FabricError, HostEndpoints, Stop, VirtualNetwork
+from p4reduce.network.virtual import FabricError, HostEndpoints, StopReason, VirtualNetwork
 from p4reduce.network.virtual.synthetic import SyntheticSwitch, frame, route_all, senders
 from p4reduce.topologies import Topology, star
 
@@ -112,7 +112,7 @@ def test_a_deadline_that_stays_past_does_not_stop_time() -> None:
     topology = star(2, rate="1G")
     network, endpoints = network_of(topology, ["h1"], [10], gap_ps=1)
     network.start(0)
-    assert network.run(max_events=10_000) is Stop.QUIET
+    assert network.run(max_events=10_000) is StopReason.QUIET
     assert endpoints.records["sent"][0] == 10
     assert network.links["h1", 1].busy_ps == 10 * 10 * ON_LINK_PS
 
@@ -148,10 +148,10 @@ def test_a_run_ends_when_the_watched_are_done() -> None:
     network, endpoints = network_of(star(3), ["h1", "h2"], [5, 500])
     network.start(0)
     network.start(1, at_ps=50)
-    assert network.run(watch=[0]) is Stop.DONE
+    assert network.run(watch=[0]) is StopReason.DONE
     assert endpoints.records["sent"].tolist() == [5, 4]  # 50 ps before the fifth
-    assert network.run(watch=[0]) is Stop.DONE
-    assert network.run(watch=[1, 0]) is Stop.DONE
+    assert network.run(watch=[0]) is StopReason.DONE
+    assert network.run(watch=[1, 0]) is StopReason.DONE
     assert endpoints.records["sent"][1] == 500
     assert network.links["h3", 1].frames == 0
 
@@ -160,7 +160,7 @@ def test_an_endpoint_that_is_still_to_start_counts_as_working() -> None:
     network, endpoints = network_of(star(2), ["h1"], [5])
     endpoints.records["status"] = 0
     network.start(0, at_ps=1_000_000)
-    assert network.run(until_ps=999, watch=[0]) is Stop.TIME
+    assert network.run(until_ps=999, watch=[0]) is StopReason.TIME
     network.run(watch=[0])
     assert network.now >= 1_000_000
 
@@ -168,7 +168,7 @@ def test_an_endpoint_that_is_still_to_start_counts_as_working() -> None:
 def test_nothing_more_happens() -> None:
     network, _ = network_of(star(2), ["h1"], [5], expected=1)
     network.start(0)
-    assert network.run(watch=[0]) is Stop.QUIET
+    assert network.run(watch=[0]) is StopReason.QUIET
 
 
 def test_more_work_after_the_first_is_done() -> None:
@@ -178,7 +178,7 @@ def test_more_work_after_the_first_is_done() -> None:
     endpoints.records["to_send"] = 8
     endpoints.records["status"] = 1
     network.start(0, at_ps=network.now + 1000)
-    assert network.run(watch=[0]) is Stop.DONE
+    assert network.run(watch=[0]) is StopReason.DONE
     assert endpoints.records["sent"][0] == 8
 
 
@@ -202,10 +202,10 @@ def test_endpoints_can_be_added() -> None:
 def test_progress_and_most_events() -> None:
     network, endpoints = network_of(star(2), ["h1"], [200_000])
     network.start(0)
-    assert network.run(max_events=1000) is Stop.EVENTS
+    assert network.run(max_events=1000) is StopReason.EVENTS
     assert network.events == 1000
     times: list[int] = []
-    assert network.run(progress=times.append) is Stop.QUIET
+    assert network.run(progress=times.append) is StopReason.QUIET
     assert len(times) >= 2
     assert times == sorted(times)
     assert endpoints.records["sent"][0] == 200_000

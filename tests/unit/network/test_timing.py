@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from scapy.utils import RawPcapReader
 
-from p4reduce.network.virtual import FabricError, Stop, VirtualNetwork
+from p4reduce.network.virtual import FabricError, StopReason, VirtualNetwork
 from p4reduce.network.virtual.synthetic import frame, route_all, senders, stamps
 from p4reduce.topologies import Topology, TopologyBuilder
 
@@ -38,7 +38,7 @@ def test_one_frame_over_two_links() -> None:
     endpoints.records["expected"] = 0, 1
     network = VirtualNetwork(topology, route_all(topology), endpoints=endpoints)
     network.start(0, at_ps=7)
-    assert network.run(watch=[0, 1]) is Stop.DONE
+    assert network.run(watch=[0, 1]) is StopReason.DONE
     assert network.now == 7 + AT_10G + US + AT_5G + 2 * US
     assert endpoints.records["last_ps"][1] == network.now
     assert network.links["h1", 1].busy_ps == AT_10G
@@ -122,17 +122,17 @@ def test_until_is_exact_and_time_goes_on() -> None:
     topology = line()
     network = VirtualNetwork(topology, route_all(topology))
     network.send("h1", frame(topology.node("h2").ip, 318))
-    assert network.run(AT_10G + US - 1) is Stop.TIME
+    assert network.run(AT_10G + US - 1) is StopReason.TIME
     assert network.now == AT_10G + US - 1
     assert network.switch_counters("s1").passes == 0
-    assert network.run(AT_10G + US) is Stop.TIME
+    assert network.run(AT_10G + US) is StopReason.TIME
     assert network.switch_counters("s1").passes == 1
-    assert network.run() is Stop.QUIET
+    assert network.run() is StopReason.QUIET
     assert network.host_counters("h2").unclaimed == 1
     with pytest.raises(FabricError, match="past"):
         network.send("h1", bytes(60), at_ps=5)
     then = network.now + 5
-    assert network.run(then) is Stop.QUIET
+    assert network.run(then) is StopReason.QUIET
     assert network.now == then
 
 

@@ -14,7 +14,7 @@ from p4reduce.group.errors import ClusterError, SaturatedError
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.files import FLOW_COLUMNS, summarize
 from p4reduce.runs.jobs import HostFlows, _Line
-from p4reduce.runs.perf import COLLECTIVES, Plan, measure_flow, measure_virtual
+from p4reduce.runs.perf import COLLECTIVES, PerfPlan, measure_flow, measure_virtual
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.runner import run_experiment
 from p4reduce.runs.virtual.cluster import Cluster, FlowCluster, cluster_of
@@ -220,7 +220,7 @@ def test_a_parameter_server_is_served():
 def test_perf_measures_the_same_collectives(collective):
     """As ``Communicator`` carries them on packets, for a type that is not float32 too."""
     for kind in ("float", "half", "int32"):
-        plan = Plan(collective, kind, (8_192,), 1)
+        plan = PerfPlan(collective, kind, (8_192,), 1)
         experiment = Experiment(topology="star:hosts=2", rate="10G")
         (packets,) = measure_virtual(experiment, plan, lambda *_: None)
         (flow,) = measure_flow(experiment.model_copy(update={"time": "flow"}), plan, lambda *_: None)

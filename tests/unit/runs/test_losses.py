@@ -7,7 +7,7 @@ import pytest
 from p4reduce.control_plane.counters import Traffic
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import move_tensors
-from p4reduce.runs.summary import Observed, result_of
+from p4reduce.runs.summary import CarriedCounts, result_of
 from p4reduce.runs.virtual.cluster import Cluster
 
 SWITCH, PORT = "s1", 1
@@ -21,7 +21,7 @@ def observed():
         move_tensors(cluster, None)
         carrier = cluster.carrier
         counters = carrier.switches.controller.read_counters()
-        yield Observed(carrier.topology, carrier.jobs, dict(carrier.network.fabric.links), {}, counters)
+        yield CarriedCounts(carrier.topology, carrier.jobs, dict(carrier.network.fabric.links), {}, counters)
 
 
 def without_one(observed, *, again):

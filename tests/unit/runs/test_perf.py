@@ -11,7 +11,7 @@ from p4reduce.runs.perf import (
     COLLECTIVES,
     ONE_WAY,
     TYPES,
-    Plan,
+    PerfPlan,
     as_added,
     as_type,
     bus_factor,
@@ -74,7 +74,7 @@ def test_warm_up_is_not_measured_and_a_root_sends(monkeypatch):
     monkeypatch.setattr(
         Communicator, "broadcast", lambda self, array, root: roots.append(root) or right(self, array, root)
     )
-    plan = Plan("broadcast", "bfloat16", (4096,), 2, warmup=3, root=1, checked=False)
+    plan = PerfPlan("broadcast", "bfloat16", (4096,), 2, warmup=3, root=1, checked=False)
     (row,) = measure_virtual(Experiment(topology="star:hosts=2"), plan, lambda *_: None)
     assert roots == [1] * 2 * 2 * 5
     assert (row.root, row.in_place.wrong, row.out_of_place.wrong) == (1, None, None)
@@ -83,7 +83,7 @@ def test_warm_up_is_not_measured_and_a_root_sends(monkeypatch):
 @pytest.mark.parametrize("kind", ["int32", "bfloat16"])
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_collective_is_measured_and_right(collective, kind):
-    plan = Plan(collective, kind, byte_sizes(4096, 16384, factor=4, step=None, multiple=8), 2)
+    plan = PerfPlan(collective, kind, byte_sizes(4096, 16384, factor=4, step=None, multiple=8), 2)
     rows = measure_virtual(Experiment(topology="star:hosts=2", rate="10G"), plan, lambda *_: None)
     assert [row.size for row in rows] == [4096, 16384]
     for row in rows:
@@ -105,6 +105,6 @@ def test_a_wrong_element_is_counted(monkeypatch):
         return array
 
     monkeypatch.setattr(Communicator, "all_reduce", wrong)
-    plan = Plan("all_reduce", "float", (4096,), 1)
+    plan = PerfPlan("all_reduce", "float", (4096,), 1)
     (row,) = measure_virtual(Experiment(topology="star:hosts=2"), plan, lambda *_: None)
     assert row.out_of_place.wrong == row.in_place.wrong == 1

@@ -6,9 +6,9 @@ import pytest
 from p4reduce.control_plane.scheduling.task import CHOOSERS, Budget
 from p4reduce.workers.training.digits import Dataset, Mlp
 from studies.poster.selection import LocalModel, LocalTraining, SelectionCell, run_selection, skewed_shards
-from studies.poster.settings import Scenario
+from studies.poster.settings import TrafficScenario
 
-RACKS = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
+RACKS = TrafficScenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
 MODEL = Mlp((64, 8, 10))
 
 

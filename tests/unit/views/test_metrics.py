@@ -10,7 +10,7 @@ from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views import metrics
 from p4reduce.views.live.application import _Run
-from p4reduce.views.live.session import Player, VirtualSource, Wanted
+from p4reduce.views.live.session import LivePlayer, VirtualSource, WantedView
 
 pytest.importorskip("prometheus_client", reason="needs prometheus-client: pip install 'p4reduce[metrics]'")
 EXPERIMENT = Experiment(
@@ -21,7 +21,7 @@ EXPERIMENT = Experiment(
 @pytest.fixture(scope="module")
 def run():
     """A run that has ended: what the page asks, and its result."""
-    player = Player()
+    player = LivePlayer()
     source = VirtualSource('a "tensor"', player)
     with observing(player.attach):
         result = run_experiment(EXPERIMENT)
@@ -60,7 +60,7 @@ def test_the_page_has_the_links_that_the_result_has(run):
     assert workers == {"h1", "h2", "h3"}
     (switch,) = {dict(labels)["switch"] for name, labels in found if name == "p4reduce_slots"}
     slots = sum(figure for (name, _), figure in found.items() if name == "p4reduce_slots")
-    view = source.view(Wanted(None, 0, switch, None))
+    view = source.view(WantedView(None, 0, switch, None))
     assert slots == len(view["slots"]["rows"])
 
 
@@ -78,7 +78,7 @@ def test_results_have_their_links_and_rounds_run_by_run(run):
 
 
 def test_a_run_that_has_not_begun_has_no_figures():
-    assert read(metrics.of_source(VirtualSource("t", Player()))) == {
+    assert read(metrics.of_source(VirtualSource("t", LivePlayer()))) == {
         ("p4reduce_running", frozenset({("title", "t")})): 0
     }
     assert metrics.of_results([]) == ""

@@ -9,7 +9,7 @@ from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels import endpoint
 from p4reduce.workers.numbers import BlockFloat, FixedScale
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import NEVER, Collective, Kind, State
+from p4reduce.workers.records import NEVER, Collective, EndpointKind, EndpointState
 from p4reduce.workers.specs import HostAddress, PsServerSpec, RingSpec, Timing, WorkerSpec
 from tests.support.loopback.jobs import Job, make_ring, random_arrays
 from tests.support.loopback.network import host, switch
@@ -88,7 +88,7 @@ def test_operations_that_do_not_fit_are_refused(operation: Post, error: type[Exc
     index = add_worker(endpoints)
     with pytest.raises(error, match=message):
         endpoints.post(index, operation)
-    assert endpoints.status(index).state is State.IDLE
+    assert endpoints.status(index).state is EndpointState.IDLE
 
 
 def test_overlapping_and_read_only_arrays_are_refused() -> None:
@@ -137,8 +137,8 @@ def test_status_counts_frames_bytes_and_round_trips() -> None:
     job = Job(3, lanes=4, slots=8, numbers=FixedScale(2.0**10))
     job.all_reduce(random_arrays(3, 41, seed=1))
     status = job.endpoints.status(job.workers[0])
-    assert status.kind is Kind.WORKER
-    assert status.state is State.DONE
+    assert status.kind is EndpointKind.WORKER
+    assert status.state is EndpointState.DONE
     assert not status.lingering
     assert status.frames_sent == status.frames_received == 11
     assert status.bytes_sent == 11 * (62 + 16)

@@ -6,7 +6,7 @@ import pytest
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.endpoint import receive, transmit
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.specs import Timing
 from p4switch.base.values import PS_PER_US
 from tests.support.loopback.golden import quantized_sum
@@ -38,7 +38,7 @@ def test_a_worker_that_has_all_its_results_sends_its_part_again() -> None:
 
     job.network.handlers[SWITCH_IP] = cut_off
     job.network.run(until=100 * PS_PER_US)
-    assert [job.endpoints.status(index).state for index in job.workers] == [State.DONE, State.ACTIVE]
+    assert [job.endpoints.status(index).state for index in job.workers] == [EndpointState.DONE, EndpointState.ACTIVE]
     finished = targets[0].copy()
     targets[0][:] = 0  # the caller goes on working
     job.network.handlers[SWITCH_IP] = forward
@@ -89,7 +89,7 @@ def test_a_failed_worker_goes_on_in_a_new_epoch() -> None:
     targets = [source.copy() for source in sources]
     job.post([Post(Collective.ALL_REDUCE, target, target) for target in targets])
     job.network.run()
-    assert job.endpoints.status(0).state is State.FAILED
+    assert job.endpoints.status(0).state is EndpointState.FAILED
     job.network.handlers[SWITCH_IP] = forward
     job.endpoints.records["retries"] = 100
     change(job, 2)

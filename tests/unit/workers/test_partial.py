@@ -5,7 +5,7 @@ import pytest
 
 from p4reduce.workers.numbers import Partial, Residuals
 from p4reduce.workers.operation import Post, check
-from p4reduce.workers.records import Collective, Kind
+from p4reduce.workers.records import Collective, EndpointKind
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_nothing_late_leaves_nothing():
 @pytest.mark.parametrize(
     ("kind", "more", "said"),
     [
-        (Kind.RING, {}, "partial: ALL_REDUCE waits for all"),
-        (Kind.WORKER, {"words": True}, "waits for all"),
-        (Kind.WORKER, {"poison": True}, "waits for all"),
-        (Kind.WORKER, {"partial": Partial.of(5, 4)}, "partial: is for 5 elements, not for 6"),
+        (EndpointKind.RING, {}, "partial: ALL_REDUCE waits for all"),
+        (EndpointKind.WORKER, {"words": True}, "waits for all"),
+        (EndpointKind.WORKER, {"poison": True}, "waits for all"),
+        (EndpointKind.WORKER, {"partial": Partial.of(5, 4)}, "partial: is for 5 elements, not for 6"),
     ],
 )
 def test_only_sums_of_finite_floats_in_the_network_may_be_closed(kind, more, said):

@@ -8,7 +8,7 @@ from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.kernels.endpoint import receive, transmit
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, Kind
+from p4reduce.workers.records import Collective, EndpointKind
 from p4reduce.workers.specs import HostAddress, WorkerSpec
 from tests.support.loopback.golden import quantized_sum
 from tests.support.loopback.jobs import random_arrays, same_bytes
@@ -115,7 +115,7 @@ def test_who_is_late_is_waited_for_and_named() -> None:
 def test_what_cannot_be_a_relay() -> None:
     endpoints = Endpoints()
     index = endpoints.add(spec(0, 0, (host(1), host(2))))
-    assert endpoints.status(index).kind is Kind.RELAY
+    assert endpoints.status(index).kind is EndpointKind.RELAY
     with pytest.raises(ValueError, match="a relay endpoint cannot do PULL"):
         endpoints.post(index, Post(Collective.PULL, None, np.zeros(4, np.float32)))
     with pytest.raises(ValueError, match="two of them have the same"):

@@ -9,7 +9,7 @@ from p4reduce.workers import wire
 from p4reduce.workers.kernels.endpoint import deadline, expire, transmit
 from p4reduce.workers.numbers import UNANNOUNCED, BlockFloat, FixedScale
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import NEVER, Collective, State
+from p4reduce.workers.records import NEVER, Collective, EndpointState
 from p4reduce.workers.specs import Timing
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 from tests.support.loopback.golden import quantized_sum
@@ -234,7 +234,7 @@ def test_gives_up_after_bounded_retries_and_names_the_seq() -> None:
     job.network.run()
     for index in job.workers:
         status = job.endpoints.status(index)
-        assert status.state is State.FAILED
+        assert status.state is EndpointState.FAILED
         assert status.failed_seq == 1
         assert status.error is not None
         assert "no RESULT for seq 1 after 5 retries" in status.error
@@ -273,7 +273,7 @@ def test_a_straggler_is_waited_for() -> None:
     job.endpoints.post(0, operations[0])
     job.endpoints.post(1, operations[1])
     job.network.run(until=20 * PS_PER_MS)
-    assert job.endpoints.status(0).state is State.ACTIVE
+    assert job.endpoints.status(0).state is EndpointState.ACTIVE
     resends = job.endpoints.status(0).resends
     assert 0 < resends < 70
     job.endpoints.post(2, operations[2])
@@ -314,7 +314,7 @@ def test_ring_gives_up_when_a_neighbour_is_gone() -> None:
     network.faults = Faults(loss=1.0)
     network.run()
     status = network.endpoints.status(0)
-    assert status.state is State.FAILED
+    assert status.state is EndpointState.FAILED
     assert status.error is not None
     assert "no acknowledgement for seq 0" in status.error
 
@@ -328,5 +328,5 @@ def test_losses_do_not_drive_up_the_round_trip_that_a_ring_measures(seed: int) -
     network.run()
     for rank in range(4):
         status = network.endpoints.status(rank)
-        assert status.state is State.DONE
+        assert status.state is EndpointState.DONE
         assert 0 < status.rtt_ps < 2 * status.rtt_min_ps

@@ -8,7 +8,7 @@ import pytest
 from p4reduce.workers import wire
 from p4reduce.workers.kernels.ring import SELECTIVE, TO_THE_END
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from tests.support.loopback.jobs import make_ring, random_arrays
 from tests.support.loopback.network import Faults, Frame, Network
 
@@ -45,7 +45,7 @@ def played(network: Network) -> list[np.ndarray]:
     for rank in range(RANKS):
         network.endpoints.post(rank, Post(Collective.ALL_REDUCE, arrays[rank], arrays[rank]))
     network.run(lingering=True)
-    assert [network.endpoints.status(rank).state for rank in range(RANKS)] == [State.DONE] * RANKS
+    assert [network.endpoints.status(rank).state for rank in range(RANKS)] == [EndpointState.DONE] * RANKS
     return arrays
 
 

@@ -14,7 +14,7 @@ from p4reduce.workers.kernels.endpoint import deadline, expire, receive, transmi
 from p4reduce.workers.kernels.ring import SELECTIVE
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.specs import AllToAllSpec, HostAddress, PsServerSpec, PsWorkerSpec, RingSpec, Timing, WorkerSpec
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 from tests.support.loopback.jobs import several
@@ -116,7 +116,7 @@ def test_forged_waits_do_not_keep_a_worker_silent() -> None:
         endpoints, _ = worker(timing)
         sent(endpoints)
         now, asked[forged] = 0, []
-        while endpoints.status(0).state is State.ACTIVE:
+        while endpoints.status(0).state is EndpointState.ACTIVE:
             now += 50 * PS_PER_US
             assert now < 1000 * PS_PER_MS
             for seq in range(4 if forged else 0):

@@ -88,7 +88,7 @@ def test_numpy_dtype_has_the_bytes_of_the_headers() -> None:
             assert start <= wire.offset(header, field.name) < start + wire.FRAME_DTYPE[unit].itemsize
 
 
-def _is_part(unit: str, name: str, header: wire.Header) -> bool:
+def _is_part(unit: str, name: str, header: wire.WireHeader) -> bool:
     """Whether a unit of several fields, ``ipv4_version_ihl``, holds the field of that name."""
     prefix = "" if header is wire.INC else header.name + "_"
     if not unit.startswith(prefix):

@@ -17,10 +17,10 @@ import yaml
 
 from p4reduce_course.culprit import FEW, MOST, culprit, hints_of, p4_edits, passes, suspects, unused
 from p4reduce_course.frame.grading import skeleton_of
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
 from p4reduce_course.p4 import compiled, minimal
-from p4reduce_course.sandbox.program import Answer, StudentProgram
+from p4reduce_course.sandbox.program import FrameAnswer, StudentProgram
 
 Fields = Mapping[str, int | str]
 """a frame's fields as people read them: ``{"ipv4.ttl": 63, "payload": "00ff"}``"""
@@ -121,7 +121,7 @@ class Out:
     digests: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def of(cls, answer: Answer) -> Out:
+    def of(cls, answer: FrameAnswer) -> Out:
         """Returns the result in a switch's answer, without the parts that only traces show."""
         return cls(tuple(sorted(answer.sent)), answer.digests)
 
@@ -234,7 +234,7 @@ class Bench:
         name: str,
         title: str,
         minutes: int,
-        parts: Sequence[Part],
+        parts: Sequence[LabPart],
         praise: str,
         home: Path | None = None,
     ) -> Lab:
@@ -248,7 +248,7 @@ class Bench:
             scenario = self.example(self.numbers(draws))
             return {"entries.yaml": scenario.setup.text(), "packets.txt": packets_text(scenario.frames)}
 
-        def grade(task: Task) -> Iterator[Check]:
+        def grade(task: GradingTask) -> Iterator[Check]:
             with StudentProgram(task.answers / self.file, seen=task.seen) as program:
                 yield from run_steps(task, _Grader(self, task, program, number, parts[0].name).steps())
 
@@ -333,7 +333,7 @@ class _Played:
 
 
 class _Grader:
-    def __init__(self, bench: Bench, task: Task, program: StudentProgram, number: str, first: str) -> None:
+    def __init__(self, bench: Bench, task: GradingTask, program: StudentProgram, number: str, first: str) -> None:
         self.bench = bench
         self.number = number
         self.task = task
@@ -353,12 +353,12 @@ class _Grader:
         grader.tables, grader._only_asked = self.tables, True
         return grader
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LabStep]:
         def checked(property_: Property) -> Callable[[], None]:
             return lambda: self._check(property_)
 
-        steps = [Step(property_.part, property_.title, checked(property_)) for property_ in self.bench.properties]
-        return [Step(self.first, "the program compiles", self._compile, gate=True), *steps]
+        steps = [LabStep(property_.part, property_.title, checked(property_)) for property_ in self.bench.properties]
+        return [LabStep(self.first, "the program compiles", self._compile, gate=True), *steps]
 
     def _compile(self) -> None:
         parts = compiled(self.task, self.bench.file, self.program)

@@ -24,10 +24,10 @@ from typing import Any, Final, TypeGuard
 
 from p4reduce_course import catalogue
 from p4reduce_course.frame.grading import filled, skeleton_of
-from p4reduce_course.frame.lab import Step, Task
+from p4reduce_course.frame.lab import GradingTask, LabStep
 from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Wrong
-from p4reduce_course.sandbox.confine import Limits
+from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, StudentProgram
 
@@ -38,7 +38,7 @@ FEW: Final = 60
 _MOST_PYTHON: Final = 120
 _SHOWN: Final = 70
 """most characters of a line in the message"""
-_LIMITS: Final = Limits(cpu_s=2)
+_LIMITS: Final = ProcessLimits(cpu_s=2)
 """limits of Python that is searched"""
 _KINDS: Final = 4
 """kinds of changes of Python"""
@@ -73,7 +73,7 @@ def culprit(path: Path, edits: Iterable[Edit], mends: Callable[[str], bool]) -> 
     return ""
 
 
-def passes(steps: Iterable[Step]) -> bool:
+def passes(steps: Iterable[LabStep]) -> bool:
     """Returns whether all checks pass."""
     try:
         for step in steps:
@@ -92,11 +92,11 @@ def suspects(ran: Sequence[tuple[Iterable[int], bool]]) -> dict[int, float]:
     return {line: bad[line] / math.sqrt(failures * (bad[line] + good[line])) for line in bad}
 
 
-def placed(steps: Sequence[Step], search: Callable[[Step], str]) -> list[Step]:
+def placed(steps: Sequence[LabStep], search: Callable[[LabStep], str]) -> list[LabStep]:
     """Returns checks, of which the first that fails also tells the place of the mistake, which ``search`` returns."""
-    told: list[Step] = []
+    told: list[LabStep] = []
 
-    def run(step: Step) -> None:
+    def run(step: LabStep) -> None:
         try:
             step.run()
         except Wrong as wrong:
@@ -112,10 +112,10 @@ def placed(steps: Sequence[Step], search: Callable[[Step], str]) -> list[Step]:
     return [replace(step, run=lambda step=step: run(step)) for step in steps]  # type: ignore[misc]
 
 
-def repeated(steps: Sequence[Step], codes: Sequence[StudentCode], home: Path) -> list[Step]:
+def repeated(steps: Sequence[LabStep], codes: Sequence[StudentCode], home: Path) -> list[LabStep]:
     """Returns checks whose findings repeat the calls of the first process, if they have no command of their own."""
 
-    def run(step: Step, number: int) -> None:
+    def run(step: LabStep, number: int) -> None:
         try:
             step.run()
         except Wrong as wrong:
@@ -125,11 +125,11 @@ def repeated(steps: Sequence[Step], codes: Sequence[StudentCode], home: Path) ->
 
 
 def in_p4(
-    task: Task,
+    task: GradingTask,
     file: str,
-    step: Step,
+    step: LabStep,
     ran: Sequence[tuple[Iterable[int], bool]],
-    anew: Callable[[StudentProgram, Compiled], Sequence[Step]],
+    anew: Callable[[StudentProgram, Compiled], Sequence[LabStep]],
 ) -> str:
     """Returns a sentence about the place in a P4 program that fails a check; empty if no change helps.
 
@@ -160,7 +160,7 @@ def in_p4(
             return ""
 
 
-def in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode], Sequence[Step]]) -> str:
+def in_python(file: Path, given: str, step: LabStep, anew: Callable[[StudentCode], Sequence[LabStep]]) -> str:
     """Returns a sentence about the place in Python that fails a check; empty if no change helps.
 
     Args:
@@ -200,7 +200,7 @@ def in_python(file: Path, given: str, step: Step, anew: Callable[[StudentCode], 
 _LEAVES: Final = frozenset(("egress_spec", "egress_port", "mcast_grp", "mark_to_drop"))
 
 
-def hints_of(task: Task, wrong: str) -> Hints:
+def hints_of(task: GradingTask, wrong: str) -> Hints:
     """Returns what a text about a wrong frame and the README say."""
     readme = (catalogue.home(task.lab) / "README.md").read_text("utf-8")
     numbers = [

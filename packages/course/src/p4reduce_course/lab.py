@@ -23,7 +23,7 @@ from p4reduce_course.frame.report import (
     LOOK,
     Check,
     Finding,
-    Report,
+    GradeReport,
     checks_csv,
     class_csv,
     counted,
@@ -58,7 +58,7 @@ def grade(flags: LabGrade) -> None:
     report = grade_one(
         flags.folder, lab=flags.lab, student=flags.student, seed=_seed(flags.seed_file), only=list(flags.only)
     )
-    writers: dict[str, Callable[[Report], str]] = {"gradescope": gradescope, "junit": junit, "csv": checks_csv}
+    writers: dict[str, Callable[[GradeReport], str]] = {"gradescope": gradescope, "junit": junit, "csv": checks_csv}
     if form == "json":
         output.data(report.data())
     elif form != "text":
@@ -148,7 +148,7 @@ def _seed(file: Path | None) -> bytes:
     return secret
 
 
-def _print(output: Output, report: Report) -> None:
+def _print(output: Output, report: GradeReport) -> None:
     output.line(f"lab {report.lab}, {report.folder}")
     for note in report.notes:
         output.line(f"note: {note}")

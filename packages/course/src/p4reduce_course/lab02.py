@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from p4reduce_course.culprit import in_p4, placed
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.p4 import Bench, compiled, look
-from p4reduce_course.sandbox.program import Answer, Compiled, Parts, StudentProgram
+from p4reduce_course.p4 import P4Bench, compiled, look
+from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
 
 # The frames of lab 02, made by a reference that knows nothing of P4: numbers packed into bytes.
 
@@ -73,7 +73,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Case:
+class FrameCase:
     """A frame and the expected result.
 
     Attributes:
@@ -88,7 +88,7 @@ class Case:
     total: int | None
 
 
-def cases(layout: Layout, draws: Draws) -> list[Case]:
+def cases(layout: Layout, draws: Draws) -> list[FrameCase]:
     """Returns twenty frames: the first three with small numbers, the last two at both ends of a field.
 
     Eight have a value, five have none, four are of other types, three are cut short.
@@ -98,7 +98,7 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
     def number(bits: int) -> int:
         return int(random.integers(0, 1 << bits))
 
-    drawn: list[Case] = []
+    drawn: list[FrameCase] = []
     for place in range(20):
         payload = random.bytes(number(5))
         hop = {name: number(width) for name, width in layout.fields}
@@ -113,21 +113,21 @@ def cases(layout: Layout, draws: Draws) -> list[Case]:
         if kind == "other":
             other = layout.ether_type ^ (1 << number(3))
             data = layout.frame(None, None, random.bytes(20), other)
-            drawn.append(Case(kind, data, (layout.other_port, data), {}, None))
+            drawn.append(FrameCase(kind, data, (layout.other_port, data), {}, None))
             continue
         hop["flags"] = hop["flags"] & 0b1110 | (kind != "bare")
         grown = {**hop, "hops": hop["hops"] + 1 & 0xFF, "flags": hop["flags"] | 1}
         if kind == "cut":
             whole = layout.frame(hop, None if len(drawn) == 5 else total, b"")  # the first one is cut within the hop
             data = whole[: len(whole) - 1 - number(3)]
-            drawn.append(Case(kind, data, None, hop, total))
+            drawn.append(FrameCase(kind, data, None, hop, total))
         elif kind == "value":
             data = layout.frame(hop, total, payload)
             out = layout.frame(grown, total + hop["worker"] & 0xFFFFFFFF, payload)
-            drawn.append(Case(kind, data, (layout.hop_port, out), hop, total))
+            drawn.append(FrameCase(kind, data, (layout.hop_port, out), hop, total))
         else:
             data = layout.frame(hop, None, payload)
-            drawn.append(Case(kind, data, (layout.hop_port, layout.frame(grown, hop["seq"], payload)), hop, None))
+            drawn.append(FrameCase(kind, data, (layout.hop_port, layout.frame(grown, hop["seq"], payload)), hop, None))
     return drawn
 
 
@@ -138,14 +138,14 @@ FILE: Final = "header.p4"
 _BYTES: Final = {"ethernet": 14, "hop": HOP_BYTES, "value": VALUE_BYTES}
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 02."""
     with StudentProgram(task.answers / FILE, seen=task.seen) as program:
         yield from run_steps(task, _Grader(task, program).steps())
 
 
 class _Grader:
-    def __init__(self, task: Task, program: StudentProgram) -> None:
+    def __init__(self, task: GradingTask, program: StudentProgram) -> None:
         self.task = task
         self.path: Path = task.answers / FILE
         self.program = program
@@ -153,29 +153,29 @@ class _Grader:
         self.cases = cases(self.layout, task.hidden)
         self.parts: Parts | None = None
 
-    def steps(self) -> list[Step]:
-        def anew(program: StudentProgram, compilation: Compiled) -> list[Step]:
+    def steps(self) -> list[LabStep]:
+        def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
             other = _Grader(self.task, program)
             other.parts = compilation.parts
             return other.checks()
 
         return [
-            Step("header", "the program compiles", self.compile, gate=True),
-            Step("header", "hop has its five fields, in their order and width", self.fields, gate=True),
+            LabStep("header", "the program compiles", self.compile, gate=True),
+            LabStep("header", "hop has its five fields, in their order and width", self.fields, gate=True),
             *placed(self.checks(), lambda step: in_p4(self.task, FILE, step, self._ran(), anew)),
         ]
 
-    def checks(self) -> list[Step]:
+    def checks(self) -> list[LabStep]:
         """Returns the checks of a program whose fields are right."""
         return [
-            Step("parser", "hop is found by its EtherType", self.finds_hop),
-            Step("parser", "value is found where bit 0 of flags is 1, and only there", self.finds_value),
-            Step("parser", "what the select does not name is accepted", self.accepts),
-            Step("rules", "hops grows by one, and frames leave by their port", self.counts),
-            Step("rules", "total grows by worker", self.adds),
-            Step("rules", "a frame without a value gets one, and says so", self.puts_in),
-            Step("deparser", "headers leave that were parsed", self.emits),
-            Step("deparser", "20 frames, cut ones too, byte for byte", self.bytes),
+            LabStep("parser", "hop is found by its EtherType", self.finds_hop),
+            LabStep("parser", "value is found where bit 0 of flags is 1, and only there", self.finds_value),
+            LabStep("parser", "what the select does not name is accepted", self.accepts),
+            LabStep("rules", "hops grows by one, and frames leave by their port", self.counts),
+            LabStep("rules", "total grows by worker", self.adds),
+            LabStep("rules", "a frame without a value gets one, and says so", self.puts_in),
+            LabStep("deparser", "headers leave that were parsed", self.emits),
+            LabStep("deparser", "20 frames, cut ones too, byte for byte", self.bytes),
         ]
 
     @property
@@ -259,11 +259,11 @@ class _Grader:
         played = [answer for kind in dict.fromkeys(kinds) for _, answer, _ in self._each(kind)]
         return [(answer.lines, answer.sent != due) for answer, due in zip(played, wanted, strict=True)]
 
-    def _each(self, *kinds: str) -> Iterator[tuple[Case, Answer, str]]:
+    def _each(self, *kinds: str) -> Iterator[tuple[FrameCase, FrameAnswer, str]]:
         assert self.parts is not None  # noqa: S101
         for case in self.cases:
             if case.kind in kinds:
-                yield case, Bench(self.program, self.parts).send(1, case.frame), look(self.path, 1, case.frame)
+                yield case, P4Bench(self.program, self.parts).send(1, case.frame), look(self.path, 1, case.frame)
 
     def finds_hop(self) -> None:
         for _, answer, show in self._each("value", "bare"):
@@ -310,7 +310,7 @@ class _Grader:
                 message += f"{self.layout.other_port}: default: accept in start, and nothing else changes it"
                 raise Wrong(message, str(self.path), show)
 
-    def _left(self, answer: Answer, show: str) -> bytes:
+    def _left(self, answer: FrameAnswer, show: str) -> bytes:
         """Returns the frame that left by the right port. Raises Wrong if there is none."""
         if not answer.sent:
             raise Wrong("a frame with a hop was dropped", str(self.path), show)
@@ -322,7 +322,7 @@ class _Grader:
             raise Wrong(message, str(self.path), show)
         return data
 
-    def _emitted(self, name: str, answer: Answer, show: str) -> bytes:
+    def _emitted(self, name: str, answer: FrameAnswer, show: str) -> bytes:
         """Returns a header as it left, wherever it stands; other checks are about whether and where it is emitted."""
         data = self._left(answer, show)
         if name not in answer.emitted:
@@ -331,10 +331,10 @@ class _Grader:
         start = sum(_BYTES[other] for other in answer.emitted[: answer.emitted.index(name)])
         return data[start : start + _BYTES[name]]
 
-    def _hop(self, answer: Answer, show: str) -> dict[str, int]:
+    def _hop(self, answer: FrameAnswer, show: str) -> dict[str, int]:
         return self.layout.unpacked(self._emitted("hop", answer, show))
 
-    def _total(self, answer: Answer, show: str) -> int:
+    def _total(self, answer: FrameAnswer, show: str) -> int:
         return int.from_bytes(self._emitted("value", answer, show), "big")
 
     def counts(self) -> None:
@@ -480,10 +480,10 @@ LAB: Final = Lab(
     title="a header of your own",
     minutes=60,
     parts=(
-        Part("header", "fields, in their order and width", 20),
-        Part("parser", "which headers are found", 30),
-        Part("rules", "what is changed", 30),
-        Part("deparser", "what leaves", 20),
+        LabPart("header", "fields, in their order and width", 20),
+        LabPart("parser", "which headers are found", 30),
+        LabPart("rules", "what is changed", 30),
+        LabPart("deparser", "what leaves", 20),
     ),
     files=(FILE,),
     grade=grade,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from p4reduce_course.culprit import in_p4, placed
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.p4 import (
     GROUP,
@@ -17,8 +17,8 @@ from p4reduce_course.p4 import (
     PUSH,
     RESULT,
     WRAP,
-    Bench,
     Lanes,
+    P4Bench,
     Push,
     Strangers,
     Sum,
@@ -31,7 +31,7 @@ from p4reduce_course.p4 import (
     shown,
     shrunk,
 )
-from p4reduce_course.sandbox.program import Answer, Compiled, Parts, StudentProgram
+from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
 
 # Grading of lab 03: frames, sums and registers are compared with a model that knows no P4.
 
@@ -49,14 +49,14 @@ _HOW_MANY: Final = (
 
 
 @dataclass(frozen=True)
-class Numbers:
+class StudentNumbers:
     """The numbers of a student."""
 
     ether_type: int
     slots: int
 
     @classmethod
-    def of(cls, draws: Draws) -> Numbers:
+    def of(cls, draws: Draws) -> StudentNumbers:
         """Returns the student's numbers."""
         return cls(0x8A00 + draws.integer("ether_type", 1, 0xF0), draws.choice("slots", (4, 8, 16, 32)))
 
@@ -65,7 +65,7 @@ Outcome = Literal["repetition", "partial", "complete"]
 
 
 @dataclass
-class Model:
+class SlotModel:
     """The state of a correct switch: bitmap and sum so far of each slot."""
 
     slots: int
@@ -102,7 +102,7 @@ class Model:
         return True
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 03."""
     with StudentProgram(task.answers / FILE, seen=task.seen) as program:
         yield from run_steps(task, _Grader(task, program).steps())
@@ -120,7 +120,7 @@ class _Played:
     """
 
     push: Push
-    answer: Answer
+    answer: FrameAnswer
     outcome: Outcome
     before: tuple[int, Lanes]
     after: tuple[int, Lanes]
@@ -168,10 +168,10 @@ class _Played:
 
 
 class _Grader:
-    def __init__(self, task: Task, program: StudentProgram) -> None:
+    def __init__(self, task: GradingTask, program: StudentProgram) -> None:
         self.task = task
         self.path: Path = task.answers / FILE
-        self.numbers = Numbers.of(task.personal)
+        self.numbers = StudentNumbers.of(task.personal)
         self.draws = task.hidden
         self.program = program
         self.parts: Parts | None = None
@@ -179,33 +179,33 @@ class _Grader:
         self._told: dict[tuple[int, str], Wrong] = {}
         self._brief, self._ran = False, list[tuple[Sequence[int], bool]]()  # for the search for a place
 
-    def steps(self) -> list[Step]:
-        def anew(program: StudentProgram, compilation: Compiled) -> list[Step]:
+    def steps(self) -> list[LabStep]:
+        def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
             other = _Grader(self.task, program)
             other.parts, other._brief = compilation.parts, True
             return other.checks()
 
         checks = placed(self.checks(), lambda step: in_p4(self.task, FILE, step, self._ran, anew))
-        return [Step("packets", "the program compiles", self.compile, gate=True), *checks]
+        return [LabStep("packets", "the program compiles", self.compile, gate=True), *checks]
 
-    def checks(self) -> list[Step]:
+    def checks(self) -> list[LabStep]:
         """Returns all checks of a program that was compiled."""
         return [
-            Step("packets", "what is not for the slots is dropped", self.strangers),
-            Step("packets", "nothing leaves before all workers are in", self.waits),
-            Step("packets", "then every worker gets one RESULT", self.answers),
-            Step("sums", "the first use of each slot, 2 to 8 workers", lambda: self.sums(again=False)),
-            Step("sums", "slots that are used again", lambda: self.sums(again=True)),
-            Step("registers", "bitmap after each frame", self.bitmaps),
-            Step("registers", "sums after each frame", self.kept),
-            Step("repetitions", "a repetition is dropped", self.repetitions),
-            Step("repetitions", "and changes nothing", self.unchanged),
-            Step("repetitions", "sums are right all the same", self.sums_with_repetitions),
+            LabStep("packets", "what is not for the slots is dropped", self.strangers),
+            LabStep("packets", "nothing leaves before all workers are in", self.waits),
+            LabStep("packets", "then every worker gets one RESULT", self.answers),
+            LabStep("sums", "the first use of each slot, 2 to 8 workers", lambda: self.sums(again=False)),
+            LabStep("sums", "slots that are used again", lambda: self.sums(again=True)),
+            LabStep("registers", "bitmap after each frame", self.bitmaps),
+            LabStep("registers", "sums after each frame", self.kept),
+            LabStep("repetitions", "a repetition is dropped", self.repetitions),
+            LabStep("repetitions", "and changes nothing", self.unchanged),
+            LabStep("repetitions", "sums are right all the same", self.sums_with_repetitions),
         ]
 
     def compile(self) -> None:
         self.parts = compiled(self.task, FILE, self.program)
-        bench = Bench(self.program, self.parts)
+        bench = P4Bench(self.program, self.parts)
         for register in ("bitmaps", *_REGISTERS):
             if (cells := bench.size(register)) < self.numbers.slots:
                 message = f"register {register} has {counted(cells, 'cell')}; there are {self.numbers.slots} slots"
@@ -214,7 +214,7 @@ class _Grader:
         with self._bench(2):
             pass
 
-    def _bench(self, workers: int) -> AbstractContextManager[Bench]:
+    def _bench(self, workers: int) -> AbstractContextManager[P4Bench]:
         assert self.parts is not None  # noqa: S101  (a gate before)
         return new_bench(self.program, self.parts, workers)
 
@@ -241,7 +241,7 @@ class _Grader:
     def _play(self, workers: int, pushes: Sequence[Push], everywhere: bool = False) -> list[_Played]:
         """Plays frames on an empty switch; ``everywhere``: whether cells outside the slot are looked at, too."""
         played: list[_Played] = []
-        model = Model(self.numbers.slots, workers)
+        model = SlotModel(self.numbers.slots, workers)
         lefts: dict[int, Lanes] = {}
         with self._bench(workers) as bench:
             for push in pushes:
@@ -259,7 +259,7 @@ class _Grader:
         return played
 
     @staticmethod
-    def _slot(bench: Bench, slot: int) -> tuple[int, Lanes]:
+    def _slot(bench: P4Bench, slot: int) -> tuple[int, Lanes]:
         bitmap, *sums = bench.values(("bitmaps", *_REGISTERS), slot)
         return bitmap, tuple(sums)
 
@@ -280,7 +280,7 @@ class _Grader:
     def _shortest(
         self, name: str, workers: int, pushes: Sequence[Push], wrong: Callable[[_Played, int], bool]
     ) -> Wrong:
-        model = Model(self.numbers.slots, workers)
+        model = SlotModel(self.numbers.slots, workers)
 
         def fails(candidate: Sequence[Push]) -> bool:
             return model.possible(candidate) and wrong(self._play(workers, candidate)[-1], workers)
@@ -536,12 +536,12 @@ class _Grader:
 
 
 def _parameters(draws: Draws) -> Mapping[str, str]:
-    numbers = Numbers.of(draws)
+    numbers = StudentNumbers.of(draws)
     return {"ether_type": f"{numbers.ether_type:#06x}", "slots": str(numbers.slots)}
 
 
 def _made(draws: Draws) -> Mapping[str, str]:
-    numbers = Numbers.of(draws)
+    numbers = StudentNumbers.of(draws)
     packets = ["# Port, frame, remark: chunk 0 of three workers."]
     for port, note in (
         (1, "PUSH of worker 1"),
@@ -560,10 +560,10 @@ LAB: Final = Lab(
     title="a slot",
     minutes=90,
     parts=(
-        Part("packets", "which frames leave, and to whom", 25),
-        Part("sums", "what is in them", 35),
-        Part("registers", "bitmap and sums after each frame", 15),
-        Part("repetitions", "frames that come twice", 25),
+        LabPart("packets", "which frames leave, and to whom", 25),
+        LabPart("sums", "what is in them", 35),
+        LabPart("registers", "bitmap and sums after each frame", 15),
+        LabPart("repetitions", "frames that come twice", 25),
     ),
     files=(FILE,),
     grade=grade,

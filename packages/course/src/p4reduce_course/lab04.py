@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from p4reduce_course.culprit import in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
-from p4reduce_course.sandbox.confine import Limits
+from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 
 # Grading of lab 04: exact sums, as fractions, are compared with the values of the student's integers.
@@ -30,7 +30,7 @@ _FAR: Final = 1 << 12
 """exponents beyond this are wrong: float64 ends at 2^1024"""
 _BESIDE: Final = 1.6
 """farthest that a value is from an integer beside its nearest one, and a little more"""
-_LIMITS: Final = Limits(cpu_s=30)
+_LIMITS: Final = ProcessLimits(cpu_s=30)
 """a correct solution may try exponents one by one, in fractions: 6 s of a quiet processor"""
 
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ def limit_of(draws: Draws) -> int:
     return (1 << bits_of(draws) - 1) - 1
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 04."""
     with StudentCode(task.answers / FILE, _LIMITS, task.seen) as code:
         given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
@@ -67,24 +67,24 @@ def exponent(largest: float, workers: int, limit: int) -> int:
 
 
 class _Grader:
-    def __init__(self, task: Task, code: StudentCode) -> None:
+    def __init__(self, task: GradingTask, code: StudentCode) -> None:
         self.code = code
         self.draws = task.hidden
         self.limit = limit_of(task.personal)
         self.path = str(task.answers / FILE)
         self._call = ""
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LabStep]:
         return [
-            Step("rounding", "quantize rounds to the nearest", self.rounds),
-            Step("rounding", "dequantize goes back", self.back),
-            Step("exponent", "the sum of all workers fits", self.fits),
-            Step("exponent", "all workers' largest counts", self.everybody),
-            Step("exponent", "no bit is given away", self.generous),
-            Step("special", "zeros", self.zeros),
-            Step("special", "NaN and infinity are refused", self.refuses),
-            Step("special", "1e-30 and 1e30", self.extremes),
-            Step("bound", "1,000 chunks of 2 to 64 workers within n/2 units", self.bound),
+            LabStep("rounding", "quantize rounds to the nearest", self.rounds),
+            LabStep("rounding", "dequantize goes back", self.back),
+            LabStep("exponent", "the sum of all workers fits", self.fits),
+            LabStep("exponent", "all workers' largest counts", self.everybody),
+            LabStep("exponent", "no bit is given away", self.generous),
+            LabStep("special", "zeros", self.zeros),
+            LabStep("special", "NaN and infinity are refused", self.refuses),
+            LabStep("special", "1e-30 and 1e30", self.extremes),
+            LabStep("bound", "1,000 chunks of 2 to 64 workers within n/2 units", self.bound),
         ]
 
     # --- calls of the student's functions, as shown in findings
@@ -299,10 +299,10 @@ LAB: Final = Lab(
     title="numbers",
     minutes=60,
     parts=(
-        Part("rounding", "to the nearest, both ways", 25),
-        Part("exponent", "headroom for the sum", 35),
-        Part("special", "zeros, NaN, infinity, tiny and huge", 20),
-        Part("bound", "1,000 chunks", 20),
+        LabPart("rounding", "to the nearest, both ways", 25),
+        LabPart("exponent", "headroom for the sum", 35),
+        LabPart("special", "zeros, NaN, infinity, tiny and huge", 20),
+        LabPart("bound", "1,000 chunks", 20),
     ),
     files=(FILE,),
     grade=grade,

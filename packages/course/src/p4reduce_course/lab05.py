@@ -11,14 +11,14 @@ from typing import Any, Final, Literal, TypeVar
 
 from p4reduce_course.culprit import in_p4, in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.p4 import (
     LANES,
     RESULT,
     WRAP,
-    Bench,
     Lanes,
+    P4Bench,
     Push,
     Strangers,
     added,
@@ -31,7 +31,7 @@ from p4reduce_course.p4 import (
     shrunk,
 )
 from p4reduce_course.sandbox.process import StudentCode
-from p4reduce_course.sandbox.program import Answer, Compiled, Parts, StudentProgram
+from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
 
 # Grading of lab 05: the switch by scripts, the worker by ticks, then both together under loss.
 
@@ -61,7 +61,7 @@ _REGISTERS: Final = ("bitmaps", *(f"sums{lane}" for lane in range(LANES)), "done
 
 
 @dataclass
-class Model:
+class TwoCellModel:
     """The state of a correct switch with two cells for each slot."""
 
     slots: int
@@ -132,7 +132,7 @@ class _Played:
         return [self.push.worker] if self.outcome == "late" else []
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 05."""
     with (
         StudentCode(task.answers / WORKER_FILE, seen=task.seen) as code,
@@ -142,7 +142,7 @@ def grade(task: Task) -> Iterator[Check]:
 
 
 class _Grader:
-    def __init__(self, task: Task, code: StudentCode, program: StudentProgram) -> None:
+    def __init__(self, task: GradingTask, code: StudentCode, program: StudentProgram) -> None:
         self.task = task
         self.path: Path = task.answers / P4_FILE
         self.file = str(task.answers / WORKER_FILE)
@@ -156,14 +156,14 @@ class _Grader:
         self._brief, self._ran = False, list[tuple[Sequence[int], bool]]()  # for the search for a place
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LabStep]:
         # The worker comes before the gate, because it needs no P4.
         given = skeleton_of(self.task, WORKER_FILE)
 
-        def again(code: StudentCode) -> list[Step]:
+        def again(code: StudentCode) -> list[LabStep]:
             return _Grader(self.task, code, self.program).worker()
 
-        def anew(program: StudentProgram, compilation: Compiled) -> list[Step]:
+        def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
             other = _Grader(self.task, self.code, program)
             other.parts, other._brief = compilation.parts, True
             return other.switch()
@@ -172,29 +172,29 @@ class _Grader:
         switch = placed(self.switch(), lambda step: in_p4(self.task, P4_FILE, step, self._ran, anew))
         return [
             *worker,
-            Step("switch", "the program compiles", self.compile, gate=True),
+            LabStep("switch", "the program compiles", self.compile, gate=True),
             *switch,
-            Step("network", "nothing lost", lambda: self.network(0.0)),
-            Step("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
-            Step("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
+            LabStep("network", "nothing lost", lambda: self.network(0.0)),
+            LabStep("network", "1 % lost, 1 % doubled", lambda: self.network(0.01)),
+            LabStep("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
         ]
 
-    def switch(self) -> list[Step]:
+    def switch(self) -> list[LabStep]:
         """Returns the checks of the switch alone, after it was compiled."""
         return [
-            Step("switch", "what is not for the slots is dropped", self.strangers),
-            Step("switch", "sums, cell by cell, twice around", self.sums),
-            Step("switch", "a repetition before the end is dropped", self.early),
-            Step("switch", "a repetition after it gets the RESULT, alone", self.late),
-            Step("switch", "the RESULT stays until every worker has it", self.stays),
+            LabStep("switch", "what is not for the slots is dropped", self.strangers),
+            LabStep("switch", "sums, cell by cell, twice around", self.sums),
+            LabStep("switch", "a repetition before the end is dropped", self.early),
+            LabStep("switch", "a repetition after it gets the RESULT, alone", self.late),
+            LabStep("switch", "the RESULT stays until every worker has it", self.stays),
         ]
 
-    def worker(self) -> list[Step]:
+    def worker(self) -> list[LabStep]:
         """Returns the checks of the worker alone."""
         return [
-            Step("worker", "a window of SLOTS chunks", self.window),
-            Step("worker", "again after a time-out, and only what is missing", self.again),
-            Step("worker", "each chunk by itself", self.each),
+            LabStep("worker", "a window of SLOTS chunks", self.window),
+            LabStep("worker", "again after a time-out, and only what is missing", self.again),
+            LabStep("worker", "each chunk by itself", self.each),
         ]
 
     # --- the switch
@@ -211,7 +211,7 @@ class _Grader:
         with self._bench():
             pass
 
-    def _bench(self, workers: int = 3) -> AbstractContextManager[Bench]:
+    def _bench(self, workers: int = 3) -> AbstractContextManager[P4Bench]:
         assert self.parts is not None  # noqa: S101  (a gate before)
         return new_bench(self.program, self.parts, workers)
 
@@ -238,7 +238,7 @@ class _Grader:
 
     def _play(self, pushes: Sequence[Push], workers: int = 3, inside: bool = False) -> list[_Played]:
         """Plays frames on an empty switch; ``inside``: whether its registers are looked at, too."""
-        model, inside = Model(self.slots, workers), inside and self._known
+        model, inside = TwoCellModel(self.slots, workers), inside and self._known
         played = []
         with self._bench(workers) as bench:
             for push in pushes:
@@ -249,7 +249,12 @@ class _Grader:
         return played
 
     def _one(
-        self, model: Model, push: Push, answer: Answer, before: tuple[int, ...] = (), after: tuple[int, ...] = ()
+        self,
+        model: TwoCellModel,
+        push: Push,
+        answer: FrameAnswer,
+        before: tuple[int, ...] = (),
+        after: tuple[int, ...] = (),
     ) -> _Played:
         outcome = model.push(push)
         cell, other = push.seq % (2 * self.slots), (push.seq + self.slots) % (2 * self.slots)
@@ -261,7 +266,7 @@ class _Grader:
         )
         return _Played(push, outcome, sent, sums, before, after, wanted, tuple(answer.lines))
 
-    def _cells(self, bench: Bench, push: Push) -> tuple[int, ...]:
+    def _cells(self, bench: P4Bench, push: Push) -> tuple[int, ...]:
         own = bench.values(_REGISTERS, push.seq % (2 * self.slots))
         return (*own, *bench.values(_REGISTERS[:1], (push.seq + self.slots) % (2 * self.slots)))
 
@@ -281,7 +286,7 @@ class _Grader:
         """Returns what is wrong with the last of these frames, with as few frames as possible."""
 
         def fails(candidate: Sequence[Push]) -> bool:
-            if not Model(self.slots, workers).possible(candidate):
+            if not TwoCellModel(self.slots, workers).possible(candidate):
                 return False
             *others, last = self._play(candidate, workers)
             return last.outcome == outcome and not last.right(workers) and all(frame.right(workers) for frame in others)
@@ -526,9 +531,9 @@ class _Grader:
         except Wrong as wrong:
             raise self.code.shown(wrong, self.task.folder, f"workers-{100 * loss:g}") from None
 
-    def _network(self, loss: float, bench: Bench) -> None:
+    def _network(self, loss: float, bench: P4Bench) -> None:
         random = self.draws.generator(f"loss {loss}")
-        chunks, model = 5 * self.slots, Model(self.slots, WORKERS)
+        chunks, model = 5 * self.slots, TwoCellModel(self.slots, WORKERS)
         up: deque[tuple[int, int, Push]] = deque()
         down: deque[tuple[int, int, bytes]] = deque()
         there: dict[int, set[int]] = {rank: set() for rank in range(1, WORKERS + 1)}
@@ -620,9 +625,9 @@ LAB: Final = Lab(
     title="loss",
     minutes=90,
     parts=(
-        Part("switch", "the P4 alone, frame by frame", 40),
-        Part("worker", "the Python alone", 25),
-        Part("network", "four workers under loss", 35),
+        LabPart("switch", "the P4 alone, frame by frame", 40),
+        LabPart("worker", "the Python alone", 25),
+        LabPart("network", "four workers under loss", 35),
     ),
     files=(P4_FILE, WORKER_FILE),
     grade=grade,

@@ -15,7 +15,7 @@ from p4reduce_course.controllers.diagnose import check_entries, check_given
 from p4reduce_course.controllers.room import Held, Room, drawn, layout, plan_of, told, wired
 from p4reduce_course.culprit import in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
@@ -101,14 +101,14 @@ _ELEMENTS: Final = 64 * 40 - 7
 GIVEN: Final = ("generation", "base", "slots", "stats")
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 06."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         yield from run_steps(task, _Grader(task, code).steps())
 
 
 class _Grader:
-    def __init__(self, task: Task, code: StudentCode) -> None:
+    def __init__(self, task: GradingTask, code: StudentCode) -> None:
         self.task, self.code = task, code
         self.home = task.folder
         self.draws = task.hidden
@@ -116,19 +116,19 @@ class _Grader:
         self.held = Held.of(task.personal)
         self._known: dict[int, tuple[Wrong | None, Wrong | None]] = {}
 
-    def steps(self) -> list[Step]:
-        def searched(step: Step) -> str:
+    def steps(self) -> list[LabStep]:
+        def searched(step: LabStep) -> str:
             given = skeleton_of(self.task, FILE)
             return in_python(Path(self.path), given, step, lambda code: _Grader(self.task, code).trees())
 
-        def each(part: str, what: Callable[[int], None]) -> list[Step]:
-            return [Step(part, kind, lambda number=number: what(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
+        def each(part: str, what: Callable[[int], None]) -> list[LabStep]:
+            return [LabStep(part, kind, lambda number=number: what(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
 
         return [*placed(self.trees(), searched), *each("entries", self.entries), *each("packets", self.packets)]
 
-    def trees(self) -> list[Step]:
+    def trees(self) -> list[LabStep]:
         """Returns the checks that need no network."""
-        return [Step("tree", kind, lambda number=number: self.tree(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
+        return [LabStep("tree", kind, lambda number=number: self.tree(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
 
     # --- the tree
 
@@ -224,9 +224,9 @@ LAB: Final = Lab(
     title="a tree by program",
     minutes=75,
     parts=(
-        Part("tree", "who adds up where, in 5 networks", 25),
-        Part("entries", "what your controller wrote into their switches", 40),
-        Part("packets", "exact sums, and bytes on every link as predicted", 35),
+        LabPart("tree", "who adds up where, in 5 networks", 25),
+        LabPart("entries", "what your controller wrote into their switches", 40),
+        LabPart("packets", "exact sums, and bytes on every link as predicted", 35),
     ),
     files=(FILE,),
     grade=grade,

@@ -36,7 +36,7 @@ from p4reduce_course.controllers.room import (
     told,
     wired,
 )
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
@@ -52,7 +52,7 @@ _BESIDE: Final = 7
 
 
 @dataclass(frozen=True)
-class Scene:
+class TwoJobScene:
     """A network with two jobs, and a change of the first one.
 
     Attributes:
@@ -67,7 +67,7 @@ class Scene:
     forgers: dict[str, str]
 
 
-def draw(draws: Draws, number: int) -> Scene:
+def draw(draws: Draws, number: int) -> TwoJobScene:
     """Returns one of the networks."""
     random = draws.generator(f"network {number}")
     if number == 0:
@@ -95,7 +95,7 @@ def draw(draws: Draws, number: int) -> Scene:
     left = first[int(random.integers(0, len(first)))]
     changed = {**jobs[0], "root": roots[2], "workers": [name for name in first if name != left]}
     forgers = {leaf: names[3] for leaf, names in orders.items()}
-    return Scene(topology, {"jobs": jobs, **told(topology)}, changed, forgers)
+    return TwoJobScene(topology, {"jobs": jobs, **told(topology)}, changed, forgers)
 
 
 # One network of lab 07, from its entries to late packets; each act is run once, and its result is kept.
@@ -108,10 +108,10 @@ _BEGUN_PS: Final = 20 * PS_PER_US
 Ask = Callable[..., Any]
 
 
-class Play:
+class ActPlay:
     """The acts of one network, in order. A failed act ends the play: the later acts fail in the same way."""
 
-    def __init__(self, scene: Scene, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
+    def __init__(self, scene: TwoJobScene, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
         """Makes a play. ``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
         self.scene, self.room, self._ask, self._first_epoch, self._where = scene, room, ask, first_epoch, where
         self._plans: list[Plan] = []
@@ -301,14 +301,14 @@ _TITLES: Final = (
 )
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 07."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         yield from run_steps(task, _Grader(task, code).steps())
 
 
 class _Grader:
-    def __init__(self, task: Task, code: StudentCode) -> None:
+    def __init__(self, task: GradingTask, code: StudentCode) -> None:
         self.code = code
         self.home = task.folder
         self.draws = task.hidden
@@ -316,9 +316,9 @@ class _Grader:
         self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._known: dict[int, dict[str, Wrong]] = {}
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LabStep]:
         return [
-            Step(part, f"{kind}: {title}", lambda number=number, act=act: self._check(number, act))  # type: ignore[misc]
+            LabStep(part, f"{kind}: {title}", lambda number=number, act=act: self._check(number, act))  # type: ignore[misc]
             for part, act, title in _TITLES
             for number, kind in enumerate(KINDS)
         ]
@@ -340,7 +340,7 @@ class _Grader:
 
             findings: dict[str, Wrong] = {}
             over: Wrong | None = None
-            play = Play(scene, room, ask, self.first_epoch, self.path)
+            play = ActPlay(scene, room, ask, self.first_epoch, self.path)
             self.code.begin()
             for name, act in play.acts():
                 try:
@@ -361,9 +361,9 @@ LAB: Final = Lab(
     title="two jobs and a forger",
     minutes=60,
     parts=(
-        Part("jobs", "two jobs in the same switches", 40),
-        Part("forger", "no host speaks in another's name", 30),
-        Part("epochs", "a job changes, and what is late is refused", 30),
+        LabPart("jobs", "two jobs in the same switches", 40),
+        LabPart("forger", "no host speaks in another's name", 30),
+        LabPart("epochs", "a job changes, and what is late is refused", 30),
     ),
     files=(FILE,),
     grade=grade,

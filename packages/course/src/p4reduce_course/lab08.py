@@ -13,7 +13,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce_course.culprit import in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.process import StudentCode
 from p4switch.base.values import PS_PER_S
@@ -33,7 +33,7 @@ _SERVER: Final = "The server's link is the busiest: every chunk of each of the n
 
 
 @dataclass(frozen=True)
-class Case:
+class PacketRun:
     """One run of packets.
 
     Attributes:
@@ -73,7 +73,7 @@ class Case:
 
 
 @functools.lru_cache(maxsize=64)
-def seconds(case: Case) -> float:
+def seconds(case: PacketRun) -> float:
     """Returns the virtual time of a run, in seconds: packets through the P4 program."""
     servers = ",servers=1" if case.plan == "ps" else ""
     experiment = Experiment.model_validate(
@@ -90,7 +90,7 @@ def seconds(case: Case) -> float:
     return run_experiment(experiment).network.collectives[0].communication_ps / PS_PER_S
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 08."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
@@ -102,26 +102,26 @@ def grade(task: Task) -> Iterator[Check]:
 
 
 class _Grader:
-    def __init__(self, task: Task, code: StudentCode) -> None:
+    def __init__(self, task: GradingTask, code: StudentCode) -> None:
         self.code = code
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
         self._call = ""
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LabStep]:
         return [
-            Step("tree", "bytes of a frame", self.frame),
-            Step("tree", "many workers", lambda: self.tree(0)),
-            Step("tree", "few workers", lambda: self.tree(1)),
-            Step("ring", "many workers", lambda: self.ring(0)),
-            Step("ring", "few workers", lambda: self.ring(1)),
-            Step("server", "a parameter server", self.server),
-            Step("window", "the least window that fills the link", self.least),
-            Step("window", "a window that is too small", lambda: self.window(1)),
-            Step("window", "a window that is large enough", lambda: self.window(40)),
+            LabStep("tree", "bytes of a frame", self.frame),
+            LabStep("tree", "many workers", lambda: self.tree(0)),
+            LabStep("tree", "few workers", lambda: self.tree(1)),
+            LabStep("ring", "many workers", lambda: self.ring(0)),
+            LabStep("ring", "few workers", lambda: self.ring(1)),
+            LabStep("server", "a parameter server", self.server),
+            LabStep("window", "the least window that fills the link", self.least),
+            LabStep("window", "a window that is too small", lambda: self.window(1)),
+            LabStep("window", "a window that is large enough", lambda: self.window(40)),
         ]
 
-    def _case(self, plan: str, number: int) -> Case:
+    def _case(self, plan: str, number: int) -> PacketRun:
         def draw(name: str, low: int, high: int) -> int:
             return self.draws.integer(f"{plan} {number} {name}", low, high)
 
@@ -130,7 +130,7 @@ class _Grader:
         # So many elements that the beginning and the end, some round trips, are less than half of the 2 %.
         chunks = draw("chunks", 14000, 16000) if plan != "ps" else draw("chunks", 5000, 6000)
         rate = (10, 25, 40)[draw("rate", 0, 2)]
-        return Case(plan, workers, chunks * lanes - draw("rest", 1, lanes - 1), lanes, rate)
+        return PacketRun(plan, workers, chunks * lanes - draw("rest", 1, lanes - 1), lanes, rate)
 
     @property
     def _look(self) -> str:
@@ -191,7 +191,7 @@ class _Grader:
             "server_seconds", case, predicted, {1 / n: busiest, (n - 1) / n: f"{busiest}, n of them", 2 / n: busiest}
         )
 
-    def _near(self, name: str, case: Case, predicted: float, ratios: Mapping[float, str]) -> None:
+    def _near(self, name: str, case: PacketRun, predicted: float, ratios: Mapping[float, str]) -> None:
         actual = seconds(case)
         if abs(predicted - actual) <= NEAR * actual:
             return
@@ -254,7 +254,7 @@ class _Grader:
         lanes, rate, delay = 256, (10, 25)[self.draws.integer("window rate", 0, 1)], self.draws.integer("window", 3, 6)
         few = self.draws.integer("few", 2, 4)
         chunks = self.draws.integer("window chunks", 9000, 10000)
-        case = Case("steiner", 4, chunks * lanes, lanes, rate, delay, few * times)
+        case = PacketRun("steiner", 4, chunks * lanes, lanes, rate, delay, few * times)
         predicted = self._number("window_seconds", case.elements, lanes, case.rate, case.delay, case.window or 0)
         trip = 2 * (case.frame + case.delay)
         full, small = chunks * case.frame, chunks * trip / (case.window or 1)
@@ -299,10 +299,10 @@ LAB: Final = Lab(
     title="how fast",
     minutes=75,
     parts=(
-        Part("tree", "within 2 % of two runs", 25),
-        Part("ring", "within 2 % of two runs", 25),
-        Part("server", "within 2 % of a run", 20),
-        Part("window", "the least window, and times below and above it", 30),
+        LabPart("tree", "within 2 % of two runs", 25),
+        LabPart("ring", "within 2 % of two runs", 25),
+        LabPart("server", "within 2 % of a run", 20),
+        LabPart("window", "the least window, and times below and above it", 30),
     ),
     files=(FILE,),
     grade=grade,

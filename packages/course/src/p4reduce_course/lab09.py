@@ -18,9 +18,9 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.training.digits import Dataset, Mlp
 from p4reduce_course.culprit import repeated
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
-from p4reduce_course.sandbox.confine import Limits
+from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode, Untold
 
@@ -35,7 +35,7 @@ _CALLS: Final = 8
 """a hook that makes so many times as many calls as there are tensors has a loop without an end"""
 _ELEMENTS: Final = 4
 """the same for numbers: so many times as many as the tensors have"""
-_LIMITS: Final = Limits(cpu_s=6, wall_s=60.0)
+_LIMITS: Final = ProcessLimits(cpu_s=6, wall_s=60.0)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Started:
 
 
 @dataclass
-class Rank:
+class LabRank:
     """One rank while a job runs.
 
     Attributes:
@@ -186,7 +186,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RanksRun:
     """The result of a run of all ranks.
 
     Attributes:
@@ -215,12 +215,12 @@ class Ranks:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
-    def run(self, net: Net, kind: str, sizes: Sequence[int], steps: int, body: Callable[[Rank], None]) -> Ran:
+    def run(self, net: Net, kind: str, sizes: Sequence[int], steps: int, body: Callable[[LabRank], None]) -> RanksRun:
         """Runs ``body`` for all ranks at the same time. Raises Wrong."""
         while len(self.codes) < net.workers:
             self.codes.append(self._held.enter_context(StudentCode(self._file, _LIMITS, self._seen)))
             self.codes[-1].start()  # in this thread, because a process ends with the thread that started it
-        ranks: dict[int, Rank] = {}
+        ranks: dict[int, LabRank] = {}
         elements = _ELEMENTS * (sum(sizes) + LANES) * steps
         guard = threading.Lock()
         with Cluster(net.experiment()) as cluster:
@@ -228,7 +228,7 @@ class Ranks:
             def rank_of(comm: Communicator) -> None:
                 code = self.codes[comm.rank]
                 code.begin()
-                rank = Rank(comm.rank, net, comm, code, _CALLS * (len(sizes) + 1) * steps, elements)
+                rank = LabRank(comm.rank, net, comm, code, _CALLS * (len(sizes) + 1) * steps, elements)
                 with guard:
                     ranks[comm.rank] = rank
                 rank.create(kind, sizes)
@@ -241,7 +241,7 @@ class Ranks:
             cluster.carrier.drain()
             links = cluster.carrier.network.fabric.links
             busiest = max(links[hop].bytes for hop in links)
-        return Ran([ranks[number].calls for number in sorted(ranks)], ranks[0].began_s, busiest)
+        return RanksRun([ranks[number].calls for number in sorted(ranks)], ranks[0].began_s, busiest)
 
 
 def fields(words: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -250,7 +250,7 @@ def fields(words: NDArray[np.int32]) -> NDArray[np.int64]:
     return octets.astype(np.int64) - 128
 
 
-def _disagreement(ranks: Mapping[int, Rank], error: str) -> str:
+def _disagreement(ranks: Mapping[int, LabRank], error: str) -> str:
     """Returns a text about the first call in which the ranks differ."""
     logs = {number: rank.calls for number, rank in sorted(ranks.items())}
     advice = (
@@ -424,7 +424,7 @@ def explained_mean(returned: Floats, parts: NDArray[np.float64], rank: int) -> s
     return f"element {place} is {returned[place]:.6g}, the mean is {mean[place]:.6g}"
 
 
-def explained_time(back: Backward, ran: Ran, net: Net, took: float) -> str:
+def explained_time(back: Backward, ran: RanksRun, net: Net, took: float) -> str:
     """Returns why a step took longer than its bound."""
     calls = ran.calls[0]
     trips = len(calls) * net.trip_seconds
@@ -469,47 +469,49 @@ def net_of(draws: Draws) -> Net:
     return Net(workers, rate, draws.integer("delay", 2, 4) if rate == 10 else 1)
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 09."""
     with Ranks(task.answers / FILE, task.seen) as ranks:
         yield from run_steps(task, repeated(_Grader(task, ranks).steps(), ranks.codes, task.folder))
 
 
 class _Grader:
-    def __init__(self, task: Task, ranks: Ranks) -> None:
+    def __init__(self, task: GradingTask, ranks: Ranks) -> None:
         self.ranks = ranks
         self.net = net_of(task.personal)
         self.draws = task.hidden
         self.path = str(task.answers / FILE)
-        self.measured: dict[str, tuple[Backward, Ran, float]] = {}
+        self.measured: dict[str, tuple[Backward, RanksRun, float]] = {}
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LabStep]:
         return [
-            Step("mean", "the mean of two tensors", self.mean),
-            Step("mean", "the next step begins anew", self.anew),
-            Step("mean", "equal weights on all ranks", lambda: self.trained("mean", _EQUAL)),
-            Step("order", "ready in another order on each rank", self.order),
-            Step("buckets", "bytes on the links", self.few_bytes),
-            Step("buckets", "time over the bound", self.time),
-            Step("int8", "the largest values, on all ranks at once", self.headroom),
-            Step("int8", "one scale for all ranks", self.scale),
-            Step("int8", "a quarter of the bytes", self.quarter),
-            Step("int8", "what rounding took away comes later", self.feedback),
-            Step("int8", "the model learns as well", lambda: self.trained("int8", STEPS)),
+            LabStep("mean", "the mean of two tensors", self.mean),
+            LabStep("mean", "the next step begins anew", self.anew),
+            LabStep("mean", "equal weights on all ranks", lambda: self.trained("mean", _EQUAL)),
+            LabStep("order", "ready in another order on each rank", self.order),
+            LabStep("buckets", "bytes on the links", self.few_bytes),
+            LabStep("buckets", "time over the bound", self.time),
+            LabStep("int8", "the largest values, on all ranks at once", self.headroom),
+            LabStep("int8", "one scale for all ranks", self.scale),
+            LabStep("int8", "a quarter of the bytes", self.quarter),
+            LabStep("int8", "what rounding took away comes later", self.feedback),
+            LabStep("int8", "the model learns as well", lambda: self.trained("int8", STEPS)),
         ]
 
-    def _run(self, kind: str, sizes: Sequence[int], steps: int, body: Callable[[Rank, int], None]) -> Ran:
-        def all_steps(rank: Rank) -> None:
+    def _run(self, kind: str, sizes: Sequence[int], steps: int, body: Callable[[LabRank, int], None]) -> RanksRun:
+        def all_steps(rank: LabRank) -> None:
             for step in range(steps):
                 body(rank, step)
 
         return self.ranks.run(self.net, kind, sizes, steps, all_steps)
 
-    def _means(self, kind: str, every: Sequence[Sequence[Sequence[Floats]]]) -> tuple[list[list[list[Floats]]], Ran]:
+    def _means(
+        self, kind: str, every: Sequence[Sequence[Sequence[Floats]]]
+    ) -> tuple[list[list[list[Floats]]], RanksRun]:
         """Runs the hook on gradients by step, rank and tensor; returns its means by step and rank."""
         means: list[list[list[Floats]]] = [[[] for _ in range(self.net.workers)] for _ in every]
 
-        def body(rank: Rank, step: int) -> None:
+        def body(rank: LabRank, step: int) -> None:
             gradients = every[step][rank.number]
             means[step][rank.number] = rank.backward(gradients, range(len(gradients) - 1, -1, -1))
 
@@ -553,7 +555,7 @@ class _Grader:
         task = RanksTask(self.net.workers, self.draws)
         weights = [task.initial() for _ in range(self.net.workers)]
 
-        def body(rank: Rank, step: int) -> None:
+        def body(rank: LabRank, step: int) -> None:
             mine = weights[rank.number]
             means = rank.backward(task.gradients(mine, rank.number, step), (2, 1, 0))
             weights[rank.number] = task.moved(mine, means)
@@ -583,7 +585,7 @@ class _Grader:
             for index, size in enumerate(back.sizes)
         ]
 
-        def body(rank: Rank, _: int) -> None:
+        def body(rank: LabRank, _: int) -> None:
             means = rank.backward([parts[rank.number] for parts in given], back.orders[rank.number])
             for index, mean in enumerate(means):
                 told = np.rint(mean.astype(np.float64) * workers).astype(np.int64) - 1
@@ -613,17 +615,17 @@ class _Grader:
         command = f"p4reduce run -t star:hosts={net.workers} --rate {net.rate_gbps}G --delay {net.delay_us}us"
         return f"{command} --elements 100 --repeat 10"
 
-    def _backward(self, kind: str) -> tuple[Backward, Ran, float]:
+    def _backward(self, kind: str) -> tuple[Backward, RanksRun, float]:
         """Returns one step of the large model and its time; it is run once for all checks."""
         if kind not in self.measured:
             self.measured[kind] = self._measure(kind)
         return self.measured[kind]
 
-    def _measure(self, kind: str) -> tuple[Backward, Ran, float]:
+    def _measure(self, kind: str) -> tuple[Backward, RanksRun, float]:
         back = backward_of(self.net, self.draws)
         took = [0.0] * self.net.workers
 
-        def body(rank: Rank, _: int) -> None:
+        def body(rank: LabRank, _: int) -> None:
             random = self.draws.generator(f"values {rank.number}")
             flat = random.standard_normal(back.elements, np.float32)
             gradients = np.split(flat, np.cumsum(back.sizes)[:-1])
@@ -786,10 +788,10 @@ LAB: Final = Lab(
     title="train",
     minutes=90,
     parts=(
-        Part("mean", "the mean, equal weights on all ranks", 25),
-        Part("order", "gradients that become ready in any order", 20),
-        Part("buckets", "bytes on the links, time over the bound", 25),
-        Part("int8", "a quarter of the bytes, and the model learns as well", 30),
+        LabPart("mean", "the mean, equal weights on all ranks", 25),
+        LabPart("order", "gradients that become ready in any order", 20),
+        LabPart("buckets", "bytes on the links, time over the bound", 25),
+        LabPart("int8", "a quarter of the bytes, and the model learns as well", 30),
     ),
     files=(FILE,),
     grade=grade,

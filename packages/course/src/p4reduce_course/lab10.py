@@ -15,7 +15,7 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.topologies import Topology
 from p4reduce_course.controllers.diagnose import check_apart, check_cleared, check_entries, check_gone, check_open
 from p4reduce_course.controllers.room import Held, Room, Words, drawn, epoch_of, parameters_of, plan_of, told, wired
-from p4reduce_course.frame.lab import Draws, Lab, Part, Step, Task, run_steps
+from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.sandbox.messages import Remote
 from p4reduce_course.sandbox.process import StudentCode
@@ -25,7 +25,7 @@ from p4switch.base.values import PS_PER_MS, PS_PER_US
 
 
 @dataclass(frozen=True)
-class Ground:
+class LabNetwork:
     """A network with one job, in the form that the student's code gets."""
 
     topology: Topology
@@ -33,7 +33,7 @@ class Ground:
     spines: frozenset[str]
 
 
-def draw(draws: Draws, name: str) -> Ground:
+def draw(draws: Draws, name: str) -> LabNetwork:
     """Returns a leaf-spine of 2 or 3 leaves and 4 spines."""
     random = draws.generator(f"network {name}")
     leaves, spines, hosts = int(random.integers(2, 4)), 4, 0
@@ -45,7 +45,7 @@ def draw(draws: Draws, name: str) -> Ground:
             links.append((f"h{hosts}", leaf))
     topology = wired("leaf-spine", links, random)
     job = {"job": int(random.integers(1, 1000)), "slots": 8, "workers": [host.name for host in topology.workers]}
-    return Ground(topology, {**job, **told(topology)}, frozenset(order[leaves:]))
+    return LabNetwork(topology, {**job, **told(topology)}, frozenset(order[leaves:]))
 
 
 # A controller at work in virtual time: running sums, dying switches, and the controller's changes.
@@ -58,7 +58,7 @@ ELEMENTS: Final = 64 * 400 - 5
 Ask = Callable[..., Any]
 
 
-class Play:
+class ControllerPlay:
     """One network with one job, and the student's controller.
 
     Attributes:
@@ -67,7 +67,7 @@ class Play:
         changed: called after each change.
     """
 
-    def __init__(self, ground: Ground, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
+    def __init__(self, ground: LabNetwork, room: Room, ask: Ask, first_epoch: int, where: str) -> None:
         """Makes a play. ``ask(name, *arguments)`` calls a function of the student's, with the room's p4rt."""
         self.ground, self.room, self._ask, self._first_epoch, self._where = ground, room, ask, first_epoch, where
         self.took_ps = self.changes = 0
@@ -210,14 +210,14 @@ _MOMENTS: Final = 6
 """parts of a sum; a root dies once in each"""
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks of lab 10."""
     with StudentCode(task.answers / FILE, seen=task.seen) as code:
         yield from run_steps(task, _Grader(task, code).steps())
 
 
 class _Grader:
-    def __init__(self, task: Task, code: StudentCode) -> None:
+    def __init__(self, task: GradingTask, code: StudentCode) -> None:
         self.code = code
         self.home = task.folder
         self.draws = task.hidden
@@ -225,34 +225,34 @@ class _Grader:
         self.held, self.first_epoch = Held.of(task.personal), epoch_of(task.personal)
         self._before: frozenset[str] = frozenset()  # switches of the last tree
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[LabStep]:
         part = 100 // _MOMENTS
         return [
-            Step("start", "nothing dies", lambda: self._played("start", self.quiet)),
+            LabStep("start", "nothing dies", lambda: self._played("start", self.quiet)),
             *(
-                Step(
+                LabStep(
                     "replace",
                     f"the root dies after {number * part} to {(number + 1) * part} % of a sum",
                     lambda number=number: self._played(f"moment {number}", lambda play: self.moment(play, number)),  # type: ignore[misc]
                 )
                 for number in range(_MOMENTS)
             ),
-            Step("replace", "the root dies between two sums", lambda: self._played("between", self.between)),
-            Step("again", "the next root dies, too", lambda: self._played("again", self.again)),
-            Step("again", "a switch dies while it is written to", lambda: self._played("writing", self.writing)),
-            Step("again", "a switch dies that has no part", lambda: self._played("idle", self.idle)),
-            Step("leaf", "a leaf dies, and its workers with it", lambda: self._played("leaf", self.leaf)),
-            Step("leaf", "a leaf dies between two sums", lambda: self._played("leaf, idle", self.leaf_between)),
+            LabStep("replace", "the root dies between two sums", lambda: self._played("between", self.between)),
+            LabStep("again", "the next root dies, too", lambda: self._played("again", self.again)),
+            LabStep("again", "a switch dies while it is written to", lambda: self._played("writing", self.writing)),
+            LabStep("again", "a switch dies that has no part", lambda: self._played("idle", self.idle)),
+            LabStep("leaf", "a leaf dies, and its workers with it", lambda: self._played("leaf", self.leaf)),
+            LabStep("leaf", "a leaf dies between two sums", lambda: self._played("leaf, idle", self.leaf_between)),
         ]
 
-    def _played(self, name: str, act: Callable[[Play], None]) -> None:
+    def _played(self, name: str, act: Callable[[ControllerPlay], None]) -> None:
         ground = draw(self.draws, name)
         with Room(ground.topology, self.held) as room:
 
             def ask(function: str, *arguments: Any) -> Any:
                 return self.code.call(function, *arguments, Remote("p4rt"), services={"p4rt": room.sessions.service})
 
-            play = Play(ground, room, ask, self.first_epoch, self.path)
+            play = ControllerPlay(ground, room, ask, self.first_epoch, self.path)
             self.code.begin()
             try:
                 play.begin()
@@ -267,22 +267,22 @@ class _Grader:
 
     # --- events between a first and a last sum
 
-    def quiet(self, play: Play) -> None:
+    def quiet(self, play: ControllerPlay) -> None:
         play.sum()
         if play.changes:
             message = f"nothing has died, and tick changed the tree {play.changes} times"
             raise Wrong(f"{message}: each change costs what is on its way", self.path)
         play.room.check_links([play.job], self.path)
 
-    def moment(self, play: Play, number: int) -> None:
+    def moment(self, play: ControllerPlay, number: int) -> None:
         within = self.draws.integer(f"moment {number}", number * 1000, (number + 1) * 1000) / (1000 * _MOMENTS)
         play.room.deaths.append((play.now + int(within * play.took_ps), play.root))
         play.sum()
 
-    def between(self, play: Play) -> None:
+    def between(self, play: ControllerPlay) -> None:
         play.room.die(play.root)
 
-    def again(self, play: Play) -> None:
+    def again(self, play: ControllerPlay) -> None:
         soon = self.draws.integer("soon", 0, play.took_ps // 2)
 
         def next_one() -> None:
@@ -293,7 +293,7 @@ class _Grader:
         play.room.deaths.append((play.now + self.draws.integer("first", 0, play.took_ps // 2), play.root))
         play.sum()
 
-    def writing(self, play: Play) -> None:
+    def writing(self, play: ControllerPlay) -> None:
         spines = play.ground.spines
 
         def written(switch: str) -> None:
@@ -305,7 +305,7 @@ class _Grader:
         play.room.deaths.append((play.now + self.draws.integer("writing", 0, play.took_ps), play.root))
         play.sum()
 
-    def idle(self, play: Play) -> None:
+    def idle(self, play: ControllerPlay) -> None:
         others = sorted(play.ground.spines - {play.root})
         # If possible, a switch of the network before, which a controller that has not forgotten it takes for a part.
         dead = self.draws.choice("idle", [name for name in others if name in self._before] or others)
@@ -318,14 +318,14 @@ class _Grader:
                 message += f". {dead} was in the tree of the network before: start must forget that"
             raise Wrong(message, self.path)
 
-    def leaf(self, play: Play) -> None:
+    def leaf(self, play: ControllerPlay) -> None:
         play.room.deaths.append((play.now + self.draws.integer("leaf", 0, play.took_ps), self._leaf(play)))
         play.sum()
 
-    def leaf_between(self, play: Play) -> None:
+    def leaf_between(self, play: ControllerPlay) -> None:
         play.room.die(self._leaf(play))
 
-    def _leaf(self, play: Play) -> str:
+    def _leaf(self, play: ControllerPlay) -> str:
         leaves = [node.name for node in play.ground.topology.switches if node.name not in play.ground.spines]
         return self.draws.choice("which leaf", leaves)
 
@@ -336,10 +336,10 @@ LAB: Final = Lab(
     title="failures",
     minutes=75,
     parts=(
-        Part("start", "sums while nothing dies", 20),
-        Part("replace", "the root dies, whenever it likes", 40),
-        Part("again", "more than one dies", 20),
-        Part("leaf", "a switch with workers dies", 20),
+        LabPart("start", "sums while nothing dies", 20),
+        LabPart("replace", "the root dies, whenever it likes", 40),
+        LabPart("again", "more than one dies", 20),
+        LabPart("leaf", "a switch with workers dies", 20),
     ),
     files=(FILE,),
     grade=grade,

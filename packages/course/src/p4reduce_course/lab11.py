@@ -23,7 +23,7 @@ from p4reduce_course.bench import (
     ip,
     mac,
 )
-from p4reduce_course.frame.lab import Draws, Lab, Part
+from p4reduce_course.frame.lab import Draws, Lab, LabPart
 
 UDP: Final = Header("udp", src=16, dst=16, length=16, checksum=16)
 RESULTS: Final = 9400
@@ -249,10 +249,10 @@ BENCH: Final = Bench(
 LAB: Final[Lab] = BENCH.lab(
     "11", "11-a-way-for-results", "a way for RESULTs", 75,
     (
-        Part("parser", "which frames are taken", 25),
-        Part("route", "where they go", 35),
-        Part("rewrite", "what changes on the way", 25),
-        Part("mark", "which go first", 15),
+        LabPart("parser", "which frames are taken", 25),
+        LabPart("route", "where they go", 35),
+        LabPart("rewrite", "what changes on the way", 25),
+        LabPart("mark", "which go first", 15),
     ),
     "your switch takes every RESULT to its worker",
 )  # fmt: skip

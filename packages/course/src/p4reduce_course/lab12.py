@@ -20,7 +20,7 @@ from p4reduce_course.bench import (
     fields_of,
     mac,
 )
-from p4reduce_course.frame.lab import Draws, Lab, Part
+from p4reduce_course.frame.lab import Draws, Lab, LabPart
 
 HELLO: Final = Header("hello", job=16, worker=8)
 _PORTS: Final = range(1, 7)
@@ -187,9 +187,9 @@ BENCH: Final = Bench(
 LAB: Final[Lab] = BENCH.lab(
     "12", "12-learning-workers", "learning workers", 75,
     (
-        Part("forward", "who gets a frame", 35),
-        Part("learn", "what the controller hears", 35),
-        Part("join", "workers that say who they are", 30),
+        LabPart("forward", "who gets a frame", 35),
+        LabPart("learn", "what the controller hears", 35),
+        LabPart("join", "workers that say who they are", 30),
     ),
     "your switch knows its workers without being told",
 )  # fmt: skip

@@ -19,7 +19,7 @@ from p4reduce_course.bench import (
     Setup,
     fields_of,
 )
-from p4reduce_course.frame.lab import Draws, Lab, Part
+from p4reduce_course.frame.lab import Draws, Lab, LabPart
 
 DATA: Final = 0
 PUSH: Final = 1
@@ -201,8 +201,8 @@ BENCH: Final = Bench(
 LAB: Final[Lab] = BENCH.lab(
     "13", "13-spreading-jobs", "spreading jobs", 75,
     (
-        Part("jobs", "what is added up stays together", 40),
-        Part("flowlets", "all else is spread, in order", 60),
+        LabPart("jobs", "what is added up stays together", 40),
+        LabPart("flowlets", "all else is spread, in order", 60),
     ),
     "your switch uses all its uplinks, and no sum is torn apart",
 )  # fmt: skip

@@ -19,7 +19,7 @@ from p4reduce_course.bench import (
     Setup,
     fields_of,
 )
-from p4reduce_course.frame.lab import Draws, Lab, Part
+from p4reduce_course.frame.lab import Draws, Lab, LabPart
 
 PUSH: Final = 1
 ASK: Final = 2
@@ -200,9 +200,9 @@ BENCH: Final = Bench(
 LAB: Final[Lab] = BENCH.lab(
     "14", "14-heavy-jobs", "heavy jobs", 75,
     (
-        Part("count", "three rows and an estimate", 45),
-        Part("ask", "reading without counting", 15),
-        Part("heavy", "who sends most", 40),
+        LabPart("count", "three rows and an estimate", 45),
+        LabPart("ask", "reading without counting", 15),
+        LabPart("heavy", "who sends most", 40),
     ),
     "your switch finds the heavy jobs in a few cells of memory",
 )  # fmt: skip

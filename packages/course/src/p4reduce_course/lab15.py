@@ -20,7 +20,7 @@ from p4reduce_course.bench import (
     fields_of,
     mac,
 )
-from p4reduce_course.frame.lab import Draws, Lab, Part
+from p4reduce_course.frame.lab import Draws, Lab, LabPart
 
 TEL: Final = Header("tel", type=16, count=8, worst_us=32, worst_by=16)
 HOP: Final = Header("hop", switch=16, time_us=32)
@@ -238,11 +238,11 @@ BENCH: Final = Bench(
 LAB: Final[Lab] = BENCH.lab(
     "15", "15-the-slow-link", "the slow link", 90,
     (
-        Part("frame", "what goes on", 15),
-        Part("source", "where telemetry begins", 15),
-        Part("record", "what each switch adds", 25),
-        Part("worst", "the slowest link so far", 25),
-        Part("sink", "where it ends", 20),
+        LabPart("frame", "what goes on", 15),
+        LabPart("source", "where telemetry begins", 15),
+        LabPart("record", "what each switch adds", 25),
+        LabPart("worst", "the slowest link so far", 25),
+        LabPart("sink", "where it ends", 20),
     ),
     "your packets say which link is slow",
 )  # fmt: skip

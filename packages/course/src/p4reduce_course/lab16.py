@@ -19,7 +19,7 @@ from p4reduce_course.bench import (
     fields_of,
     mac,
 )
-from p4reduce_course.frame.lab import Draws, Lab, Part
+from p4reduce_course.frame.lab import Draws, Lab, LabPart
 
 PUSH: Final = 1
 DOWN: Final = 8
@@ -212,9 +212,9 @@ BENCH: Final = Bench(
 LAB: Final[Lab] = BENCH.lab(
     "16", "16-a-dead-link", "a dead link", 75,
     (
-        Part("ways", "while all is well", 20),
-        Part("news", "who says that a link is down", 30),
-        Part("detour", "what happens then", 50),
+        LabPart("ways", "while all is well", 20),
+        LabPart("news", "who says that a link is down", 30),
+        LabPart("detour", "what happens then", 50),
     ),
     "your switch goes on while the controller still thinks",
 )  # fmt: skip

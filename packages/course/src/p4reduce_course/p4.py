@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from p4reduce_course.frame.grading import skeleton_of
-from p4reduce_course.frame.lab import Task
+from p4reduce_course.frame.lab import GradingTask
 from p4reduce_course.frame.likeness import plain
 from p4reduce_course.frame.report import LOOK, Files, Wrong, counted
-from p4reduce_course.sandbox.program import Answer, Parts, StudentProgram
+from p4reduce_course.sandbox.program import FrameAnswer, Parts, StudentProgram
 
 # The frames of labs 03 and 05, packed by hand: Ethernet, kind, number, four lanes.
 
@@ -223,7 +223,7 @@ _SHOWN: Final = 5
 """most errors of the compiler that are told at once"""
 
 
-def compiled(task: Task, name: str, program: StudentProgram) -> Parts:
+def compiled(task: GradingTask, name: str, program: StudentProgram) -> Parts:
     """Returns the parts of a program. Raises Wrong with the compiler's errors, or if it is the skeleton."""
     path = program.file
     try:
@@ -251,7 +251,7 @@ def compiled(task: Task, name: str, program: StudentProgram) -> Parts:
     return compilation.parts
 
 
-class Bench:
+class P4Bench:
     """A new switch with the program; it runs in the program's process."""
 
     def __init__(self, program: StudentProgram, parts: Parts) -> None:
@@ -264,7 +264,7 @@ class Bench:
         """Frees the switch's memory."""
         self._program.forget(self._switch)
 
-    def send(self, port: int, frame: bytes) -> Answer:
+    def send(self, port: int, frame: bytes) -> FrameAnswer:
         """Sends one frame in by a port; returns the result."""
         return self._program.send(self._switch, port, frame)
 
@@ -318,9 +318,9 @@ def look(path: Path, port: int, frame: bytes) -> str:
 
 
 @contextmanager
-def new_bench(program: StudentProgram, parts: Parts, workers: int) -> Iterator[Bench]:
+def new_bench(program: StudentProgram, parts: Parts, workers: int) -> Iterator[P4Bench]:
     """Yields a switch with workers at ports 1, 2, ... and group 1 of all of them, for labs 03 and 05."""
-    bench = Bench(program, parts)
+    bench = P4Bench(program, parts)
     try:
         for worker in range(1, workers + 1):
             bench.insert("worker", (worker,), "member", (1 << worker - 1, full(workers)))

@@ -10,10 +10,10 @@ from p4switch import abi
 from p4switch.program.program import Program
 from p4switch.state import Counter, DeviceState, Multicast, Register
 from p4switch.state.device_state import CloneSessions, Meter
-from p4switch.state.layout import ValueSet
+from p4switch.state.layout import ValueSetMembers
 from p4switch.tables import Table
 from p4switch.tables.profile import Profile
-from p4switch.traffic import Detours, Digest, DigestListener, Executor, ExecutorName, Journey
+from p4switch.traffic import Detours, Digest, DigestListener, ExecutorName, Journey, ProgramExecutor
 
 if TYPE_CHECKING:
     from p4switch.compiler import CompiledProgram
@@ -72,7 +72,7 @@ class Device:
         self.multicast: Final[Multicast] = self.state.multicast
         self.meters: Final[dict[str, Meter]] = self.state.meters
         self.profiles: Final[dict[str, Profile]] = self.state.profiles
-        self.value_sets: Final[dict[str, ValueSet]] = self.state.value_sets
+        self.value_sets: Final[dict[str, ValueSetMembers]] = self.state.value_sets
         self.clone_sessions: Final[CloneSessions] = self.state.clone_sessions
         self.priority_queues: Final = priority_queues
         self.digests: Final[deque[Digest]] = deque(maxlen=KEPT_DIGESTS)
@@ -127,12 +127,12 @@ class Device:
     # --- packets, without time and queues
 
     @cached_property
-    def runner(self) -> Executor:
+    def runner(self) -> ProgramExecutor:
         """The executor that ``executor`` names."""
         if self.executor == "interpreted":
             from p4switch.interpreter import Interpreter  # noqa: PLC0415 - only where needed
 
-            interpreter: Executor = Interpreter(self.program, self.state)
+            interpreter: ProgramExecutor = Interpreter(self.program, self.state)
             return interpreter
         from p4switch.compiler import CompiledExecutor  # noqa: PLC0415 - llvmlite only where needed
 

@@ -25,7 +25,7 @@ from p4switch.program.loader import load_program
 from p4switch.program.program import Program
 from p4switch.state.device_state import Counter
 from p4switch.state.layout import Register
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
 from p4switch.traffic import ExecutorName
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ class Switch:
 
         ``print(switch.trace(1, frame))`` shows it. Needs ``executor="interpreted"`` and the extra ``p4switch[trace]``.
         """
-        from p4switch.trace.record import Packet as Given  # noqa: PLC0415  (an extra)
         from p4switch.trace.record import Recorder  # noqa: PLC0415
+        from p4switch.trace.record import TracedPacket as Given  # noqa: PLC0415  (an extra)
 
         with self._lock:
             return Recorder(self.device).run(Given(bytes(frame), port))
@@ -343,7 +343,7 @@ def _match(kind: str, width: int, given: Field, what: str) -> Match:
             raise ValueError(f"{what}: {bounds.low} to {bounds.high} is no range")
         return bounds
     if given is None:
-        return Ternary(0, 0)
+        return TernaryMatch(0, 0)
     value, mask_ = given if isinstance(given, tuple) else (given, whole)
     mask = _number(mask_, width, f"{what}: mask")
-    return Ternary(_number(value, width, what) & mask, mask)
+    return TernaryMatch(_number(value, width, what) & mask, mask)

@@ -39,7 +39,7 @@ class Digest:
 DigestListener: TypeAlias = Callable[[Digest], object]
 
 
-class Executor(Protocol):
+class ProgramExecutor(Protocol):
     """Runs a program. ``io`` is the int64 array of abi.py; each executor chooses its own type for ``phv``.
 
     ``kept`` and ``cloned`` serve programs that leave the straight path (``Program.leaves_path``).
@@ -121,7 +121,7 @@ class _Driven(Protocol):
     def on_digest(self) -> DigestListener: ...
 
     @property
-    def runner(self) -> Executor: ...
+    def runner(self) -> ProgramExecutor: ...
 
 
 @dataclass(frozen=True, slots=True)

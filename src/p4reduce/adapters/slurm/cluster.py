@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from p4reduce.adapters.planner import MARK
-from p4reduce.adapters.slurm.service import ROOT, Client, Programs, SlurmError, find_programs
+from p4reduce.adapters.slurm.service import ROOT, SlurmClient, SlurmError, SlurmPrograms, find_programs
 from p4reduce.control_plane.placement import Racks
 from p4reduce.group.remote import NETWORK, free_ports
 from p4reduce.network.real.net.state import VARIABLE, RunFolder, carrying, kill
@@ -33,7 +33,7 @@ MAX_SWITCH_WAIT_S: Final = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)
-class Place:
+class ClusterPlace:
     """The place of a cluster: its folder, machine, user and ports.
 
     Attributes
@@ -65,7 +65,7 @@ class Place:
         return self.folder / "munge.socket"
 
 
-def conf_files(topology: Topology, place: Place) -> dict[str, str]:
+def conf_files(topology: Topology, place: ClusterPlace) -> dict[str, str]:
     """slurm.conf, topology.conf and job_submit.lua, by name.
 
     One slot a host: a node goes to one job at a time (select/linear). All daemons listen at 127.0.0.1 only. A job that
@@ -197,7 +197,7 @@ class SlurmCluster:
         Slurm's; None: those that are found.
     """
 
-    def __init__(self, topology: Topology, run: RunFolder, *, programs: Programs | None = None) -> None:
+    def __init__(self, topology: Topology, run: RunFolder, *, programs: SlurmPrograms | None = None) -> None:
         self.topology = topology
         self._programs = find_programs() if programs is None else programs
         self._run = run
@@ -212,7 +212,7 @@ class SlurmCluster:
             "SLURM_CONF": str(self.folder / "slurm.conf"),
             NETWORK: str(self.network),
         }
-        self.client = Client(self._programs, self.environment)
+        self.client = SlurmClient(self._programs, self.environment)
 
     @property
     def public_environment(self) -> dict[str, str]:
@@ -224,7 +224,7 @@ class SlurmCluster:
         """Write the files, start all daemons and wait until every node is idle; `SlurmError` says who is not."""
         hosts = [host.name for host in self.topology.workers]
         ports = free_ports(len(hosts) + 1)
-        place = Place(
+        place = ClusterPlace(
             self.folder,
             socket.gethostname().split(".")[0],
             pwd.getpwuid(os.getuid()).pw_name,
@@ -287,7 +287,7 @@ class SlurmCluster:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _start_munged(self, place: Place) -> None:
+    def _start_munged(self, place: ClusterPlace) -> None:
         folder = self.folder
         # Forced: munged wants a folder that every user may enter, and only this user may.
         files = {

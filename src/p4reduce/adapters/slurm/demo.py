@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from p4reduce.adapters.network import Ended, SharedNetwork
+from p4reduce.adapters.network import EndedJob, SharedNetwork
 from p4reduce.adapters.planner import MARK, RING, TREE, Chosen, Planner, request_of
 from p4reduce.adapters.slurm.cluster import SlurmCluster
-from p4reduce.adapters.slurm.service import Client, OnePlanner, QueuedJob, SlurmError, SlurmService
+from p4reduce.adapters.slurm.service import OnePlanner, QueuedJob, SlurmClient, SlurmError, SlurmService
 from p4reduce.base.output import Progress
 from p4reduce.control_plane.placement import PLACEMENTS, Racks
 from p4reduce.group.errors import ClusterError
@@ -211,7 +211,7 @@ class _Chooser(Protocol):
     def settle(self, submitted: Sequence[int]) -> None:
         """Wait until nothing happens any more without virtual time passing."""
 
-    def advance(self, until_ps: int | None, patience_s: float) -> list[Ended]:
+    def advance(self, until_ps: int | None, patience_s: float) -> list[EndedJob]:
         """Let time pass until a job has left the network, or until a time."""
 
 
@@ -230,7 +230,7 @@ def run_scheme(
     began = time.monotonic()
     result = SchemeResult(scheme)
     numbers: dict[str, DemoJob] = {}
-    ended: dict[str, Ended] = {}
+    ended: dict[str, EndedJob] = {}
     left = sorted(jobs, key=lambda job: (job.arrival_ps, job.number))
     client, racks = cluster.client, Planner(cluster.topology).racks
     sizes = [len(hosts) for hosts in racks.members.values()]
@@ -260,7 +260,7 @@ def run_scheme(
     return result
 
 
-def _result(job: DemoJob, ended: Ended, chosen: Chosen, output: Path) -> DemoResult:
+def _result(job: DemoJob, ended: EndedJob, chosen: Chosen, output: Path) -> DemoResult:
     """Make a job's result from the ranks' output: rank, node, exact sums."""
     lines = [line.split() for line in output.read_text("utf-8", errors="replace").splitlines()]
     told = {int(line[0]): (line[1], int(line[2])) for line in lines if len(line) == 3 and line[0].isdecimal()}
@@ -287,7 +287,7 @@ def _until(quiet: Callable[[], bool], network: SharedNetwork) -> None:
 class _Ours:
     """p4reduce's planner, as `p4reduce slurm up` has it."""
 
-    def __init__(self, client: Client, planner: Planner, network: SharedNetwork) -> None:
+    def __init__(self, client: SlurmClient, planner: Planner, network: SharedNetwork) -> None:
         self._service, self._network = SlurmService(client, planner, network), network
         self.chosen: dict[int, Chosen] = {}
 
@@ -299,14 +299,16 @@ class _Ours:
         _until(quiet, self._network)
         self.chosen = {number: chosen for number, (chosen, _) in self._service.history.items()}
 
-    def advance(self, until_ps: int | None, patience_s: float) -> list[Ended]:
+    def advance(self, until_ps: int | None, patience_s: float) -> list[EndedJob]:
         return _advanced(self._service.advance, self._network, until_ps, patience_s)
 
 
 class _Slurms:
     """Slurm chooses; each job that it begins gets the better of tree and ring on the hosts that it has."""
 
-    def __init__(self, client: Client, planner: Planner, network: SharedNetwork, jobs: Mapping[str, DemoJob]) -> None:
+    def __init__(
+        self, client: SlurmClient, planner: Planner, network: SharedNetwork, jobs: Mapping[str, DemoJob]
+    ) -> None:
         self._client, self._planner, self._network, self._jobs = client, planner, network, jobs
         self.chosen: dict[int, Chosen] = {}
         self._left: set[int] = set()
@@ -333,7 +335,7 @@ class _Slurms:
         self._all = {*submitted, *self._left}
         _until(quiet, self._network)
 
-    def advance(self, until_ps: int | None, patience_s: float) -> list[Ended]:
+    def advance(self, until_ps: int | None, patience_s: float) -> list[EndedJob]:
         ended = _advanced(self._network.advance, self._network, until_ps, patience_s)
         for job in ended:
             self._network.remove(job.name, job.error or "the job has ended")
@@ -368,8 +370,8 @@ class _Slurms:
 
 
 def _advanced(
-    advance: Callable[..., list[Ended]], network: SharedNetwork, until_ps: int | None, patience_s: float
-) -> list[Ended]:
+    advance: Callable[..., list[EndedJob]], network: SharedNetwork, until_ps: int | None, patience_s: float
+) -> list[EndedJob]:
     ended = advance(until_ps, patience_s=patience_s)
     if not ended and network.names and network.missing():
         raise ClusterError(f"no time passes: {network.missing()}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from p4reduce.adapters.network import Ended, SharedNetwork
+from p4reduce.adapters.network import EndedJob, SharedNetwork
 from p4reduce.adapters.planner import Chosen, Planner, is_marked, request_of
 from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.group.errors import ClusterError
@@ -52,7 +52,7 @@ NEEDED: Final = (
 
 
 @dataclass(frozen=True)
-class Programs:
+class SlurmPrograms:
     """Paths by name, and what their processes need in their environment."""
 
     paths: Mapping[str, str]
@@ -64,7 +64,7 @@ class Programs:
         return self.paths[name]
 
 
-def find_programs(environment: Mapping[str, str] = os.environ) -> Programs:
+def find_programs(environment: Mapping[str, str] = os.environ) -> SlurmPrograms:
     """Find all programs that a cluster needs; `SlurmError` names what is missing and how to get it."""
     root = environment.get(ROOT)
     if root:
@@ -85,7 +85,7 @@ def find_programs(environment: Mapping[str, str] = os.environ) -> Programs:
     search = os.pathsep.join(
         [*dict.fromkeys(str(Path(path).parent) for path in paths.values()), environment.get("PATH", "")]
     )
-    return Programs(paths, {**extra, "PATH": search}, plugins)
+    return SlurmPrograms(paths, {**extra, "PATH": search}, plugins)
 
 
 def _find(name: str, folders: list[Path]) -> str | None:
@@ -254,10 +254,10 @@ _CYCLES: Final = re.compile(r"Main schedule statistics.*?Total cycles:\s*(\d+)",
 
 
 @dataclass(frozen=True)
-class Client:
+class SlurmClient:
     """Asks the slurmctld that ``environment`` (SLURM_CONF) leads to. Errors are `SlurmError`."""
 
-    programs: Programs
+    programs: SlurmPrograms
     environment: Mapping[str, str]
 
     def jobs(self) -> list[QueuedJob]:
@@ -352,7 +352,7 @@ _SAID: Final = 200
 
 
 @dataclass
-class Placed:
+class PlacedJob:
     """A job that was given hosts."""
 
     number: int
@@ -367,7 +367,7 @@ class Placed:
 
 
 @dataclass
-class Step:
+class QueueLook:
     """The outcome of one look at the queue."""
 
     changed: bool = False
@@ -415,18 +415,18 @@ class SlurmService:
 
     def __init__(
         self,
-        client: Client,
+        client: SlurmClient,
         planner: Planner,
         network: SharedNetwork,
         *,
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._client, self._planner, self._network, self._tell = client, planner, network, tell
-        self._placed: dict[int, Placed] = {}
+        self._placed: dict[int, PlacedJob] = {}
         self._said: dict[int, str] = {}
         self._rounds: dict[str, int] = {}
         self._open = False
-        self.ended: list[Ended] = []
+        self.ended: list[EndedJob] = []
         self.history: dict[int, tuple[Chosen, tuple[str, ...]]] = {}
         network.on_round = self._round_done
 
@@ -435,11 +435,11 @@ class SlurmService:
         """Whether a marked job has not ended, as of the last look."""
         return self._open or bool(self._placed)
 
-    def step(self) -> Step:
+    def step(self) -> QueueLook:
         """Look at the queue once and do what follows from it."""
         jobs = {job.number: job for job in self._client.jobs() if is_marked(job.comment)}
         self._open = any(not job.over for job in jobs.values())
-        step = Step()
+        step = QueueLook()
         for number in list(self._placed):
             self._follow(self._placed[number], jobs.get(number), step)
         for job in jobs.values():
@@ -456,7 +456,7 @@ class SlurmService:
         self._place(waiting, step)
         return step
 
-    def advance(self, until_ps: int | None = None, *, patience_s: float) -> list[Ended]:
+    def advance(self, until_ps: int | None = None, *, patience_s: float) -> list[EndedJob]:
         """Let time pass until a job has left the network; those that have."""
         ended = self._network.advance(until_ps, patience_s=patience_s)
         for job in ended:
@@ -466,7 +466,7 @@ class SlurmService:
 
     # --- inside
 
-    def _follow(self, placed: Placed, job: QueuedJob | None, step: Step) -> None:
+    def _follow(self, placed: PlacedJob, job: QueuedJob | None, step: QueueLook) -> None:
         """Follow a job that has hosts to its next state."""
         name = job_folder(placed.number)
         if job is None or job.over or (placed.running and job.state in {"PENDING", "REQUEUE_HOLD"}):
@@ -493,7 +493,7 @@ class SlurmService:
             return
         step.busy |= not placed.running or placed.left or not self._network.joined(name)
 
-    def _place(self, waiting: dict[str, QueuedJob], step: Step) -> None:
+    def _place(self, waiting: dict[str, QueuedJob], step: QueueLook) -> None:
         requests = {}
         for name, job in waiting.items():
             try:
@@ -534,7 +534,7 @@ class SlurmService:
             self._planner.end(name)
             self._tell(f"job {number}: {error}")
             return
-        self._placed[number] = Placed(number, chosen, time.monotonic())
+        self._placed[number] = PlacedJob(number, chosen, time.monotonic())
         self._said.pop(number, None)
         self._tell(f"job {number}: {chosen.plan or 'alone'} on {', '.join(chosen.hosts)}")
 

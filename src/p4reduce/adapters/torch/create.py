@@ -205,10 +205,10 @@ NOT_FINITE: Final = "P4REDUCE_NOT_FINITE"
 """What becomes of NaN and infinity in a sum: "nan" (they come through), or "error"."""
 
 
-class World:
+class RankWorld:
     """The group of all ranks, which the others are made from; one for each ``init_process_group``."""
 
-    current: "World | None" = None
+    current: "RankWorld | None" = None
 
     def __init__(self, communicator: Communicator, host: "NetworkProcess | None", word: str) -> None:
         self.communicator = communicator
@@ -233,7 +233,7 @@ class World:
 
     def leave(self) -> None:
         """Leave the network, at the end of the process."""
-        if World.current is self and os.getpid() == self._process:
+        if RankWorld.current is self and os.getpid() == self._process:
             with contextlib.suppress(ClusterError):  # the network is gone already
                 self.communicator.close()
             self.close()
@@ -245,8 +245,8 @@ class World:
                 group.close()
         if self._host is not None:
             self._host.close()
-        if World.current is self:
-            World.current = None
+        if RankWorld.current is self:
+            RankWorld.current = None
         atexit.unregister(self.leave)
 
 
@@ -260,7 +260,7 @@ def create(options: Any, backend_options: Any) -> Any:
     ranks = tuple(options.global_ranks_in_group)
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
     called = ranks or tuple(range(size))
-    world = None if not ranks else World.current
+    world = None if not ranks else RankWorld.current
     word = word_of_start(options.store, rank, called, timeout) if world is None else world.word
     store = _below(word, options.store)
     places = _places(store, rank, called, timeout) if world is None else []
@@ -269,7 +269,7 @@ def create(options: Any, backend_options: Any) -> Any:
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
     on_shutdown: Callable[[], None]
     if world is None:
-        world = World.current = _join(store, rank, called, timeout, backend_options, word, places)
+        world = RankWorld.current = _join(store, rank, called, timeout, backend_options, word, places)
         communicator, on_shutdown = world.communicator, world.close
     else:
         if remote.SPEC in os.environ:
@@ -345,17 +345,17 @@ def _not_finite() -> Literal["nan", "error"]:
     return "error" if text == "error" else "nan"
 
 
-def the_world() -> World:
+def the_world() -> RankWorld:
     """The group of all ranks; without ``init_process_group("p4reduce")`` it is joined beside the process group."""
-    if World.current is None:
+    if RankWorld.current is None:
         if not dist.is_initialized():
             raise ClusterError("call torch.distributed.init_process_group(...) first")
         store = dist.PrefixStore("p4reduce-beside", dist.distributed_c10d._get_default_store())
         rank, ranks, timeout = dist.get_rank(), tuple(range(dist.get_world_size())), dist.default_pg_timeout
         word = word_of_start(store, rank, ranks, timeout)
         below = _below(word, store)
-        World.current = _join(below, rank, ranks, timeout, None, word, _places(below, rank, ranks, timeout))
-    return World.current
+        RankWorld.current = _join(below, rank, ranks, timeout, None, word, _places(below, rank, ranks, timeout))
+    return RankWorld.current
 
 
 def _join(
@@ -366,7 +366,7 @@ def _join(
     settings: Any,
     word: str,
     places: Sequence[Sequence[str]],
-) -> World:
+) -> RankWorld:
     size, patience_s = len(ranks), timeout.total_seconds()
     if not {remote.ADDRESS, remote.SPEC, TICKET}.isdisjoint(os.environ):
         communicator = connect(patience_s=patience_s)
@@ -375,7 +375,7 @@ def _join(
                 f"this process is rank {communicator.rank} of {communicator.size} to p4reduce, but {rank} of {size} to "
                 "torch: leave rank and world_size to the environment that 'p4reduce launch' sets"
             )
-        return World(communicator, None, word)
+        return RankWorld(communicator, None, word)
     host = None
     if rank == 0:
         try:
@@ -403,4 +403,4 @@ def _join(
         if host is not None:
             host.close()
         raise
-    return World(Communicator(backend, patience_s=patience_s), host, word)
+    return RankWorld(Communicator(backend, patience_s=patience_s), host, word)

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from p4reduce.adapters.torch.arrays import array_of, put
-from p4reduce.adapters.torch.create import World, the_world
+from p4reduce.adapters.torch.create import RankWorld, the_world
 from p4reduce.adapters.torch.process_group import SwitchWork
 from p4reduce.group.communicator import Handle
 
@@ -133,6 +133,6 @@ def unpack(words: NDArray[np.int32], count: int) -> NDArray[np.int32]:
     return numbers[:count]
 
 
-def _future(world: World, handle: Handle[Any], buffer: torch.Tensor, finish: Callable[[], None]) -> Any:
+def _future(world: RankWorld, handle: Handle[Any], buffer: torch.Tensor, finish: Callable[[], None]) -> Any:
     work = SwitchWork([handle], [buffer], finish, world.time)
     return work.get_future().then(lambda future: future.value()[0])

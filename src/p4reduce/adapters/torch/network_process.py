@@ -39,7 +39,7 @@ REFUSALS = (
 GRACE_S = 3.0
 
 
-class Members:
+class NetworkMembers:
     """Who is in: the network ends when all who came have left."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -83,7 +83,7 @@ def serve(request: dict[str, Any]) -> None:
     experiment = settings.experiment({"topology": default_topology(workers)}, workers=workers)
     remove_stale()
     with RunFolder(kind="launch") as folder, Cluster(experiment) as cluster:
-        members = Members(cluster)
+        members = NetworkMembers(cluster)
         listener = Listener(
             folder.aside(),
             members.seat,

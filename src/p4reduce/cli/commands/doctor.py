@@ -41,7 +41,7 @@ TIMEOUT_S: Final = 10
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One part: what was found, and what it is for."""
 
     part: str
@@ -81,20 +81,22 @@ def _machines(machines: list[Machine], ssh: list[str], output: Output) -> None:
     output.line(f"{len(machines)} machines: the same version, clocks and MTU, and each reaches the others")
 
 
-def examine() -> list[Finding]:
+def examine() -> list[DoctorFinding]:
     """Look at this machine; changes nothing, needs no network."""
     return [
         _python(),
-        *(Finding(name, _package(name), True, "p4reduce itself") for name in requirements()),
+        *(DoctorFinding(name, _package(name), True, "p4reduce itself") for name in requirements()),
         _compiled(),
-        Finding("scikit-learn", _package("scikit-learn"), False, "the digits of 'demo' (pip install 'p4reduce[demo]')"),
-        Finding(
+        DoctorFinding(
+            "scikit-learn", _package("scikit-learn"), False, "the digits of 'demo' (pip install 'p4reduce[demo]')"
+        ),
+        DoctorFinding(
             "torch",
             _package("torch"),
             False,
             "PyTorch over the switches (docs/torch.md; 'make torch-test' gets it), gloo",
         ),
-        *(Finding(name, _tool(name), False, purpose) for name, purpose in TOOLS),
+        *(DoctorFinding(name, _tool(name), False, purpose) for name, purpose in TOOLS),
         *_docker(),
         _bmv2(),
         _namespaces(),
@@ -102,9 +104,9 @@ def examine() -> list[Finding]:
     ]
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     good = sys.version_info >= (3, 11)
-    return Finding("Python", platform.python_version() if good else None, True, "3.11 or later")
+    return DoctorFinding("Python", platform.python_version() if good else None, True, "3.11 or later")
 
 
 def _package(name: str) -> str | None:
@@ -114,10 +116,10 @@ def _package(name: str) -> str | None:
         return None
 
 
-def _compiled() -> Finding:
+def _compiled() -> DoctorFinding:
     there = [lanes for lanes in LANES if (ROOT / COMPILED / f"p4reduce-{lanes}.json").is_file()]
     compiled = f"{' and '.join(map(str, there))} lanes" if len(there) == len(LANES) else None
-    return Finding("compiled P4 program", compiled, True, "what the switches run ('make p4' makes it)")
+    return DoctorFinding("compiled P4 program", compiled, True, "what the switches run ('make p4' makes it)")
 
 
 def _tool(name: str) -> str | None:
@@ -133,38 +135,40 @@ def _tool(name: str) -> str | None:
     return next((line for line in lines if any(letter.isdigit() for letter in line)), path)
 
 
-def _docker() -> list[Finding]:
+def _docker() -> list[DoctorFinding]:
     """Docker, and whether the image is here; asks the daemon, which may be off."""
     image = docker_image()
     return [
-        Finding("docker", _tool("docker"), False, f"programs out of the image {IMAGE}"),
-        Finding(f"image {IMAGE}", image and image[:19], False, f"p4c and BMv2, not installed: 'docker pull {IMAGE}'"),
+        DoctorFinding("docker", _tool("docker"), False, f"programs out of the image {IMAGE}"),
+        DoctorFinding(
+            f"image {IMAGE}", image and image[:19], False, f"p4c and BMv2, not installed: 'docker pull {IMAGE}'"
+        ),
     ]
 
 
-def _bmv2() -> Finding:
+def _bmv2() -> DoctorFinding:
     """BMv2 without taking it out of an image: looking changes nothing."""
     purpose = "the reference switch: '--target bmv2', 'make bmv2-demo' (docs/bmv2.md)"
     try:
         bmv2 = find_installed()
     except RealError as error:
-        return Finding("BMv2", None, False, f"{purpose}; {error}")
+        return DoctorFinding("BMv2", None, False, f"{purpose}; {error}")
     if bmv2 is not None:
-        return Finding("BMv2", f"{bmv2.version() or 'does not say its version'} ({bmv2.origin})", False, purpose)
-    return Finding("BMv2", f"in Docker image {IMAGE}" if docker_image() else None, False, purpose)
+        return DoctorFinding("BMv2", f"{bmv2.version() or 'does not say its version'} ({bmv2.origin})", False, purpose)
+    return DoctorFinding("BMv2", f"in Docker image {IMAGE}" if docker_image() else None, False, purpose)
 
 
-def _namespaces() -> Finding:
+def _namespaces() -> DoctorFinding:
     purpose = "hosts and links of the kernel: '--time real', 'p4reduce net'"
     reason = net.why_not()
     if reason is not None:
-        return Finding("network namespaces", None, False, f"{purpose}; here: {reason}")
-    return Finding("network namespaces", "as root" if os.geteuid() == 0 else "in user namespaces", False, purpose)
+        return DoctorFinding("network namespaces", None, False, f"{purpose}; here: {reason}")
+    return DoctorFinding("network namespaces", "as root" if os.geteuid() == 0 else "in user namespaces", False, purpose)
 
 
-def _shell() -> Finding:
+def _shell() -> DoctorFinding:
     python = str(standing.python()) if standing.is_there() else None
-    return Finding("p4runtime-shell", python, False, "'p4reduce net shell' ('make clients' gets it)")
+    return DoctorFinding("p4runtime-shell", python, False, "'p4reduce net shell' ('make clients' gets it)")
 
 
 # ``p4reduce clean``: what killed runs left behind.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
-from p4reduce.cli.flags.look import KINDS, Example, Report
+from p4reduce.cli.flags.look import KINDS, Example, ReportFlags
 from p4reduce.runs.files import SWEEP, is_sweep, read_results, read_sweep
 from p4reduce.views.exports import write_spans, write_tensorboard
 from p4reduce.views.metrics import of_results
@@ -30,7 +30,7 @@ def content(kind: str) -> str:
     return path.read_text("utf-8")
 
 
-def report(flags: Report) -> None:
+def report(flags: ReportFlags) -> None:
     """Write the page."""
     output = Output(as_json=flags.as_json)
     sweeps = [is_sweep(path) for path in flags.files]

@@ -16,7 +16,7 @@ from p4reduce.base.records import to_file
 from p4reduce.cli.commands.run import finish, machines_of
 from p4reduce.cli.flags.run import Launch
 from p4reduce.group import backend
-from p4reduce.group.backend import Span
+from p4reduce.group.backend import TimeSpan
 from p4reduce.group.remote import ADDRESS, COMPUTE, RECORD, RESTART
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.files import claim
@@ -26,7 +26,7 @@ from p4reduce.runs.runner import result_of_script
 from p4reduce.runs.traces import recorded, write_rank
 from p4reduce.runs.virtual.cluster import build_topology, cluster_of, worker_hosts
 from p4reduce.runs.virtual.incidents import Incident
-from p4reduce.runs.workload import Rank
+from p4reduce.runs.workload import RankTrace
 from p4reduce.views.live.session import live_page, real_page, record
 from p4switch.base.values import PS_PER_S
 
@@ -141,7 +141,7 @@ def _passed(flags: Launch) -> dict[str, str]:
     return {name: os.environ[name] for name in names}
 
 
-def _record(folder: Path, ranks: Sequence[Rank], output: Output) -> None:
+def _record(folder: Path, ranks: Sequence[RankTrace], output: Output) -> None:
     """Write the traces of all ranks, and say what they lack."""
     for number, rank in enumerate(ranks):
         write_rank(folder / f"rank.{number}.et", rank)
@@ -228,7 +228,7 @@ def _start_again(restart: int, most: int, code: int, output: Output) -> None:
     output.note(f"restart {restart + 1} of {most}")
 
 
-def about_steps(count: int, how: str, spans: Sequence[Span]) -> str:
+def about_steps(count: int, how: str, spans: Sequence[TimeSpan]) -> str:
     """What an iteration is in the table, and whether any computation was declared."""
     meanings = {
         "marks": f"an iteration is what lies between calls of comm.step(): {count}",

@@ -17,12 +17,12 @@ from p4reduce.base.output import Output, progress_bar
 from p4reduce.base.records import to_json
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.flags.network import NetDown, NetExec, NetList, NetPcap, NetShell, NetUp
-from p4reduce.cli.net_holder import Wanted
+from p4reduce.cli.net_holder import WantedNetwork
 from p4reduce.control_plane.runtime_file import SUFFIX, SwitchProgram, switch_program
 from p4reduce.network.real.net import enter_command, join_command, state, why_not
 from p4reduce.network.real.net.enter import ENTERED, identity
 from p4reduce.network.real.net.namespaces import last_lines
-from p4reduce.network.real.net.state import Run
+from p4reduce.network.real.net.state import NetRun
 from p4reduce.topologies import Topology, load
 from p4reduce.views.live.session import watch_running
 
@@ -34,7 +34,7 @@ def up(flags: NetUp) -> None:
     if programs and flags.empty:
         raise BadInput("--empty: cannot be combined with a program of your own; leave one of them out")
     file = Path(flags.topology)
-    wanted = Wanted(
+    wanted = WantedNetwork(
         str(file.absolute()) if file.is_file() else flags.topology,
         flags.name,
         flags.target,
@@ -104,11 +104,11 @@ def down(flags: NetDown) -> None:
     output.line(f"down: {', '.join(names) or 'no network was up'}")
 
 
-def _plain(run: Run) -> dict[str, Any]:
+def _plain(run: NetRun) -> dict[str, Any]:
     return {"name": run.name, "alive": run.alive, "pid": run.owner.pid, "folder": str(run.folder), **run.info}
 
 
-def _show(output: Output, run: Run) -> None:
+def _show(output: Output, run: NetRun) -> None:
     info = run.info
     if not run.alive or "hosts" not in info:
         output.line(f"{run.name}: {'is being built' if run.alive else 'was killed; p4reduce clean removes its folder'}")
@@ -222,7 +222,7 @@ ADDRESS: Final = "P4RUNTIME_ADDRESS"
 DEVICE_ID: Final = "P4RUNTIME_DEVICE_ID"
 
 
-def bring_up(line: str) -> Run:
+def bring_up(line: str) -> NetRun:
     """Start a holder with the line that it reads; the network when it stands. Raises ``Failed`` when it does not."""
     reason = why_not()
     if reason is not None:
@@ -274,12 +274,12 @@ def _stop(holder: "subprocess.Popen[bytes]") -> None:
         holder.wait()
 
 
-def standing() -> list[Run]:
+def standing() -> list[NetRun]:
     """All standing networks of this user, dead ones too, by name."""
     return [run for run in state.all_runs() if run.kind == "net"]
 
 
-def find(name: str | None) -> Run:
+def find(name: str | None) -> NetRun:
     """The network of that name, or the only one that stands. Raises ``BadInput``."""
     runs = [run for run in standing() if run.alive]
     if not runs:
@@ -295,7 +295,7 @@ def find(name: str | None) -> Run:
     raise BadInput(f"--name: no network {name!r} is up; there are: {names}")
 
 
-def place(run: Run, node: str) -> tuple[str, dict[str, str]]:
+def place(run: NetRun, node: str) -> tuple[str, dict[str, str]]:
     """Where a node lives (a path for :func:`join`), and variables for what runs there.
 
     A switch lives with all others in one namespace, where their P4Runtime servers are. Raises ``BadInput``.
@@ -309,7 +309,7 @@ def place(run: Run, node: str) -> tuple[str, dict[str, str]]:
     raise BadInput(f"network {run.name!r} has no node {node!r}: there are {nodes}")
 
 
-def interface(run: Run, node: str, port: int) -> str:
+def interface(run: NetRun, node: str, port: int) -> str:
     """The interface of a port. Raises ``BadInput``."""
     own: Mapping[str, str] = {"1": "eth0"} if node in run.info["hosts"] else run.info["switches"][node]["interfaces"]
     try:
@@ -318,7 +318,7 @@ def interface(run: Run, node: str, port: int) -> str:
         raise BadInput(f"node {node!r} has no port {port}: its ports are {', '.join(own)}") from None
 
 
-def join(run: Run, net: str, argv: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
+def join(run: NetRun, net: str, argv: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
     """Become ``argv`` in a namespace of the network; ``net down`` ends it if it still runs then."""
     user = run.info["user"]
     command = join_command(

@@ -16,7 +16,7 @@ from p4reduce.cli.flags.schedule import (
 from p4reduce.control_plane.optical import policies
 from p4reduce.control_plane.optical.arrivals import arrive, interval
 from p4reduce.control_plane.optical.plan import GroomingPlan
-from p4reduce.control_plane.optical.policies import Options, draw_tasks, groom
+from p4reduce.control_plane.optical.policies import GroomingOptions, draw_tasks, groom
 from p4reduce.control_plane.optical.spine import SHARINGS, elephants, plan_spine
 from p4reduce.control_plane.orchestrator import read_traces
 from p4reduce.control_plane.scheduling.task import Task
@@ -45,8 +45,8 @@ COLUMNS: Final[dict[str, tuple[str, str]]] = {
 """measures of a plan, and how they are written; bytes in millions"""
 
 
-def _options(flags: All, seed: int, progress: Progress) -> Options:
-    plain = Options(flags.phi, flags.lam, flags.grid, flags.assign, flags.shortest, seed, progress=progress)
+def _options(flags: All, seed: int, progress: Progress) -> GroomingOptions:
+    plain = GroomingOptions(flags.phi, flags.lam, flags.grid, flags.assign, flags.shortest, seed, progress=progress)
     if isinstance(flags, OpticalArrivals):
         return plain
     return replace(plain, moves=flags.moves, budget=flags.budget, time_limit_s=flags.time_limit)

@@ -18,8 +18,8 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import (
     ComputingManager,
     HostsFile,
-    Options,
     Orchestrator,
+    OrchestratorOptions,
     Store,
     TaskError,
     read_hosts,
@@ -49,7 +49,7 @@ def orchestrate(flags: Orchestrate) -> None:
     most = bundled(flags.lanes).slots
     if flags.switch_slots is not None and flags.switch_slots > most:
         raise BadInput(f"--switch-slots: {flags.switch_slots}, must be 2..{most}")
-    options = Options(
+    options = OrchestratorOptions(
         control_latency_ps=flags.control_latency,
         measure_every_ps=flags.measure,
         threshold=None if flags.only_forced else flags.threshold,
@@ -240,7 +240,7 @@ def _run(
     store: Store,
     executor: RemoteExecutor,
     flags: Orchestrate,
-    options: Options,
+    options: OrchestratorOptions,
     profiles: HostsFile | None,
     output: Output,
 ) -> None:

@@ -61,13 +61,13 @@ def fits(flags: P4Fits) -> None:
 
 def play(flags: P4Play) -> None:
     """Serve the playground until Ctrl-C."""
-    from p4reduce.views.live.play import Given, PlaySource  # noqa: PLC0415  (slow to import)
+    from p4reduce.views.live.play import PlaygroundStart, PlaySource  # noqa: PLC0415  (slow to import)
     from p4reduce.views.live.session import serve_page  # noqa: PLC0415
 
     output = Output(as_json=flags.as_json)
     _check_source(flags.source)
     source = PlaySource(
-        Given(
+        PlaygroundStart(
             {
                 "program": flags.source,
                 "entries": flags.entries or flags.source.with_suffix(".yaml"),

@@ -13,7 +13,7 @@ from p4reduce.group.backend import as_carried
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.virtual.cluster import build_topology, worker_hosts
 from p4reduce.topologies.model import Hop
-from p4reduce.views.report.network import Drawing, draw
+from p4reduce.views.report.network import NetworkDrawing, draw
 from p4reduce.workers.wire import words_of
 from p4switch.base.files import write_text
 
@@ -161,11 +161,11 @@ def _entries(plan: Plan) -> dict[str, list[str]]:
     }
 
 
-def _drawing(plan: Plan, traffic: dict[Hop, Traffic]) -> Drawing:
+def _drawing(plan: Plan, traffic: dict[Hop, Traffic]) -> NetworkDrawing:
     loads = {(node, plan.topology.neighbour(node, port)): load.bytes for (node, port), load in traffic.items()}
     paths = [plan.paths[edge] for edge in plan.edges]
     switches = {aggregator.name for aggregator in plan.aggregators}
-    return Drawing.of_topology(
+    return NetworkDrawing.of_topology(
         plan.topology,
         title=f"{plan.name} on {plan.topology.name}",
         loads=loads,

@@ -13,7 +13,7 @@ from p4reduce.cli.flags.schedule import PrioritiesCompare, PrioritiesPolicies
 from p4reduce.control_plane import PLANS
 from p4reduce.control_plane.priorities import PRIORITY_POLICIES, jain
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
-from p4reduce.play.priorities.governed import Alone, Governed, Governing, Knowledge, run_governed
+from p4reduce.play.priorities.governed import Governed, Governing, JobAlone, Knowledge, run_governed
 from p4reduce.play.priorities.run import JobResult, run
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import YamlError, one_line, read_yaml
@@ -75,7 +75,7 @@ class JobsFile:
     names: tuple[str, ...]
     description: Description
     read_every_ps: int
-    alone: tuple[Alone, ...]
+    alone: tuple[JobAlone, ...]
     by_themselves: tuple[JobResult, ...]
 
 
@@ -134,7 +134,7 @@ def prepare(document: JobsDocument) -> JobsFile:
         seed=document.seed,
     )
     own = [run(description.only(number)).jobs[0] for number in range(len(jobs))]
-    alone_all = tuple(Alone(took, by_itself.completion_ps) for took, by_itself in zip(takes, own, strict=True))
+    alone_all = tuple(JobAlone(took, by_itself.completion_ps) for took, by_itself in zip(takes, own, strict=True))
     return JobsFile(job_names(document), description, document.read_every, alone_all, tuple(own))
 
 

@@ -12,9 +12,9 @@ from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.failures import exit_code
 from p4reduce.base.output import Output, bytes_text, progress_bar, rate_text, share_text, time_text
 from p4reduce.base.records import to_file
-from p4reduce.cli.flags.run import DEMO, Compare, Confirm, Demo, Perf, Replay, Run, Sweep
+from p4reduce.cli.flags.run import DEMO, CompareFlags, Confirm, Demo, Perf, ReplayFlags, RunFlags, Sweep
 from p4reduce.control_plane.plans.bounds import MOST_NODES, QUICK_NODES, best_plan_ps
-from p4reduce.group.backend import Span
+from p4reduce.group.backend import TimeSpan
 from p4reduce.runs import replay as replaying
 from p4reduce.runs import runner
 from p4reduce.runs.experiment import Experiment
@@ -33,7 +33,7 @@ from p4reduce.runs.files import (
     write_rows,
 )
 from p4reduce.runs.parallel import Kept, code_version, in_parallel, piece_name
-from p4reduce.runs.perf import BLOCKS, TYPES, Figures, Plan, Row, byte_sizes, measure_flow, measure_virtual
+from p4reduce.runs.perf import BLOCKS, TYPES, Figures, PerfPlan, PerfRow, byte_sizes, measure_flow, measure_virtual
 from p4reduce.runs.result import MODEL_ERROR, RunResult, write_timeline
 from p4reduce.runs.settings import HOST_PLANS
 from p4reduce.runs.traces import read, write_rank
@@ -102,7 +102,7 @@ def machines_of(
 
 
 def finish(
-    output: Output, results: Sequence[RunResult], *, out: Path | None, title: str, spans: Sequence[Span] = ()
+    output: Output, results: Sequence[RunResult], *, out: Path | None, title: str, spans: Sequence[TimeSpan] = ()
 ) -> None:
     """Print the table, write the files if ``out`` is a folder, and fail if a run may not be believed.
 
@@ -132,7 +132,7 @@ def finish(
 # ``p4reduce run``: one run.
 
 
-def run(flags: Run) -> None:
+def run(flags: RunFlags) -> None:
     """Run it; print and write what came of it."""
     output = Output(as_json=flags.as_json)
     experiment = flags.experiment
@@ -177,7 +177,7 @@ def record_one(flags: Demo, output: Output, path: Path) -> None:
 # ``p4reduce compare``: several plans, one table.
 
 
-def compare(flags: Compare) -> None:
+def compare(flags: CompareFlags) -> None:
     """Run each plan, and put the results side by side."""
     output = Output(as_json=flags.as_json)
     experiments = flags.experiments
@@ -421,8 +421,8 @@ def perf(flags: Perf) -> None:
     multiple = blocks * TYPES[flags.datatype].itemsize
     sizes = byte_sizes(flags.minbytes, flags.maxbytes, factor=flags.stepfactor, step=flags.stepbytes, multiple=multiple)
     checked = bool(flags.check_results)
-    plan = Plan(collective, flags.datatype, sizes, flags.iters, flags.warmup, flags.root, checked)
-    rows: list[Row] = []
+    plan = PerfPlan(collective, flags.datatype, sizes, flags.iters, flags.warmup, flags.root, checked)
+    rows: list[PerfRow] = []
     people = output.people
     for number, experiment in enumerate(experiments):
         with progress_bar(output) as open_bar:
@@ -458,7 +458,7 @@ def perf(flags: Perf) -> None:
         raise Failed(f"{wrong} elements are wrong; see the columns #wrong")
 
 
-def _line(row: Row) -> str:
+def _line(row: PerfRow) -> str:
     start = f"{row.size:12d}  {row.count:12d}  {row.type:>8s}  {row.redop:>6s}  {row.root:6d}"
     return f"{start}  {_figures(row.out_of_place)}  {_figures(row.in_place)}"
 
@@ -486,7 +486,7 @@ def _time(microseconds: float) -> str:
     )
 
 
-def _foot(rows: Sequence[Row], unchecked: str) -> list[str]:
+def _foot(rows: Sequence[PerfRow], unchecked: str) -> list[str]:
     """The last lines; ``unchecked``: what to say where no result was compared."""
     every = [figures for row in rows for figures in (row.out_of_place, row.in_place) if figures is not None]
     checked = [figures.wrong for figures in every if figures.wrong is not None]
@@ -500,7 +500,7 @@ def _foot(rows: Sequence[Row], unchecked: str) -> list[str]:
     ]
 
 
-def _engines_beside(output: Output, rows: Sequence[Row], plan: Any) -> None:
+def _engines_beside(output: Output, rows: Sequence[PerfRow], plan: Any) -> None:
     """busbw of every engine, a line for each size."""
     engines = list(dict.fromkeys(row.engine for row in rows))
     best = {(row.engine, row.size): row.in_place or row.out_of_place for row in rows}
@@ -520,7 +520,7 @@ def _engines_beside(output: Output, rows: Sequence[Row], plan: Any) -> None:
 # ``p4reduce replay``: trainings from their traces.
 
 
-def replay(flags: Replay) -> None:
+def replay(flags: ReplayFlags) -> None:
     """Play the traces with each plan; or write the example."""
     output = Output(as_json=flags.as_json)
     if flags.example is not None:
@@ -575,7 +575,7 @@ def _write_example(folder: Path, ranks: int, output: Output) -> None:
     output.note(f"wrote {written[0]} to {written[-1].name}; play them: p4reduce replay {folder} -t star8 --rate 100G")
 
 
-def _replay_row(played: replaying.Replay) -> list[str]:
+def _replay_row(played: replaying.PlanReplay) -> list[str]:
     worst = max(played.ranks, key=lambda rank: rank.exposed_ps)
     times = (played.total_ps, worst.compute_ps, worst.communication_ps, worst.exposed_ps, worst.overlapped_ps)
     network = played.network
@@ -583,7 +583,7 @@ def _replay_row(played: replaying.Replay) -> list[str]:
     return [played.plan, *map(time_text, times), *link]
 
 
-def _replay_data(played: replaying.Replay) -> dict[str, Any]:
+def _replay_data(played: replaying.PlanReplay) -> dict[str, Any]:
     network = played.network
     return {
         "plan": played.plan,
@@ -609,7 +609,7 @@ def _rank_data(rank: replaying.RankTimes) -> dict[str, Any]:
     return {"rank": rank.rank} | {name: value / PS_PER_US for name, value in times.items()}
 
 
-def _write_replay(folder: Path, replays: Sequence[replaying.Replay]) -> list[Path]:
+def _write_replay(folder: Path, replays: Sequence[replaying.PlanReplay]) -> list[Path]:
     text = json.dumps([_replay_data(played) for played in replays], indent=1) + "\n"
     rows = [{"plan": played.plan, "topology": played.topology, "time": played.time} | _rank_data(rank)
             for played in replays for rank in played.ranks]  # fmt: skip

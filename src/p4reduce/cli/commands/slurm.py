@@ -13,14 +13,14 @@ from typing import Final
 
 from p4reduce.adapters.network import SharedNetwork
 from p4reduce.adapters.planner import Planner, is_marked
-from p4reduce.adapters.slurm.cluster import Place, SlurmCluster, conf_files
+from p4reduce.adapters.slurm.cluster import ClusterPlace, SlurmCluster, conf_files
 from p4reduce.adapters.slurm.demo import demo_jobs, known_schemes, missed, result_data, result_rows, run_scheme
-from p4reduce.adapters.slurm.service import Client, OnePlanner, SlurmService, find_programs
+from p4reduce.adapters.slurm.service import OnePlanner, SlurmClient, SlurmService, find_programs
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.output import Output, progress_bar
 from p4reduce.base.signals import handling, raise_exit
 from p4reduce.cli.flags.schedule import SlurmConf, SlurmDemo, SlurmExec, SlurmMove, SlurmUp
-from p4reduce.network.real.net.state import Run, RunFolder, all_runs, remove_stale
+from p4reduce.network.real.net.state import NetRun, RunFolder, all_runs, remove_stale
 from p4reduce.topologies import Topology, load
 
 POLL_S: Final = 0.2
@@ -32,7 +32,7 @@ def conf(flags: SlurmConf) -> None:
     network = load(flags.topology)
     ports = {host.name: 26818 + number for number, host in enumerate(network.workers)}
     host = socket.gethostname().split(".")[0]
-    place = Place(flags.folder.absolute(), host, pwd.getpwuid(os.getuid()).pw_name, 26817, ports)
+    place = ClusterPlace(flags.folder.absolute(), host, pwd.getpwuid(os.getuid()).pw_name, 26817, ports)
     files = conf_files(network, place)
     flags.folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -129,7 +129,7 @@ def _cluster(network: Topology, name: str | None, output: Output) -> Iterator[tu
         yield cluster, run.name
 
 
-def _find(name: str | None) -> Run:
+def _find(name: str | None) -> NetRun:
     runs = [run for run in all_runs() if run.kind == "slurm" and run.alive and "environment" in run.info]
     if name is not None:
         runs = [run for run in runs if run.name == name]
@@ -142,10 +142,10 @@ def _find(name: str | None) -> Run:
     return runs[0]
 
 
-def _variables(run: Run) -> dict[str, str]:
+def _variables(run: NetRun) -> dict[str, str]:
     return {str(key): str(value) for key, value in run.info["environment"].items()}
 
 
-def _client(run: Run) -> Client:
+def _client(run: NetRun) -> SlurmClient:
     environment = {**os.environ, **_variables(run)}
-    return Client(find_programs(environment), environment)
+    return SlurmClient(find_programs(environment), environment)

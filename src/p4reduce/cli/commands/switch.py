@@ -19,7 +19,7 @@ from google.protobuf import text_format
 
 from p4reduce.base.errors import BadInput, Failed
 from p4reduce.base.signals import SEEN_S
-from p4reduce.cli.flags.switch import Switch
+from p4reduce.cli.flags.switch import SwitchFlags
 from p4reduce.network.real.io.path import PortSpec, Udp, Veth
 from p4reduce.network.real.switches import DeviceHost, RealSwitches, SwitchHost
 from p4reduce.network.virtual.counters import PcapWriter
@@ -27,7 +27,7 @@ from p4reduce.network.virtual.records import FabricError
 from p4switch.abi import CPU_PORT, MAX_FRAME_BYTES, MAX_PORT
 from p4switch.base.files import open_file, read_bytes, read_text
 from p4switch.base.values import is_loopback
-from p4switch.p4runtime import Code, P4RuntimeError, Tls, TlsError
+from p4switch.p4runtime import P4RuntimeError, StatusCode, Tls, TlsError
 from p4switch.traffic import ExecutorName
 
 # What a user writes for ports and the address to listen on.
@@ -109,7 +109,7 @@ PortOf = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Arrival:
+class FrameArrival:
     """A frame that arrives. ``time_ns``: of the capture; ``order``: of inputs, where times are equal."""
 
     time_ns: int
@@ -119,7 +119,7 @@ class Arrival:
     frame: bytes
 
 
-def arrivals(inputs: Iterable[tuple[int, int, Path]]) -> list[Arrival]:
+def arrivals(inputs: Iterable[tuple[int, int, Path]]) -> list[FrameArrival]:
     """The frames of all input files (device id, port, pcap or pcapng) in the order of their time.
 
     Raises:
@@ -128,7 +128,7 @@ def arrivals(inputs: Iterable[tuple[int, int, Path]]) -> list[Arrival]:
     return list(heapq.merge(*(sorted(_read(order, *source)) for order, source in enumerate(inputs))))
 
 
-def _read(order: int, device_id: int, port: int, path: Path) -> Iterator[Arrival]:
+def _read(order: int, device_id: int, port: int, path: Path) -> Iterator[FrameArrival]:
     from scapy.error import Scapy_Exception  # noqa: PLC0415  (only where captures are played)
     from scapy.utils import RawPcapNgReader, RawPcapReader  # noqa: PLC0415
 
@@ -147,14 +147,14 @@ def _read(order: int, device_id: int, port: int, path: Path) -> Iterator[Arrival
                     time_ns = ((about.tshigh << 32) + about.tslow) * 10**9 // int(about.tsresol)
                 else:
                     time_ns = about.sec * 10**9 + about.usec * (1 if reader.nano else 1000)
-                yield Arrival(time_ns, order, device_id, port, bytes(frame))
+                yield FrameArrival(time_ns, order, device_id, port, bytes(frame))
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from None
     except (Scapy_Exception, EOFError) as error:
         raise BadInput(f"{path}: is not a pcap file: {error}") from None
 
 
-class Recorder:
+class PcapRecorder:
     """Writes what leaves to one pcap file for each port."""
 
     def __init__(self, outputs: Iterable[tuple[int, int, Path]]) -> None:
@@ -189,7 +189,7 @@ PIPELINE_LOOK_S: Final = 0.1
 
 
 @dataclass
-class Played:
+class PlayedFrames:
     """What became of the frames that were played. ``sent``: frames by (device id, port)."""
 
     frames: int = 0
@@ -211,7 +211,7 @@ class SwitchProcess:
         *,
         cpu_port: int,
         executor: ExecutorName = "compiled",
-        recorder: Recorder,
+        recorder: PcapRecorder,
         tls: Tls | None = None,
         ports: Mapping[int, Mapping[int, PortSpec]] | None = None,
     ) -> None:
@@ -249,9 +249,9 @@ class SwitchProcess:
                 return False
         return True
 
-    def play(self, frames: Sequence[Arrival], stop: Event) -> Played:
+    def play(self, frames: Sequence[FrameArrival], stop: Event) -> PlayedFrames:
         """Injects frames in order, at once; time stamps are those of the capture, from its first frame on."""
-        played = Played()
+        played = PlayedFrames()
         for arrival in frames:
             if stop.is_set():
                 break
@@ -277,7 +277,7 @@ class SwitchProcess:
         """Runs a frame; the ports by which copies left."""
         device = self.server.device(device_id)
         if device is None:
-            raise P4RuntimeError(Code.FAILED_PRECONDITION, f"device {device_id} has no pipeline yet")
+            raise P4RuntimeError(StatusCode.FAILED_PRECONDITION, f"device {device_id} has no pipeline yet")
         sent = device.inject(port, frame, time_us=time_us)
         for out_port, out in sent:
             if out_port == self._cpu_port:
@@ -301,7 +301,7 @@ def in_thread(work: Callable[[], None]) -> Thread:
 # ``p4reduce switch``: P4Runtime switches in a process of their own.
 
 
-def switch(flags: Switch) -> None:
+def switch(flags: SwitchFlags) -> None:
     """Serve until a signal; play the frames of files meanwhile."""
     ids = list(flags.devices)
     tls = _tls(flags.tls_cert, flags.tls_key, flags.tls_ca)
@@ -324,7 +324,7 @@ def switch(flags: Switch) -> None:
         _check_real(cpu_port=flags.cpu_port, executor=flags.executor, files=bool(inputs or outputs))
     if flags.once and not inputs:
         raise BadInput("--once: nothing is played; give --pcap-in")
-    frames, recorder = arrivals(inputs), Recorder(outputs)
+    frames, recorder = arrivals(inputs), PcapRecorder(outputs)
     stop, go = Event(), Event()
     if not flags.wait_signal:
         go.set()
@@ -354,7 +354,7 @@ def switch(flags: Switch) -> None:
 
 def _serve(
     process: SwitchProcess,
-    frames: list[Arrival],
+    frames: list[FrameArrival],
     *,
     stop: Event,
     go: Event,

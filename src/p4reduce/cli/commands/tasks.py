@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from p4reduce.base.output import Output, time_text
 from p4reduce.cli.flags.schedule import TasksCancel, TasksList, TasksShow, TasksSubmit, TasksSwaps
-from p4reduce.control_plane.orchestrator import Phase, Store, TaskRow, read_traces
+from p4reduce.control_plane.orchestrator import PlanPhase, Store, TaskRow, read_traces
 
 
 def submit(flags: TasksSubmit) -> None:
@@ -39,7 +39,7 @@ def show(flags: TasksShow) -> None:
         turns = store.schedules.turns(flags.name)
         plans = [
             {"role": plan.role, "job": plan.job, "epoch": plan.epoch, "phase": plan.phase}
-            for plan in store.plans(tuple(Phase), flags.name)
+            for plan in store.plans(tuple(PlanPhase), flags.name)
         ]
     records = {"changes": changes, "rounds": rounds, "plans": plans, "turns": turns, "decisions": decisions}
     output.data({**task_data(row), **records})

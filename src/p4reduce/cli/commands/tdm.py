@@ -10,7 +10,7 @@ from p4reduce.base.output import Output, Progress, progress_bar, time_text
 from p4reduce.base.records import to_plain
 from p4reduce.cli.flags.schedule import TdmCompare, TdmPlan, TdmRun, TdmTrace
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmJob, parse_network, planes_of, read_jobs
-from p4reduce.control_plane.tdm.registry import Options, make_schedule
+from p4reduce.control_plane.tdm.registry import TurnOptions, make_schedule
 from p4reduce.control_plane.tdm.schedule import Schedule
 from p4reduce.play.turns.arrivals import draw_trace, run_trace
 from p4reduce.play.turns.flow_model import factors_of, play_flows
@@ -28,7 +28,7 @@ def plan(flags: TdmPlan) -> None:
     output = Output(as_json=flags.as_json)
     network = parse_network(flags.topology)
     with progress_bar(output) as open_bar:
-        options = Options(
+        options = TurnOptions(
             seed=flags.seed, reading=flags.reading, clock=flags.clock, of=flags.of, progress=open_bar("plans")
         )
         schedule = make_schedule(flags.policy, read_jobs(flags.jobs), network, options)
@@ -229,7 +229,7 @@ def _smallest(network: OpticalNetwork) -> OpticalNetwork:
 
 def _schedule(policy: str, jobs: list[TdmJob], network: OpticalNetwork, flags: TdmRun, progress: Progress) -> Schedule:
     guard_s = flags.guard / PS_PER_S if flags.clock == "slots" and flags.guard is not None else 0.0
-    options = Options(clock=flags.clock, guard_s=guard_s, seed=flags.seed, of=flags.of, progress=progress)
+    options = TurnOptions(clock=flags.clock, guard_s=guard_s, seed=flags.seed, of=flags.of, progress=progress)
     return make_schedule(policy, jobs, network, options)
 
 

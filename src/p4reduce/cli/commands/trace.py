@@ -8,7 +8,7 @@ from google.protobuf import text_format
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.output import Output
-from p4reduce.cli.flags.switch import Trace
+from p4reduce.cli.flags.switch import TraceFlags
 from p4reduce.network.jobs.network import package_root
 from p4switch import compile_p4
 from p4switch.base.files import read_text
@@ -17,20 +17,20 @@ from p4switch.program import Program, load_program
 from p4switch.trace import (
     Entries,
     EntriesError,
-    Packet,
     PacketError,
     PacketTrace,
     Recorder,
     TextFormat,
+    TracedPacket,
     load_entries,
     packet_json,
     read_packets,
 )
 from p4switch.trace.steps import traced
-from p4switch.trace.to_text import NOTHING, Sources, of_folder
+from p4switch.trace.to_text import NOTHING, SourceLines, of_folder
 
 
-def trace(flags: Trace) -> None:
+def trace(flags: TraceFlags) -> None:
     """Run the packets, and show what happens to each."""
     output = Output(as_json=flags.as_json)
     loaded, roots = _program(flags.program, flags.bundled, flags.source)
@@ -89,7 +89,7 @@ def _check_p4info(path: Path, program: Program) -> None:
         raise BadInput(f"{path}: describes another program: {program.name} has no table {strange[0]!r}")
 
 
-def _packets(sources: Sequence[str]) -> list[Packet]:
+def _packets(sources: Sequence[str]) -> list[TracedPacket]:
     try:
         return [packet for source in sources for packet in read_packets(source)]
     except PacketError as error:
@@ -105,7 +105,7 @@ def _entries(path: Path | None, program: Program) -> Entries | None:
         raise BadInput(str(error)) from None
 
 
-def _run(program: Program, entries: Entries | None, packets: list[Packet], port: int) -> list[PacketTrace]:
+def _run(program: Program, entries: Entries | None, packets: list[TracedPacket], port: int) -> list[PacketTrace]:
     device = Device(program, executor="interpreted")
     if entries is not None:
         try:
@@ -117,7 +117,7 @@ def _run(program: Program, entries: Entries | None, packets: list[Packet], port:
 
 def _format(program: Program, roots: list[Path], bundled: str | None, brief: bool) -> TextFormat:
     glossary = NOTHING if bundled is None else of_folder(package_root() / "p4src")
-    return TextFormat(program, Sources(roots), glossary, all_writes=not brief)
+    return TextFormat(program, SourceLines(roots), glossary, all_writes=not brief)
 
 
 def _print(output: Output, text: TextFormat, traces: list[PacketTrace]) -> None:

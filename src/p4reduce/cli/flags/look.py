@@ -67,7 +67,7 @@ class Watch:
     "p4reduce report out/mine --spans http://127.0.0.1:4318/v1/traces",
     within=FILES,
 )
-class Report:
+class ReportFlags:
     """Make one self-contained page from result files of 'run', 'compare', 'demo', 'launch' or 'sweep'.
 
     For the CSV of a sweep, the page plots the time, the time over the lower bound, and the size over the time, all

@@ -85,7 +85,7 @@ class Demo:
     "p4reduce run -t fat-tree:k=16 --rate 100G -e 250M --time flow  # 1,024 workers x 1 GB, by a model without packets",
     "p4reduce run --json | jq .network.ratio_to_bound",
 )
-class Run:
+class RunFlags:
     """Run one collective or one training through the switches.
 
     The command counts every byte on every link, and compares the counts with the prediction of the plan. The exit code
@@ -348,7 +348,7 @@ class Perf:
     "p4reduce replay one-rank.json -n 64 -t fat-tree:k=8 --plans steiner --out out/replay",
     within=RUN,
 )
-class Replay:
+class ReplayFlags:
     """Play execution traces of trainings (Chakra, or PyTorch's linked with its profiler) on the network, plan by plan.
 
     Computation takes as long as the trace says, and communication as long as its packets take. The table says how much
@@ -404,7 +404,7 @@ class Replay:
     "p4reduce compare --elements 4000000 --json | jq '.[].ratio_to_bound'",
     within=RUN,
 )
-class Compare:
+class CompareFlags:
     """Run the same work with several plans, and write one table, one CSV and one report."""
 
     plans: Plans = DEFAULT_PLANS

@@ -101,7 +101,7 @@ class P4Play:
     "p4reduce switch prog.json -i 1@veth0 -i 2@udp:192.0.2.1:5002:192.0.2.7:5002",
     "p4reduce switch --grpc-addr 0.0.0.0:9559 --tls-cert switch.crt --tls-key switch.key --tls-ca clients.crt",
 )
-class Switch:
+class SwitchFlags:
     """Run P4 switches that any P4Runtime controller can program, as simple_switch_grpc does.
 
     The command prints the address on which it listens, and serves until Ctrl-C or SIGTERM. Ports are network
@@ -152,7 +152,7 @@ class Switch:
     "p4reduce trace prog.p4 --entries entries.yaml --packet capture.pcap --page",
     "p4reduce trace prog.json --ir",
 )
-class Trace:
+class TraceFlags:
     """Show what a P4 program does with packets, statement by statement, and why each packet leaves where it does.
 
     The trace shows parser states, keys, the entries that hit, and values before and after. The interpreter of the

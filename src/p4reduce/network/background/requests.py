@@ -16,7 +16,7 @@ from p4reduce.network.background.source import HEADERS, TEMPLATE_BYTES, SourceEn
 from p4reduce.network.virtual.kernels import entry, kernel
 from p4reduce.network.virtual.records import EndpointCalls, FabricError, byte_at, call5, worker_endpoints
 from p4reduce.topologies import Topology
-from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, EndpointKind
 from p4reduce.workers.specs import HostAddress
 from p4switch.base.values import PS_PER_S
 from p4switch.native.memory import address_of, carray, copy_bytes, pointer, store_u8
@@ -160,7 +160,7 @@ class RequestEndpoints(SourceEndpoints):
         serves = place >= len(requests.clients)
         node, port = topology.node(host), ASK_PORT if serves else ANSWER_PORT
         own = HostAddress(node.mac, node.ip, port)
-        index = self._add(Kind.WORKER, own, [own], job=0, epoch=0, lanes=1)
+        index = self._add(EndpointKind.WORKER, own, [own], job=0, epoch=0, lanes=1)
         record, party = self._records[index], self._parties[place]
         record["kind"], record["priority"] = REQUESTS, requests.priority
         record["entries"] = address_of(self._parties) + place * PARTY.itemsize

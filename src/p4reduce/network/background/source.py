@@ -20,7 +20,7 @@ from p4reduce.network.virtual.kernels.events import draw, link_key
 from p4reduce.network.virtual.records import EndpointCalls, FabricError, byte_at, call5, worker_endpoints
 from p4reduce.topologies import Node, Topology
 from p4reduce.workers.endpoints import Endpoints
-from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, Kind
+from p4reduce.workers.records import ENDPOINT_DTYPE, NEVER, EndpointKind
 from p4reduce.workers.specs import HostAddress
 from p4switch.base.values import PS_PER_S
 from p4switch.native.memory import address_of, carray, copy_bytes, pointer
@@ -332,7 +332,7 @@ class BackgroundEndpoints(SourceEndpoints):
     def _add_source(self, topology: Topology, node: Node, demands: Demands, options: SourceOptions, key: int) -> None:
         place = demands.hosts.index(node.name)
         own = HostAddress(node.mac, node.ip, UDP_PORT)
-        index = self._add(Kind.WORKER, own, [own], job=0, epoch=0, lanes=1)
+        index = self._add(EndpointKind.WORKER, own, [own], job=0, epoch=0, lanes=1)
         record, source = self._records[index], self._sources[place]
         record["kind"] = BACKGROUND
         record["entries"] = address_of(self._sources) + place * SOURCE.itemsize

@@ -25,10 +25,10 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.network.flow import FlowNetwork
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
 from p4reduce.network.jobs.specs import JobNumbers, chunk_times
-from p4reduce.network.virtual import Stop
+from p4reduce.network.virtual import StopReason
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 
 # What hosts do at which virtual time: calls at given times, and calls when an endpoint has done its operation.
 
@@ -38,7 +38,7 @@ Done = Callable[[int], None]
 """Told when the endpoint was done, virtual picoseconds."""
 
 
-class Clock(ABC):
+class CallClock(ABC):
     """Calls at given times; those of one time in the order in which they were asked for."""
 
     def __init__(self, network: JobNetwork | FlowNetwork) -> None:
@@ -66,7 +66,7 @@ class Clock(ABC):
                 heappop(self._calls)[2]()
 
 
-class Clockwork(Clock):
+class Clockwork(CallClock):
     """Drives a `JobNetwork`: the hosts' side of several jobs that compute and communicate at the same time.
 
     Calls of endpoints that are done at one time happen in the order of indices.
@@ -97,16 +97,16 @@ class Clockwork(Clock):
 
     def _let_pass(self, until_ps: int | None, check: Call | None) -> None:
         reason = self.network.advance(until_ps, sorted(self._waiting), first=True, check=check)
-        if reason is Stop.QUIET and until_ps is None:
+        if reason is StopReason.QUIET and until_ps is None:
             waiting = ", ".join(self.network.hosts[index] for index in sorted(self._waiting))
             raise ClusterError(f"nothing moves any more, but these still wait: {waiting}")
         records = self.network.endpoints.records
         for index in sorted(self._waiting):
-            state = State(int(records[index]["status"]))
-            if state is State.FAILED:
+            state = EndpointState(int(records[index]["status"]))
+            if state is EndpointState.FAILED:
                 error = self.network.status(index).error
                 raise ClusterError(f"{self.network.hosts[index]}: {error}")
-            if state is not State.ACTIVE:
+            if state is not EndpointState.ACTIVE:
                 self._serving.discard(index)
                 self._waiting.pop(index)(int(records[index]["done_at"]))
                 records = self.network.endpoints.records
@@ -218,7 +218,7 @@ def install(
     return made
 
 
-class Worker(Protocol):
+class TrainingWorker(Protocol):
     """The computation of a training's workers."""
 
     def compute_ps(self, rank: int, iteration: int) -> int:
@@ -261,7 +261,7 @@ class AsynchronousTraining:
         self,
         clockwork: Clockwork,
         job: AsynchronousJob,
-        worker: Worker,
+        worker: TrainingWorker,
         *,
         iterations: int,
         staleness: int | None,
@@ -464,7 +464,7 @@ def _insert(controller: Controller, entries: dict[str, Sequence[Entity]]) -> Non
 
 
 @dataclass
-class Channels:
+class TaskChannels:
     """The jobs of one task, the most urgent first, and what waits for its turn in each at each worker."""
 
     clockwork: Clockwork
@@ -540,7 +540,7 @@ class Channels:
     def idle(self) -> bool:
         """Whether nothing is under way or waits in any channel."""
         records = self.network.endpoints.records
-        working = any(int(records[i]["status"]) == State.ACTIVE for job in self.jobs for i in job.endpoints)
+        working = any(int(records[i]["status"]) == EndpointState.ACTIVE for job in self.jobs for i in job.endpoints)
         return not working and not any(self._waiting.values())
 
     def uninstall(self, controller: Controller) -> None:

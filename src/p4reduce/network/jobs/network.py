@@ -33,7 +33,7 @@ from p4reduce.network.jobs.specs import (
     server_peers,
     timing_of,
 )
-from p4reduce.network.virtual import Faults, HostEndpoints, Stop, VirtualNetwork
+from p4reduce.network.virtual import Faults, HostEndpoints, StopReason, VirtualNetwork
 from p4reduce.network.virtual.network import threads_for
 from p4reduce.network.virtual.records import worker_endpoints
 from p4reduce.topologies import Link, Topology
@@ -41,7 +41,7 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Kind, State
+from p4reduce.workers.records import EndpointKind, EndpointState
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
@@ -572,7 +572,7 @@ class JobNetwork(Closable):
         if occupant is not None and chunks > occupant.burst:
             occupant.burst = chunks
             self._cover()
-        if occupant is not None and record["kind"] == Kind.WORKER:
+        if occupant is not None and record["kind"] == EndpointKind.WORKER:
             occupant.under_way, self._moved = operation.collective, True
         self._start(index)
 
@@ -588,7 +588,7 @@ class JobNetwork(Closable):
         first: bool = False,
         max_events: int | None = None,
         check: Callable[[], None] | None = None,
-    ) -> Stop:
+    ) -> StopReason:
         """Let time pass, and hand to the controllers what came up at switches.
 
         Arguments as of ``VirtualNetwork.run``. ``check`` is called about ten times a second; what it raises ends this
@@ -746,7 +746,7 @@ class JobNetwork(Closable):
         status = self.endpoints.records["status"]
         under_way = [(job, occupant) for job, occupant, _ in self._occupants.values() if occupant.under_way is not None]
         for job, occupant in under_way:
-            if not any(status[index] == State.ACTIVE for index in job.members.values()):
+            if not any(status[index] == EndpointState.ACTIVE for index in job.members.values()):
                 occupant.under_way, self._moved = None, True
         if not self._moved:
             return

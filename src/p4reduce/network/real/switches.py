@@ -16,14 +16,14 @@ from finsy.proto import p4i
 
 from p4reduce.network.real.io.frames import PORT_COUNTERS
 from p4reduce.network.real.io.path import ADDRESSES, DataPath, OpenPort, PortPlan, PortSpec
-from p4reduce.network.virtual.counters import DeviceCounters, Incidents, LinkCounters, PacketIn, Where
+from p4reduce.network.virtual.counters import ControllerFrame, DeviceCounters, Incidents, LinkCounters, Where
 from p4reduce.network.virtual.devices import SwitchDevice
 from p4reduce.network.virtual.records import FabricError, Faults
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4switch.abi import CPU_PORT, DROP_PORT, MAX_FRAME_BYTES
 from p4switch.device import Device
-from p4switch.p4runtime import Code, P4RuntimeError, P4RuntimeServer, Tls
+from p4switch.p4runtime import P4RuntimeError, P4RuntimeServer, StatusCode, Tls
 from p4switch.program import Program
 from p4switch.traffic import Digest, ExecutorName
 
@@ -441,7 +441,7 @@ class RealSwitches:
                 by_place |= read_incidents(path, ports, topology)
         return by_place
 
-    def packet_ins(self, switch: str) -> list[PacketIn]:
+    def packet_ins(self, switch: str) -> list[ControllerFrame]:
         """Take the frames that a switch sent to the controller since the last call, without ``on_packet_in``."""
         path, node = self._node(switch)
         with self.lock:
@@ -610,4 +610,4 @@ class SwitchHost(DeviceHost):
         try:
             self.switches.inject(self._names[device_id], CPU_PORT, frame)
         except FabricError as error:
-            raise P4RuntimeError(Code.FAILED_PRECONDITION, str(error)) from None
+            raise P4RuntimeError(StatusCode.FAILED_PRECONDITION, str(error)) from None

@@ -10,18 +10,19 @@ from p4reduce.base import later
 
 if TYPE_CHECKING:
     from p4reduce.network.virtual.counters import (
+        ControllerFrame,
         DeviceCounters,
         HostCounters,
         Incidents,
         LinkCounters,
         LinkView,
-        PacketIn,
         Where,
     )
-    from p4reduce.network.virtual.network import Stop, VirtualNetwork
+    from p4reduce.network.virtual.network import StopReason, VirtualNetwork
     from p4reduce.network.virtual.records import EndpointCalls, FabricError, Faults, HostEndpoints
 
 __all__ = [
+    "ControllerFrame",
     "DeviceCounters",
     "EndpointCalls",
     "FabricError",
@@ -31,8 +32,7 @@ __all__ = [
     "Incidents",
     "LinkCounters",
     "LinkView",
-    "PacketIn",
-    "Stop",
+    "StopReason",
     "VirtualNetwork",
     "Where",
 ]
@@ -41,7 +41,15 @@ __getattr__ = later(
     __name__,
     {
         "records": ("EndpointCalls", "FabricError", "Faults", "HostEndpoints"),
-        "network": ("Stop", "VirtualNetwork"),
-        "counters": ("HostCounters", "Incidents", "LinkCounters", "LinkView", "DeviceCounters", "PacketIn", "Where"),
+        "network": ("StopReason", "VirtualNetwork"),
+        "counters": (
+            "HostCounters",
+            "Incidents",
+            "LinkCounters",
+            "LinkView",
+            "DeviceCounters",
+            "ControllerFrame",
+            "Where",
+        ),
     },
 )

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.network.virtual.counters import Seen, Wiring, set_faults
+from p4reduce.network.virtual.counters import NetworkCounters, Wiring, set_faults
 from p4reduce.network.virtual.kernels.loop import add_event, add_last
 from p4reduce.network.virtual.memory import Memory
 from p4reduce.network.virtual.records import (
@@ -160,7 +160,7 @@ class GateLists:
 # What changes in a network while it runs: circuits, gates and faults of its links.
 
 
-class Changing(Seen):
+class Changing(NetworkCounters):
     """The part of a network that changes its links."""
 
     _circuits: Circuits

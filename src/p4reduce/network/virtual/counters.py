@@ -236,7 +236,7 @@ def read_frames(path: Path) -> list[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class PacketIn:
+class ControllerFrame:
     """A frame that a switch sent to the controller, and when (virtual picoseconds)."""
 
     time_ps: int
@@ -270,7 +270,7 @@ class Recordings:
         self.captured: NDArray[np.int64] = np.zeros(0, np.int64)
         """by the row of a link that is filmed, the tap of a capture where it arrives, or NONE"""
         self._limit = packet_in_limit
-        self._packet_ins: list[deque[PacketIn]] = [deque() for _ in range(nodes)]
+        self._packet_ins: list[deque[ControllerFrame]] = [deque() for _ in range(nodes)]
         self.packet_in_drops = [0] * nodes
         self._digests: list[deque[RawDigest]] = [deque() for _ in range(nodes)]
         self.digest_drops = [0] * nodes
@@ -290,7 +290,7 @@ class Recordings:
         for writer in self._writers:
             writer.close()
 
-    def packet_ins(self, node: int) -> list[PacketIn]:
+    def packet_ins(self, node: int) -> list[ControllerFrame]:
         """Take the frames that a switch sent to the controller."""
         waiting = self._packet_ins[node]
         taken = list(waiting)
@@ -342,7 +342,7 @@ class Recordings:
             return
         node = CONTROLLER_TAP - tap
         if len(self._packet_ins[node]) < self._limit:
-            self._packet_ins[node].append(PacketIn(time_ps, frame))
+            self._packet_ins[node].append(ControllerFrame(time_ps, frame))
         else:
             self.packet_in_drops[node] += 1
 
@@ -512,7 +512,7 @@ def _set_device(record: Any, device: SwitchDevice, delay_ps: int) -> None:
 
 
 @dataclass(frozen=True)
-class Placed:
+class EndpointTable:
     """The loop's records of endpoints, their indices host by host and class by class, and whose turn it is."""
 
     endpoints: NDArray[Any]
@@ -521,8 +521,12 @@ class Placed:
 
 
 def place_endpoints(
-    wiring: Wiring, topology: Topology, hosts: Sequence[str], priorities: Sequence[int], before: Placed | None = None
-) -> Placed:
+    wiring: Wiring,
+    topology: Topology,
+    hosts: Sequence[str],
+    priorities: Sequence[int],
+    before: EndpointTable | None = None,
+) -> EndpointTable:
     """Lay endpoints of these hosts and classes out, the highest class of a host first.
 
     With ``before``, what was laid out until now, turns go on where they were.
@@ -551,10 +555,10 @@ def place_endpoints(
             order += indices
     lists = np.zeros(max(len(hosts), 1), dtype=CELL)
     lists["value"][: len(order)] = order
-    return Placed(endpoints, lists, np.array(rotas or [(0, 0, 0, 0)], dtype=ROTA))
+    return EndpointTable(endpoints, lists, np.array(rotas or [(0, 0, 0, 0)], dtype=ROTA))
 
 
-def _nexts(wiring: Wiring, placed: Placed) -> dict[tuple[int, int], int]:
+def _nexts(wiring: Wiring, placed: EndpointTable) -> dict[tuple[int, int], int]:
     """Whose turn it is, by node and class."""
     turns: dict[tuple[int, int], int] = {}
     for node in np.flatnonzero(wiring.nodes["classes"]):
@@ -573,7 +577,7 @@ class OnWire:
     damaged: bool
 
 
-class Seen:
+class NetworkCounters:
     """The part of a network that only looks."""
 
     topology: Topology
@@ -654,7 +658,7 @@ class Seen:
         record = self._node(name)
         return HostCounters(**{field.name: int(record[field.name]) for field in fields(HostCounters)})
 
-    def packet_ins(self, name: str) -> list[PacketIn]:
+    def packet_ins(self, name: str) -> list[ControllerFrame]:
         """Take the frames that a switch sent to the controller (port 510) since the last call."""
         return self._recordings.packet_ins(self._wiring.node(name))
 

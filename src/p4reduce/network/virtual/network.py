@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p4reduce.network.virtual.circuits import Changing, Circuits, GateLists
-from p4reduce.network.virtual.counters import DelayPs, LinkView, Placed, Recordings, Wiring, place_endpoints, wire
+from p4reduce.network.virtual.counters import (
+    DelayPs,
+    EndpointTable,
+    LinkView,
+    Recordings,
+    Wiring,
+    place_endpoints,
+    wire,
+)
 from p4reduce.network.virtual.devices import Shadows, SwitchDevice
 from p4reduce.network.virtual.kernels.loop import add_event, enlist, help_along, release, run, start_all
 from p4reduce.network.virtual.memory import MOST_THREADS, Memory
@@ -95,7 +103,7 @@ def threads_for(partitions: int) -> int:
     return max(min(partitions // PARTITIONS_EACH, len(os.sched_getaffinity(0))), 1)
 
 
-class Stop(Enum):
+class StopReason(Enum):
     """Why `VirtualNetwork.run` returned."""
 
     DONE = WATCHED_DONE
@@ -263,7 +271,7 @@ class VirtualNetwork(Closable, Changing):
         first: bool = False,
         max_events: int | None = None,
         progress: Watcher | None = None,
-    ) -> Stop:
+    ) -> StopReason:
         """Let time pass.
 
         Parameters
@@ -313,7 +321,7 @@ class VirtualNetwork(Closable, Changing):
             elif reason != ENOUGH_EVENTS or self.events >= last:
                 if reason == REACHED_TIME and (until_ps is None or until_ps > NO_LIMIT):
                     raise FabricError(f"virtual time has reached its end, {NO_LIMIT} ps (53 days): use shorter delays")
-                return Stop(reason)
+                return StopReason(reason)
             if progress is not None and (self.pacer is None or self.events - told >= _SLICE):
                 told = self.events
                 progress(self.now)
@@ -442,7 +450,7 @@ class VirtualNetwork(Closable, Changing):
         """Endpoints have other classes than before (``priority`` in their records): hosts ask them in the new order."""
         self.replace_endpoints(self._endpoints)
 
-    def _place_endpoints(self, before: Placed | None) -> Placed:
+    def _place_endpoints(self, before: EndpointTable | None) -> EndpointTable:
         records, hosts = self._endpoints.records, self._endpoints.hosts
         classes = records["priority"].tolist() if "priority" in (records.dtype.names or ()) else [0] * len(hosts)
         return place_endpoints(self._wiring, self.topology, hosts, classes, before)

@@ -180,7 +180,7 @@ class JobSeen:
     """by its hosts, in all rounds that have ended"""
 
 
-class Policy(Protocol):
+class RunningPolicy(Protocol):
     """Classes of jobs while they run. One is made for each run."""
 
     def begin(self, description: Description) -> Classes:

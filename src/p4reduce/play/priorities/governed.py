@@ -13,12 +13,12 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import stats_cell
 from p4reduce.control_plane.priorities import (
     JOB_CLASSES,
-    Decision,
     FlowDetector,
     Forecast,
     JobFacts,
-    Kind,
+    LaneDirection,
     Predictor,
+    PriorityDecision,
     Situation,
     decide,
 )
@@ -26,7 +26,7 @@ from p4reduce.control_plane.priorities.policy import asked_within
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, bundled
 from p4reduce.network.jobs.specs import chunk_times
 from p4reduce.play.priorities.description import Classes, Description, Fixed, JobSeen
-from p4reduce.play.priorities.run import Run, RunResult
+from p4reduce.play.priorities.run import PrioritiesResult, PrioritiesRun
 from p4reduce.topologies.model import Hop
 from p4switch.base.values import PS_PER_US
 
@@ -50,7 +50,7 @@ class Knowledge(Enum):
 
 
 @dataclass(frozen=True)
-class Alone:
+class JobAlone:
     """Times of a job that has the network to itself."""
 
     communication_ps: int
@@ -77,7 +77,7 @@ def times_of(trees: Sequence[Job]) -> dict[Hop, float]:
 class Oracle:
     """Knows the description, times alone, and how far every job has come."""
 
-    def __init__(self, description: Description, alone: Sequence[Alone], trees: Sequence[Sequence[Job]]) -> None:
+    def __init__(self, description: Description, alone: Sequence[JobAlone], trees: Sequence[Sequence[Job]]) -> None:
         self._description, self._alone = description, alone
         self._links = [frozenset(times_of(own)) for own in trees]
 
@@ -108,7 +108,7 @@ class Oracle:
 
 
 @dataclass(frozen=True)
-class Reading:
+class CountReading:
     """Counts of a job's switches since it began, of first transmissions only.
 
     For every contribution that a switch accepts it sends a result the same way back, so the two numbers of frames are
@@ -123,7 +123,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Told:
+class TimedForecast:
     """A forecast of one flow of a job, and when it was there to be used."""
 
     iteration: int
@@ -142,9 +142,9 @@ class Watcher:
         self._detectors = [FlowDetector(QUIET_READINGS * read_every_ps) for _ in trees]
         self._predictors = [Predictor() for _ in trees]
         self._flows: list[set[int]] = [set() for _ in trees]
-        self.told: list[list[Told]] = [[] for _ in trees]
+        self.told: list[list[TimedForecast]] = [[] for _ in trees]
 
-    def learn(self, read_ps: int, readings: Mapping[int, "Reading"], now_ps: int) -> bool:
+    def learn(self, read_ps: int, readings: Mapping[int, "CountReading"], now_ps: int) -> bool:
         """Readings of some jobs' counters, by number, have arrived; whether a flow has ended."""
         ended = False
         for number, reading in readings.items():
@@ -156,7 +156,7 @@ class Watcher:
             self._flows[number].add(flow.start_ps)
             forecast = self._predictors[number].forecast()
             if forecast is not None:
-                self.told[number].append(Told(len(self._flows[number]), forecast, now_ps))
+                self.told[number].append(TimedForecast(len(self._flows[number]), forecast, now_ps))
         return ended
 
     @property
@@ -232,7 +232,7 @@ FIRST_FORECAST: Final = 2
 
 
 def accuracy(
-    told: Sequence[Sequence[Told]], starts: Sequence[Sequence[int]], periods: Sequence[int], write_ps: int
+    told: Sequence[Sequence[TimedForecast]], starts: Sequence[Sequence[int]], periods: Sequence[int], write_ps: int
 ) -> Accuracy:
     """Compare forecasts with the first frames of each job's rounds; ``write_ps``: from a forecast to its class."""
     errors, leads, rounds, in_time = [], [], 0, 0
@@ -282,7 +282,7 @@ class Governing:
 class Governed:
     """The result of a run, and the accuracy of forecasts (None if there were none)."""
 
-    run: RunResult
+    run: PrioritiesResult
     accuracy: Accuracy | None
     readings: int
     """of counters"""
@@ -290,7 +290,7 @@ class Governed:
     """of each job's gradients at the end"""
 
 
-def run_governed(description: Description, governing: Governing, alone: Sequence[Alone]) -> Governed:
+def run_governed(description: Description, governing: Governing, alone: Sequence[JobAlone]) -> Governed:
     """Carry all jobs of a description out under a policy.
 
     Parameters
@@ -311,7 +311,7 @@ def run_governed(description: Description, governing: Governing, alone: Sequence
     """
     with EmbeddedSwitches(description.build(), bundled(description.lanes)) as switches:
         policy = _Governor(description, governing, alone)
-        run = Run(description, policy, switches)
+        run = PrioritiesRun(description, policy, switches)
         policy.attach(run, switches.controller)
         result = run.result()
         return Governed(result, policy.accuracy(), policy.readings, tuple(job.priority for job, *_ in run.trees))
@@ -320,21 +320,21 @@ def run_governed(description: Description, governing: Governing, alone: Sequence
 class _Governor(Fixed):
     """Asks the policy when something has happened, and has its answers carried out."""
 
-    def __init__(self, description: Description, governing: Governing, alone: Sequence[Alone]) -> None:
+    def __init__(self, description: Description, governing: Governing, alone: Sequence[JobAlone]) -> None:
         self._description, self._governing, self._alone = description, governing, alone
         self._waits: dict[tuple[int, int], int] = {}  # (job, its rounds so far): time shift
         self._shifted = False
         self._starts: list[list[int]] = [[] for _ in description.jobs]
         self._watcher: Watcher | None = None
         self._oracle: Oracle | None = None
-        self._run: Run | None = None
+        self._run: PrioritiesRun | None = None
         self.readings = 0
 
     def begin(self, description: Description) -> Classes:
         """All in the highest class of jobs, until a policy has been asked."""
         return dict.fromkeys(range(len(description.jobs)), JOB_CLASSES[-1])
 
-    def attach(self, run: Run, controller: Controller) -> None:
+    def attach(self, run: PrioritiesRun, controller: Controller) -> None:
         """The jobs are installed, and have not begun."""
         self._run, self._controller = run, controller
         match self._governing.knowledge:
@@ -391,7 +391,7 @@ class _Governor(Fixed):
             self._ask(run.seen, now)
         run.clockwork.at(now + self._governing.every_ps, self._tick)
 
-    def _learn(self, read_ps: int, readings: Mapping[int, Reading]) -> None:
+    def _learn(self, read_ps: int, readings: Mapping[int, CountReading]) -> None:
         run, watcher = self._attached, self._watcher
         assert watcher is not None  # noqa: S101
         if watcher.learn(read_ps, readings, run.network.now) or asked_within(self._governing.policy):
@@ -416,7 +416,7 @@ class _Governor(Fixed):
         return [JobFacts(job_name(number), frozenset(times)) for number, times in enumerate(self._chunk_times)]
 
     @property
-    def _attached(self) -> Run:
+    def _attached(self) -> PrioritiesRun:
         assert self._run is not None  # noqa: S101
         return self._run
 
@@ -440,7 +440,7 @@ class _Governor(Fixed):
         ]
         return min(1.0, max(0.0, min(done)))
 
-    def _read(self) -> dict[int, Reading]:
+    def _read(self) -> dict[int, CountReading]:
         """A P4Runtime read of every job's counters."""
         self.readings += 1
         entities = [entry for entries in self._cells for entry in entries]
@@ -452,11 +452,13 @@ class _Governor(Fixed):
                     own = sums[owner[answer.counter_id, answer.index]]
                     own["bytes"] += answer.byte_count
                     own[answer.counter_id] += answer.packet_count
-        return {number: Reading(own["bytes"], own["job_received"], own["job_sent"]) for number, own in sums.items()}
+        return {
+            number: CountReading(own["bytes"], own["job_received"], own["job_sent"]) for number, own in sums.items()
+        }
 
     # --- carrying out
 
-    def _shift(self, decision: Decision, seen: Sequence[JobSeen]) -> None:
+    def _shift(self, decision: PriorityDecision, seen: Sequence[JobSeen]) -> None:
         """Once, when it is known of all jobs; from the next round on."""
         if self._shifted or not decision.shifts or not (self._watcher is None or self._watcher.complete):
             return
@@ -467,7 +469,7 @@ class _Governor(Fixed):
             if wait:
                 self._waits[job.number, job.iteration + 1 if begun else 0] = wait
 
-    def _pace(self, decision: Decision, seen: Sequence[JobSeen]) -> None:
+    def _pace(self, decision: PriorityDecision, seen: Sequence[JobSeen]) -> None:
         """Pace jobs that send: they share every link by their weights, and each goes at the least of its shares."""
         run = self._attached
         active = [seen_job.number for seen_job in seen if self._sending(seen_job)]
@@ -489,11 +491,14 @@ class _Governor(Fixed):
         return seen.started_ps is not None and (seen.ended_ps is None or seen.ended_ps < seen.started_ps)
 
 
-def _classes(decision: Decision) -> dict[int, tuple[int, int]]:
+def _classes(decision: PriorityDecision) -> dict[int, tuple[int, int]]:
     """The classes of each job's gradients and parameters: those of its newest batch."""
     newest = {(flow.job, flow.kind): value for flow, value in decision.classes.items() if flow.lag == 0}
     names = sorted({name for name, _ in newest})
-    return {number: (newest[name, Kind.PUSH], newest[name, Kind.PULL]) for number, name in enumerate(names)}
+    return {
+        number: (newest[name, LaneDirection.PUSH], newest[name, LaneDirection.PULL])
+        for number, name in enumerate(names)
+    }
 
 
 def _cells(job: Job) -> list[fy.P4CounterEntry]:

@@ -15,7 +15,7 @@ from p4reduce.control_plane.counters import Traffic, add
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.priorities import JOB_CLASSES
 from p4reduce.group.errors import ClusterError
-from p4reduce.network.jobs.asynchronous import Channels, Clockwork, channels_of
+from p4reduce.network.jobs.asynchronous import Clockwork, TaskChannels, channels_of
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.topologies import load
 from p4reduce.workers.numbers import BlockFloat, FixedScale
@@ -108,7 +108,7 @@ class Score:
     """share of test images that are recognized"""
 
 
-class Model(Protocol):
+class GradientModel(Protocol):
     """The gradients of one job, and what is right about its weights."""
 
     elements: int
@@ -303,12 +303,12 @@ def run_layers(description: LayerDescription) -> LayerResult:
         clockwork = Clockwork(network)
         classes = [JOB_CLASSES[-1] - channel for channel in range(description.channels)]
         request = PlanRequest(description.plan, job=1)
-        channels = Channels.install(clockwork, switches.controller, request, classes, FixedScale(1.0))
+        channels = TaskChannels.install(clockwork, switches.controller, request, classes, FixedScale(1.0))
         return _Layers(description, channels).result()
 
 
 class _Layers:
-    def __init__(self, description: LayerDescription, channels: Channels) -> None:
+    def __init__(self, description: LayerDescription, channels: TaskChannels) -> None:
         self._about, self._channels, self._clockwork = description, channels, channels.clockwork
         self._workers = channels.jobs[0].plan.workers
         self._of = channels_of(description.elements, description.channels)

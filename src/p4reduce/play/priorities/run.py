@@ -25,8 +25,8 @@ from p4reduce.network.jobs.asynchronous import (
     install,
 )
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork, bundled, parts_of
-from p4reduce.play.priorities.description import POLICIES, Classes, ClassWriter, Description, JobSeen, Policy
-from p4reduce.play.priorities.models import Digits, FloatArray, Model, Score, WholeNumbers
+from p4reduce.play.priorities.description import POLICIES, Classes, ClassWriter, Description, JobSeen, RunningPolicy
+from p4reduce.play.priorities.models import Digits, FloatArray, GradientModel, Score, WholeNumbers
 from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 
@@ -61,10 +61,10 @@ class JobResult:
         return self.completion_ps / len(self.ends_ps)
 
 
-class Stage:
+class JobStage:
     """The network, classes and models that jobs of a run work with."""
 
-    def __init__(self, description: Description, policy: Policy, switches: EmbeddedSwitches) -> None:
+    def __init__(self, description: Description, policy: RunningPolicy, switches: EmbeddedSwitches) -> None:
         self.description, self.policy, self.controller = description, policy, switches.controller
         self.network = JobNetwork(switches, queue_frames=description.queue_frames, seed=description.seed)
         self.clockwork = Clockwork(self.network)
@@ -73,7 +73,7 @@ class Stage:
         self.parts: list[list[Job]] = []
         """of each job of the description"""
 
-    def model(self, number: int) -> Model:
+    def model(self, number: int) -> GradientModel:
         """The model that the workers of a job compute."""
         about = self.description.jobs[number]
         if about.model == "digits":
@@ -107,7 +107,7 @@ class Training(ABC):
     most_ahead = 0
     """of ``JobResult``"""
 
-    def __init__(self, stage: Stage, number: int) -> None:
+    def __init__(self, stage: JobStage, number: int) -> None:
         self._stage, self._number = stage, number
         self._about = stage.description.jobs[number]
         self._seen, self._model = stage.seen[number], stage.model(number)
@@ -142,7 +142,7 @@ MOST = 3
 class Stale(Training):
     """Rounds of one asynchronous or stale-synchronous job."""
 
-    def __init__(self, stage: Stage, number: int, pushes: int, pulls: int) -> None:
+    def __init__(self, stage: JobStage, number: int, pushes: int, pulls: int) -> None:
         del pulls
         super().__init__(stage, number)
         about = self._about
@@ -223,7 +223,7 @@ class Stale(Training):
 class Synchronous(Training):
     """Rounds of one job: every worker computes, pushes its gradient, and goes on with the weights that come back."""
 
-    def __init__(self, stage: Stage, number: int, pushes: int, pulls: int) -> None:
+    def __init__(self, stage: JobStage, number: int, pushes: int, pulls: int) -> None:
         super().__init__(stage, number)
         about = self._about
         self.jobs: list[Job] = []
@@ -348,7 +348,7 @@ class Exchanging(Synchronous):
 
 
 @dataclass
-class RunResult:
+class PrioritiesResult:
     """The result of a run."""
 
     jobs: list[JobResult]
@@ -364,16 +364,16 @@ class RunResult:
         return sum(job.resends for job in self.jobs) / max(1, sum(job.frames for job in self.jobs))
 
 
-def run(description: Description, policy: str = "fifo") -> RunResult:
+def run(description: Description, policy: str = "fifo") -> PrioritiesResult:
     """Carry all jobs of a description out. ``ClusterError`` when a sum or a count is wrong."""
     with EmbeddedSwitches(description.build(), bundled(description.lanes)) as switches:
-        return Run(description, POLICIES[policy](), switches).result()
+        return PrioritiesRun(description, POLICIES[policy](), switches).result()
 
 
-class Run(Stage):
+class PrioritiesRun(JobStage):
     """One run: the jobs, installed with their first classes, on a network of their own."""
 
-    def __init__(self, description: Description, policy: Policy, switches: EmbeddedSwitches) -> None:
+    def __init__(self, description: Description, policy: RunningPolicy, switches: EmbeddedSwitches) -> None:
         super().__init__(description, policy, switches)
         first = policy.begin(description)
         self._training: list[Training] = []
@@ -386,7 +386,7 @@ class Run(Stage):
         self.trees = [parts[:1] if described.asynchronous else parts for described, parts in pairs]
         """what carries each job of the description; of one whose workers do not wait for each other the first part"""
 
-    def result(self) -> RunResult:
+    def result(self) -> PrioritiesResult:
         """Let everything happen, and check it."""
         with self.network:
             for training in self._training:
@@ -398,7 +398,7 @@ class Run(Stage):
             first, resent = self._count()
             results = [training.result() for training in self._training]
             writes = self.classes.writes + sum(training.writes for training in self._training)
-            return RunResult(results, writes, first, resent)
+            return PrioritiesResult(results, writes, first, resent)
 
     def _count(self) -> tuple[int, int]:
         """First transmissions and resends on all links. ``ClusterError`` where the former are not those predicted."""

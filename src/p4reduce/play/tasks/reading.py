@@ -22,7 +22,7 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.network.flow_jobs import Carrier
 from p4reduce.network.jobs.network import Job
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 
 Key = tuple[int, int]
 PIECE: Final = 1 << 18
@@ -60,7 +60,7 @@ class _Reading:
     got: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
-class Reading:
+class TaskReading:
     """Reads of a task's hosts, all at once; call :meth:`step` whenever something may be done.
 
     Parameters
@@ -110,7 +110,7 @@ class Reading:
         """Indices of endpoints that are at work."""
         records = self._network.endpoints.records
         indices = [index for reading in self._left for index in reading.job.endpoints]
-        return [index for index in indices if records["status"][index] == State.ACTIVE]
+        return [index for index in indices if records["status"][index] == EndpointState.ACTIVE]
 
     def step(self) -> bool:
         """Ask for the next pieces; True when all data are there, or when some never will be (``error``)."""
@@ -120,7 +120,7 @@ class Reading:
             if (records["failed_seq"] >= 0).any():
                 self.error = f"{reader} cannot read its data at {home}: no answer comes"
                 return True
-            if (records["status"] == State.ACTIVE).any():
+            if (records["status"] == EndpointState.ACTIVE).any():
                 continue
             if not np.array_equal(reading.given.view(np.uint32), reading.got.view(np.uint32)):
                 self.error = f"{reader} has read other data than {home} has sent"

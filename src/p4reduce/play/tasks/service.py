@@ -17,8 +17,15 @@ from typing import IO, Any, Final, TypeVar
 from p4reduce.base.records import from_plain, to_plain
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.connection import Target
-from p4reduce.control_plane.orchestrator.executor import Order, Report, Role, Running, Timetable, Turn
-from p4reduce.control_plane.orchestrator.options import RefusedError
+from p4reduce.control_plane.orchestrator.executor import (
+    ExecutorReport,
+    Role,
+    Running,
+    ScheduleTurn,
+    TaskOrder,
+    Timetable,
+)
+from p4reduce.control_plane.orchestrator.options import TaskRefusedError
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError
@@ -54,7 +61,7 @@ def receive(connection: socket.socket) -> dict[str, Any] | None:
 
 Answer = TypeVar("Answer")
 Plans = dict[Role, Plan]
-Reports = list[Report]
+Reports = list[ExecutorReport]
 RunningTasks = dict[str, Running]
 Octets = list[tuple[Hop, int]]
 """by directed link"""
@@ -112,7 +119,7 @@ class RemoteExecutor(Closable):
         """The network's virtual time, picoseconds."""
         return int(self._ask("now"))
 
-    def start(self, order: Order) -> None:
+    def start(self, order: TaskOrder) -> None:
         """Run a task."""
         self._ask("start", order=to_plain(order))
 
@@ -120,7 +127,7 @@ class RemoteExecutor(Closable):
         """Change a task's jobs to other epochs."""
         self._ask("swap", task=task, plans=to_plain(plans, Plans))
 
-    def replan(self, order: Order, *, at_once: bool = False) -> None:
+    def replan(self, order: TaskOrder, *, at_once: bool = False) -> None:
         """Give a task other plans between two rounds."""
         self._ask("replan", order=to_plain(order), at_once=at_once)
 
@@ -132,9 +139,9 @@ class RemoteExecutor(Closable):
         """Have tasks take turns from the end of this round on."""
         self._ask("set_schedule", timetable=to_plain(timetable))
 
-    def turn(self) -> Turn:
+    def turn(self) -> ScheduleTurn:
         """Which schedule holds, and the present configuration."""
-        return self._answer_to(Turn, "turn")
+        return self._answer_to(ScheduleTurn, "turn")
 
     def stop(self, task: str) -> None:
         """Give a task up."""
@@ -144,7 +151,7 @@ class RemoteExecutor(Closable):
         """Let time pass."""
         return int(self._ask("advance", until_ps=until_ps, after=after))
 
-    def reports(self, after: int) -> list[Report]:
+    def reports(self, after: int) -> list[ExecutorReport]:
         """Reports from number ``after`` + 1 on."""
         return self._answer_to(Reports, "reports", after=after)
 
@@ -198,7 +205,7 @@ class RemoteExecutor(Closable):
             try:
                 send(self._connection, {"do": what, **fields})
             except ValueError as error:  # too large: nothing was sent
-                raise RefusedError(f"{what}: {error}") from None
+                raise TaskRefusedError(f"{what}: {error}") from None
             answer = receive(self._connection)
             while answer is not None and answer.get("still"):  # time passes, or a viewer holds it
                 answer = receive(self._connection)
@@ -211,7 +218,7 @@ class RemoteExecutor(Closable):
         if answer is None:
             raise AbsentError(f"{self._path}: the network was lost in {what}: it has ended")
         if answer.get("refused"):
-            raise RefusedError(str(answer["error"]))
+            raise TaskRefusedError(str(answer["error"]))
         if "error" in answer:
             raise ClusterError(f"{self._path}: {answer['error']}")
         return answer["answer"]
@@ -514,10 +521,10 @@ class Service:
         self._answers: dict[str, Callable[[Request], Any]] = {
             "hello": self._hello,
             "now": lambda _: world.now(),
-            "start": lambda request: world.start(self._given(Order, request, "order")),
+            "start": lambda request: world.start(self._given(TaskOrder, request, "order")),
             "swap": lambda request: world.swap(str(request["task"]), self._given(Plans, request, "plans")),
             "replan": lambda request: world.replan(
-                self._given(Order, request, "order"), at_once=bool(request["at_once"])
+                self._given(TaskOrder, request, "order"), at_once=bool(request["at_once"])
             ),
             "keep_plans": lambda request: world.keep_plans(str(request["task"])),
             "set_schedule": lambda request: world.set_schedule(self._given(Timetable, request, "timetable")),
@@ -629,7 +636,7 @@ class Service:
                 return None
             handler = self._answers.get(what)
             return {"error": f"unknown request {what!r}"} if handler is None else {"answer": handler(request)}
-        except RefusedError as error:
+        except TaskRefusedError as error:
             return {"error": str(error), "refused": True}
         except Exception as error:  # no request may end the network
             return {"error": f"{what}: {type(error).__name__}: {one_line(error)}"}

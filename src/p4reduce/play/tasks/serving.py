@@ -14,7 +14,7 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.play.tasks.reading import piece_of
 from p4reduce.play.tasks.task_run import TaskRun
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4switch.base.values import PS_PER_S
 
 PERCENTILE: Final = 99.0
@@ -23,7 +23,7 @@ _DRAWN: Final = 1024
 """times of requests that are drawn at once"""
 
 
-class Client:
+class RequestClient:
     """Requests of one client: when each is due, and what became of it.
 
     Parameters
@@ -90,7 +90,7 @@ class ServiceRun(TaskRun):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._clients: list[Client] = []
+        self._clients: list[RequestClient] = []
         self._free_ps = 0  # when the server has computed all that it was asked for
 
     def begin(self, now_ps: int) -> None:
@@ -101,7 +101,7 @@ class ServiceRun(TaskRun):
         self._clients = []
         for number, job in enumerate(self.jobs.values()):
             (host,) = job.members
-            self._clients.append(Client(job, host, (serving.seed, name << 32 | number), serving.rate_hz, now_ps))
+            self._clients.append(RequestClient(job, host, (serving.seed, name << 32 | number), serving.rate_hz, now_ps))
 
     @property
     def endpoints(self) -> list[int]:
@@ -120,7 +120,7 @@ class ServiceRun(TaskRun):
         waiting = [client for client in self._clients if not client.asking and self._is_left(client)]
         return min((client.ready_ps or client.due_ps for client in waiting), default=None)
 
-    def _is_left(self, client: Client) -> bool:
+    def _is_left(self, client: RequestClient) -> bool:
         return client.done < self.order.task.rounds
 
     def _once(self, now_ps: int) -> bool:
@@ -132,7 +132,7 @@ class ServiceRun(TaskRun):
             own = records[client.job.endpoints]
             if reason := self.network.failure(client.job.endpoints):
                 return self._give_up(reason)
-            if client.asking and not (own["status"] == State.ACTIVE).any():
+            if client.asking and not (own["status"] == EndpointState.ACTIVE).any():
                 worker = client.job.members[client.host]
                 if fault := client.answered(int(records["done_at"][worker])):
                     return self._give_up(fault)
@@ -142,7 +142,7 @@ class ServiceRun(TaskRun):
             self._done(now_ps)
         return False
 
-    def _ask(self, client: Client, now_ps: int) -> None:
+    def _ask(self, client: RequestClient, now_ps: int) -> None:
         if client.asking or not self._is_left(client) or client.due_ps > now_ps:
             return
         if client.ready_ps is None:

@@ -11,28 +11,28 @@ import numpy as np
 
 from p4reduce.control_plane.orchestrator.executor import (
     Interruption,
-    Order,
     Read,
     ReportKind,
     Role,
+    ScheduleTurn,
+    TaskOrder,
     Timetable,
-    Turn,
     TurnWindow,
     circuits_of,
     lit_of,
 )
-from p4reduce.control_plane.orchestrator.options import RefusedError
+from p4reduce.control_plane.orchestrator.options import TaskRefusedError
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.checkpoint import Checkpoint
-from p4reduce.group.checkpoint import State as Saved
+from p4reduce.group.checkpoint import CheckpointState as Saved
 from p4reduce.network.flow_jobs import Carrier
 from p4reduce.network.jobs.network import Job, JobNetwork, parts_of
 from p4reduce.network.virtual.records import FabricError
-from p4reduce.play.tasks.reading import Key, Reading
+from p4reduce.play.tasks.reading import Key, TaskReading
 from p4reduce.topologies import Link
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 
 LEARNING_RATE: Final = 0.1
 """of the synthetic task: weights -= rate * sum of gradients / workers"""
@@ -60,7 +60,7 @@ class TaskRun:
     it is 'idle'.
     """
 
-    order: Order
+    order: TaskOrder
     jobs: Mapping[Role, Job]
     network: Carrier
     read_keys: Iterator[Key]
@@ -80,7 +80,7 @@ class TaskRun:
     error: str | None = None
     died: list[str] = field(default_factory=list)
     """hosts where its process has ended; nothing goes on while there are any"""
-    coming: Order | None = None
+    coming: TaskOrder | None = None
     """what it goes on with after this round"""
     restored: dict[str, int] | None = None
     """since its hosts, or their data, changed, until they train: what that took"""
@@ -93,7 +93,7 @@ class TaskRun:
         self.checkpoint: FloatArray = self.weights.copy()
         self.sum: FloatArray = np.zeros(self._held, np.float32)
         self.arrays: list[FloatArray] = [np.zeros(self._held, np.float32) for _ in task.workers]
-        self._reading: Reading | None = None
+        self._reading: TaskReading | None = None
         self._unread: set[Read] = set()
         self._present: set[Read] = set()  # of these, in turns, what is read now
         self._lacking = False  # workers without a model
@@ -152,7 +152,7 @@ class TaskRun:
         """The arrays that :meth:`resume` needs, beside the round."""
         return {"weights": self.weights, "digest": np.frombuffer(self.digest, np.uint8)}
 
-    def turn(self, order: Order, jobs: Mapping[Role, Job], now_ps: int) -> None:
+    def turn(self, order: TaskOrder, jobs: Mapping[Role, Job], now_ps: int) -> None:
         """Go on with the plans, and at the hosts, of another order; the present round begins again."""
         before = {*self.order.reads} - self._unread
         self._lacking |= any(worker not in self.order.task.workers for worker in order.task.workers) or bool(order.anew)
@@ -171,7 +171,7 @@ class TaskRun:
         if self._unread:
             self.phase = "reading"
             lanes = self.upload.plan.lanes
-            self._reading = Reading(self.network, sorted(self._unread), keys=self.read_keys, lanes=lanes)
+            self._reading = TaskReading(self.network, sorted(self._unread), keys=self.read_keys, lanes=lanes)
         elif self._lacking:
             self._restore(now_ps)
         else:
@@ -264,7 +264,7 @@ class TaskRun:
     def active(self) -> list[int]:
         """Endpoints whose collective is under way."""
         indices = np.array([index for job in self.jobs.values() for index in job.endpoints])
-        busy: list[int] = indices[self.network.endpoints.records["status"][indices] == State.ACTIVE].tolist()
+        busy: list[int] = indices[self.network.endpoints.records["status"][indices] == EndpointState.ACTIVE].tolist()
         return busy if self._reading is None else busy + self._reading.active()
 
     def step(self, now_ps: int) -> None:
@@ -279,7 +279,7 @@ class TaskRun:
         if self.phase == "reading" and self._reading is None:
             lanes = self.upload.plan.lanes
             reads = sorted(self._present)
-            self._reading = Reading(self.network, reads, keys=self.read_keys, lanes=lanes, plans=self._read_plans())
+            self._reading = TaskReading(self.network, reads, keys=self.read_keys, lanes=lanes, plans=self._read_plans())
         if self._reading is not None:
             return self._read_on(self._reading, now_ps)
         ready = [index for index, at_ps in self.due.items() if at_ps <= now_ps]
@@ -295,7 +295,7 @@ class TaskRun:
         records = self.network.endpoints.records[indices]
         if reason := self.network.failure(indices):
             return self._give_up(reason)
-        if (records["status"] == State.ACTIVE).any():
+        if (records["status"] == EndpointState.ACTIVE).any():
             return False
         done_ps = int(records["done_at"].max())
         if self.phase == "restoring":
@@ -310,7 +310,7 @@ class TaskRun:
         self._done(done_ps)
         return False
 
-    def _read_on(self, reading: Reading, now_ps: int) -> bool:
+    def _read_on(self, reading: TaskReading, now_ps: int) -> bool:
         if not reading.step():
             return False
         self.close()
@@ -466,7 +466,7 @@ class OpenSwap:
 # Checkpoints of tasks that may begin anew: what a later attempt goes on from, whatever ended the one before.
 
 
-class Attempts:
+class AttemptFiles:
     """A file for each task with ``max_restarts``, as `p4reduce.group.checkpoint` writes them.
 
     It stands for a place that all hosts can reach. A task's first attempt never finds anything.
@@ -505,7 +505,7 @@ class Attempts:
         if kept is not None and (finished or run.order.attempt >= run.order.task.max_restarts):
             self._remove(kept)
 
-    def _of(self, order: Order) -> Checkpoint | None:
+    def _of(self, order: TaskOrder) -> Checkpoint | None:
         if self._folder is None or not order.task.max_restarts:
             return None
         name = hashlib.sha256(f"{self.database}\0{order.task.name}".encode()).hexdigest()
@@ -530,7 +530,7 @@ Tell = Callable[[ReportKind, Mapping[str, Any]], None]
 """Report something: its kind and data."""
 
 
-class Rounds:
+class TaskRounds:
     """One schedule at a time.
 
     Hosts of a task read their data first, in windows of their own. A task trains while others communicate: from the
@@ -557,10 +557,10 @@ class Rounds:
         """Number of the present schedule; 0: none."""
         return 0 if self._table is None else self._table.number
 
-    def turn(self) -> Turn:
+    def turn(self) -> ScheduleTurn:
         """The present place in the schedule."""
         waiting = 0 if self._next is None else self._next.number
-        return Turn(self.number, waiting, self._round, self._place, self._lit, self._open)
+        return ScheduleTurn(self.number, waiting, self._round, self._place, self._lit, self._open)
 
     def set(self, timetable: Timetable) -> None:
         """Another timetable from the end of this round on; see the protocol."""
@@ -568,14 +568,14 @@ class Rounds:
         if timetable.number in known:
             return
         if timetable.number < max(known, default=1):
-            raise RefusedError(f"schedule {timetable.number}: {max(known, default=1)} came after it")
+            raise TaskRefusedError(f"schedule {timetable.number}: {max(known, default=1)} came after it")
         if self._next is not None:
-            raise RefusedError(f"schedule {timetable.number}: {self._next.number} waits for the end of the round")
+            raise TaskRefusedError(f"schedule {timetable.number}: {self._next.number} waits for the end of the round")
         for window in timetable.windows:
             try:
                 self._network.check_circuits(window.circuits)
             except FabricError as error:
-                raise RefusedError(f"schedule {timetable.number}: {error}") from None
+                raise TaskRefusedError(f"schedule {timetable.number}: {error}") from None
         self._next = timetable
 
     def stand(self, circuits: tuple[Link, ...]) -> int:

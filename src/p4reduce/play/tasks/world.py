@@ -12,17 +12,17 @@ from typing import Any, Final, Literal
 from p4reduce.base.records import to_plain
 from p4reduce.control_plane.entries import P4Program
 from p4reduce.control_plane.orchestrator.executor import (
-    Order,
-    Report,
+    ExecutorReport,
     ReportKind,
     Role,
     Running,
+    ScheduleTurn,
+    TaskOrder,
     Timetable,
-    Turn,
     circuits_of,
     named,
 )
-from p4reduce.control_plane.orchestrator.options import RefusedError
+from p4reduce.control_plane.orchestrator.options import TaskRefusedError
 from p4reduce.control_plane.plans import Plan
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background
@@ -32,7 +32,7 @@ from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.blocks import BlocksRun
 from p4reduce.play.tasks.reading import check_reads, read_keys
 from p4reduce.play.tasks.serving import ServiceRun
-from p4reduce.play.tasks.task_run import Attempts, OpenSwap, Rounds, TaskRun
+from p4reduce.play.tasks.task_run import AttemptFiles, OpenSwap, TaskRounds, TaskRun
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
@@ -49,7 +49,7 @@ class ReportLog:
     """Reports in their order."""
 
     def __init__(self) -> None:
-        self._kept: list[Report] = []  # from `_forgotten` + 1 on
+        self._kept: list[ExecutorReport] = []  # from `_forgotten` + 1 on
         self._forgotten = 0
         self.news = 0
         """number of the last report that is not of a round or window"""
@@ -57,11 +57,11 @@ class ReportLog:
     def add(self, at_ps: int, kind: ReportKind, task: str | None, data: Mapping[str, Any]) -> None:
         """Add a report."""
         number = self._forgotten + len(self._kept) + 1
-        self._kept.append(Report(number, at_ps, kind, task, dict(data)))
+        self._kept.append(ExecutorReport(number, at_ps, kind, task, dict(data)))
         if kind not in _OFTEN:
             self.news = number
 
-    def after(self, number: int) -> list[Report]:
+    def after(self, number: int) -> list[ExecutorReport]:
         """Reports from ``number`` + 1 on; earlier ones are forgotten."""
         known = max(0, number - self._forgotten)
         del self._kept[:known]
@@ -79,7 +79,7 @@ Tell = Callable[[ReportKind, Mapping[str, Any]], None]
 """Report something: its kind and data."""
 
 
-class Damage:
+class TaskDamage:
     """Has its agenda, and what is down now. ``faults``: of links that are whole; ``die``: ends processes at hosts."""
 
     def __init__(
@@ -202,7 +202,7 @@ def half_of_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def check_memory(order: Order, others: Iterable[Order], most_bytes: int) -> None:
+def check_memory(order: TaskOrder, others: Iterable[TaskOrder], most_bytes: int) -> None:
     """`ClusterError` when a task's models and their copies would not fit beside those of the others."""
     needed, used = _model_bytes(order), sum(map(_model_bytes, others))
     if used + needed > most_bytes:
@@ -211,7 +211,7 @@ def check_memory(order: Order, others: Iterable[Order], most_bytes: int) -> None
         )
 
 
-def _model_bytes(order: Order) -> int:
+def _model_bytes(order: TaskOrder) -> int:
     """Memory of a task's models: one for each worker, the server's three, and what drawing and checking one takes.
 
     Of an all-to-all: what every host gives, gets and gets back.
@@ -268,7 +268,7 @@ class Changes:
         self.open: list[OpenSwap] = []
         """swaps whose workers have not caught up"""
 
-    def add(self, order: Order) -> dict[Role, Job]:
+    def add(self, order: TaskOrder) -> dict[Role, Job]:
         """The endpoints of an order's plans; after an error there are none."""
         jobs: dict[Role, Job] = {}
         try:
@@ -280,23 +280,23 @@ class Changes:
             raise
         return jobs
 
-    def check(self, run: TaskRun, order: Order) -> None:
-        """`RefusedError` for an order that a run cannot go on with."""
+    def check(self, run: TaskRun, order: TaskOrder) -> None:
+        """`TaskRefusedError` for an order that a run cannot go on with."""
         name = order.task.name
         if order.task.elements != run.order.task.elements:
-            raise RefusedError(f"task {name}: a running task keeps its model")
+            raise TaskRefusedError(f"task {name}: a running task keeps its model")
         if len(order.all_ranks) != len(order.task.workers) or len({*order.all_ranks}) != len(order.all_ranks):
-            raise RefusedError(f"task {name}: every worker has a rank of its own")
+            raise TaskRefusedError(f"task {name}: every worker has a rank of its own")
         if not {*order.all_ranks} <= {*run.order.all_ranks} or (
             not order.ranks and len(order.task.workers) != len(run.order.task.workers)
         ):
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"task {name}: a running task keeps its model and the number of its workers, "
                 "or says whose ranks are left"
             )
         hosts = {order.task.server, *order.task.workers}
         if died := [host for host in run.died if host in hosts and host not in order.anew]:
-            raise RefusedError(f"task {name}: its process of {died[0]} has died")
+            raise TaskRefusedError(f"task {name}: its process of {died[0]} has died")
 
     def turn(self, run: TaskRun) -> bool:
         """Move a run to its waiting order, with new endpoints in place of the old ones; return whether it did."""
@@ -323,9 +323,9 @@ class Changes:
         """Move all endpoints of a job to the next epoch, on another tree, now."""
         job = run.jobs[role]
         if run.died:
-            raise RefusedError(f"task {run.order.task.name}: its process of {run.died[0]} has died")
+            raise TaskRefusedError(f"task {run.order.task.name}: its process of {run.died[0]} has died")
         if plan.in_network != job.plan.in_network or plan.slots != job.plan.slots or plan.job != job.plan.job:
-            raise RefusedError(
+            raise TaskRefusedError(
                 f"task {run.order.task.name}: job {job.plan.job} cannot change to another kind of plan, job or window"
             )
         if plan.exchanged:
@@ -342,7 +342,7 @@ class Changes:
         """Hosts that exchange something know no epochs: between two collectives they get other endpoints."""
         old = run.jobs[role]
         if any(run.active()):
-            raise RefusedError(f"task {run.order.task.name}: job {plan.job} cannot change within a collective")
+            raise TaskRefusedError(f"task {run.order.task.name}: job {plan.job} cannot change within a collective")
         try:
             new = self._network.add(plan)
         except Exception as error:
@@ -442,7 +442,7 @@ class World(Closable):
             raise ClusterError("the flow model knows no faults, background traffic or circuits; choose time: virtual")
         self.time: Final = time
         self._slowdowns = dict(slowdowns or {})
-        self._attempts = Attempts(checkpoints)
+        self._attempts = AttemptFiles(checkpoints)
         self.topology = topology
         self.program = program
         self.instance: str = secrets.token_hex(8)
@@ -468,8 +468,8 @@ class World(Closable):
             )
             tell = partial(self._report, None)
             self._changes = Changes(self.network, self._report, self._fail)
-            self.damage = Damage(topology, self.network, self.switches, faults, tell, self._die)
-            self._rounds = Rounds(self.network, self._change_turn, tell)
+            self.damage = TaskDamage(topology, self.network, self.switches, faults, tell, self._die)
+            self._rounds = TaskRounds(self.network, self._change_turn, tell)
         except BaseException:
             self.switches.close()
             raise
@@ -495,13 +495,13 @@ class World(Closable):
             raise ClusterError(f"an orchestrator of term {self.term} has taken over from that of term {term}")
         self.term, self._database, self._attempts.database = term, database, database
 
-    def start(self, order: Order) -> None:
+    def start(self, order: TaskOrder) -> None:
         """Run a task; nothing when it was started before."""
         name = order.task.name
         known = self.running([name]).get(name)
         if known is not None and order.attempt <= known.attempt:
             if known.keys != order.keys:
-                raise RefusedError(f"task {name}: another task of that name ran here")
+                raise TaskRefusedError(f"task {name}: another task of that name ran here")
             return
         self.stop(name)
         order = self._as_it_is(order)
@@ -524,7 +524,7 @@ class World(Closable):
         except Exception as error:  # whatever is wrong with one task, the others go on
             for job in jobs.values():
                 self.network.retire(job)
-            raise RefusedError(f"task {name}: {type(error).__name__}: {one_line(error)}") from None
+            raise TaskRefusedError(f"task {name}: {type(error).__name__}: {one_line(error)}") from None
         self._ended.pop(name, None)
         self._runs[name] = run
         self._step(run)
@@ -538,7 +538,7 @@ class World(Closable):
             if not run.ended and run.jobs[role].plan.epoch != plan.epoch:
                 self._changes.change_over(run, role, plan)
 
-    def replan(self, order: Order, *, at_once: bool = False) -> None:
+    def replan(self, order: TaskOrder, *, at_once: bool = False) -> None:
         """Give a running task other plans between two rounds; see the protocol."""
         name = order.task.name
         if name in self._ended:
@@ -560,10 +560,10 @@ class World(Closable):
     def set_schedule(self, timetable: Timetable) -> None:
         """Tasks take turns from the end of this round on."""
         if self.time == "flow":
-            raise RefusedError("the flow model has no circuits that change; choose time: virtual")
+            raise TaskRefusedError("the flow model has no circuits that change; choose time: virtual")
         self._rounds.set(timetable)
 
-    def turn(self) -> Turn:
+    def turn(self) -> ScheduleTurn:
         """Which schedule holds, and the present configuration."""
         return self._rounds.turn()
 
@@ -585,7 +585,7 @@ class World(Closable):
                     min(until_ps, self._next_ps(until_ps)), watched, first=True, max_events=_EVENTS, check=check
                 )
 
-    def reports(self, after: int) -> list[Report]:
+    def reports(self, after: int) -> list[ExecutorReport]:
         """Reports from ``after`` + 1 on."""
         return self._log.after(after)
 
@@ -625,7 +625,7 @@ class World(Closable):
     # --- what tests and trials do to it
 
     def change_link(self, a: str, b: str, *, up: bool, at_ps: int | None = None) -> None:
-        """As of :meth:`Damage.change_link`."""
+        """As of :meth:`TaskDamage.change_link`."""
         if self.time == "flow":
             raise ClusterError(f"link {a} - {b}: the flow model knows no links that are cut; choose time: virtual")
         self.damage.change_link(a, b, up=up, at_ps=at_ps)
@@ -643,7 +643,7 @@ class World(Closable):
             raise ClusterError(f"no task {task!r} was started here")
         return self._runs[task]
 
-    def _as_it_is(self, order: Order) -> Order:
+    def _as_it_is(self, order: TaskOrder) -> TaskOrder:
         """An order with the times that hosts really take."""
         times = {host: round(told * self._slowdowns.get(host, 1.0)) for host, told in order.training_ps.items()}
         return replace(order, training_ps=times)
@@ -756,7 +756,7 @@ class World(Closable):
         """As :meth:`Changes.change_over`, but where that is refused the task fails."""
         try:
             self._changes.change_over(run, role, plan)
-        except RefusedError as error:
+        except TaskRefusedError as error:
             self._fail(run, str(error))
 
     def _report(self, run: TaskRun | None, kind: ReportKind, data: Mapping[str, Any]) -> None:

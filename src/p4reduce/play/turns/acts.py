@@ -102,7 +102,7 @@ What = Literal["train", "communicate", "dark"]
 
 
 @dataclass(frozen=True)
-class Span:
+class ActSpan:
     """An interval of a job or (job '') of the cross-connect, picoseconds."""
 
     job: str
@@ -127,7 +127,7 @@ class Window:
 
 
 @dataclass
-class Played:
+class PlayedSchedule:
     """The result of a schedule that was played.
 
     rounds_ps: how long each round took, whole rounds only. iterations_ps: of each job, from one end of communication to
@@ -140,7 +140,7 @@ class Played:
     rounds_ps: list[int] = field(default_factory=list)
     iterations_ps: dict[str, list[int]] = field(default_factory=dict)
     windows: list[Window] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[ActSpan] = field(default_factory=list)
     dark_lost: int = 0
     misrouted: int = 0
     lost: int = 0
@@ -225,7 +225,7 @@ class Acts(ABC, Generic[Who, Under]):
         self.schedule, self.jobs, self.rounds = schedule, jobs, rounds
         self.delta_ps = round(schedule.network.delta_s * PS_PER_S)
         self.gpus = Gpus(schedule.network.gpus)
-        self.played = Played(schedule.policy, schedule.round_s)
+        self.played = PlayedSchedule(schedule.policy, schedule.round_s)
         self.played.iterations_ps = {name: [] for name in jobs}
         self.stopping = self.halted = False
         self._trained: set[str] = set()
@@ -380,7 +380,7 @@ class Acts(ABC, Generic[Who, Under]):
 
     def span(self, job: str, what: What, start: int, end: int) -> None:
         """Note what happened."""
-        self.played.spans.append(Span(job, what, start, end))
+        self.played.spans.append(ActSpan(job, what, start, end))
 
     def begin(self) -> None:
         """The first circuits are lit."""

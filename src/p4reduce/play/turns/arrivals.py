@@ -16,7 +16,7 @@ import numpy as np
 
 from p4reduce.base.output import Progress
 from p4reduce.control_plane.tdm.jobs import TdmError
-from p4reduce.control_plane.tdm.pairs import LEAST, Alone, best_sharing, gated_period_s, play
+from p4reduce.control_plane.tdm.pairs import LEAST, TimesAlone, best_sharing, gated_period_s, play
 from p4reduce.control_plane.tdm.schedule import Mode
 
 # Arrivals of jobs: durations of Philly's and Helios' traces, Muri's mix of GPUs, Poisson arrivals.
@@ -44,18 +44,18 @@ TRAIN_S: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Arrival:
+class JobArrival:
     """One job of a trace."""
 
     arrival_s: float
     gpus: int
     duration_s: float
     """of the whole job, alone on its GPUs"""
-    step: Alone
+    step: TimesAlone
     """an iteration; a job on one GPU does not communicate"""
 
 
-def draw_trace(trace: str, seed: int, *, jobs: int, gpus: int, load: float, c_over_w: float = 1.0) -> list[Arrival]:
+def draw_trace(trace: str, seed: int, *, jobs: int, gpus: int, load: float, c_over_w: float = 1.0) -> list[JobArrival]:
     """A trace: Poisson arrivals, at the rate at which its GPU seconds are ``load`` times what the cluster has.
 
     Parameters
@@ -91,7 +91,7 @@ def draw_trace(trace: str, seed: int, *, jobs: int, gpus: int, load: float, c_ov
     span = float((seconds * sizes).sum()) / (gpus * load)
     at *= span / max(float(at[-1]), 1e-9) if jobs > 1 else 0.0
     return [
-        Arrival(float(t), int(g), float(d), Alone(float(w), float(w) * c_over_w if g > 1 else 0.0))
+        JobArrival(float(t), int(g), float(d), TimesAlone(float(w), float(w) * c_over_w if g > 1 else 0.0))
         for t, g, d, w in zip(at, sizes, seconds, train, strict=True)
     ]
 
@@ -115,7 +115,7 @@ class _Running:
 
     number: int
     gpus: int
-    step: Alone
+    step: TimesAlone
     left_s: float
     rate: float = 1.0
     since: float = 0.0
@@ -132,7 +132,7 @@ class _Running:
 
 
 @dataclass
-class Outcome:
+class TraceOutcome:
     """The result of a trace."""
 
     jct_s: list[float]
@@ -146,7 +146,7 @@ class Outcome:
         self.mean_jct_s = sum(self.jct_s) / max(1, len(self.jct_s))
 
 
-def run_trace(arrivals: Sequence[Arrival], gpus: int, policy: str, progress: Progress | None = None) -> Outcome:
+def run_trace(arrivals: Sequence[JobArrival], gpus: int, policy: str, progress: Progress | None = None) -> TraceOutcome:
     """Play a trace. First in, first out with backfilling: each job that fits starts, in the order of arrival.
 
     With sharing, a job for which no GPUs are free joins a running one (`cheapest pair`): that with which most is done
@@ -166,7 +166,7 @@ def run_trace(arrivals: Sequence[Arrival], gpus: int, policy: str, progress: Pro
 
 
 class _Cluster:
-    def __init__(self, arrivals: Sequence[Arrival], gpus: int, modes: tuple[Mode, ...]) -> None:
+    def __init__(self, arrivals: Sequence[JobArrival], gpus: int, modes: tuple[Mode, ...]) -> None:
         self.arrivals, self.modes = arrivals, modes
         self.free, self.now = gpus, 0.0
         self.queue: list[int] = []
@@ -175,7 +175,7 @@ class _Cluster:
         self.finished = [0.0] * len(arrivals)
         self.paired: set[int] = set()
 
-    def run(self, progress: Progress | None) -> Outcome:
+    def run(self, progress: Progress | None) -> TraceOutcome:
         """Play the whole trace."""
         coming, done = 0, 0
         total = len(self.arrivals)
@@ -196,7 +196,7 @@ class _Cluster:
             if progress is not None and (done % 256 == 0 or done == total):
                 progress("jobs", done, total)
         jct = [end - arrival.arrival_s for end, arrival in zip(self.finished, self.arrivals, strict=True)]
-        return Outcome(jct, max(self.finished, default=0.0), len(self.paired))
+        return TraceOutcome(jct, max(self.finished, default=0.0), len(self.paired))
 
     def _next_end(self) -> float:
         while self.ends:
@@ -208,7 +208,7 @@ class _Cluster:
 
     def _start(self, waiting: Sequence[int]) -> None:
         started = set()
-        refused: set[tuple[int, Alone]] = set()
+        refused: set[tuple[int, TimesAlone]] = set()
         for number in waiting:
             arrival = self.arrivals[number]
             job = _Running(number, arrival.gpus, arrival.step, arrival.duration_s, since=self.now)
@@ -230,7 +230,7 @@ class _Cluster:
         if started:
             self.queue = [number for number in self.queue if number not in started]
 
-    def _host(self, arrival: Arrival) -> _Running | None:
+    def _host(self, arrival: JobArrival) -> _Running | None:
         """The running job that it had best join: what all on its GPUs then do together, less what they did before."""
         best: tuple[float, int, int] | None = None
         host: _Running | None = None
@@ -295,7 +295,7 @@ class _Cluster:
 
 
 @cache
-def rated(host: Alone, guests: tuple[Alone, ...], modes: tuple[Mode, ...]) -> tuple[float, ...] | None:
+def rated(host: TimesAlone, guests: tuple[TimesAlone, ...], modes: tuple[Mode, ...]) -> tuple[float, ...] | None:
     """Throughput of a job and of those on its GPUs, relative to alone; None if one would be below `LEAST`.
 
     Two share in the best of the modes. More are gated with one period, the longest that the host would have with one of
@@ -314,9 +314,9 @@ def rated(host: Alone, guests: tuple[Alone, ...], modes: tuple[Mode, ...]) -> tu
     return rates if min(rates) >= LEAST else None
 
 
-def _rounded(step: Alone) -> Alone:
+def _rounded(step: TimesAlone) -> TimesAlone:
     """Training time on a grid, so that few different pairs need to be rated."""
     if step.train_s <= 0:
         return step
     scale = 2.0 ** (round(math.log2(step.train_s) * GRID) / GRID) / step.train_s
-    return Alone(step.train_s * scale, step.communicate_s * scale)
+    return TimesAlone(step.train_s * scale, step.communicate_s * scale)

@@ -27,12 +27,12 @@ from p4reduce.control_plane.tdm.schedule import (
     Cycle,
     JobPlan,
     Matrix,
-    Process,
-    Route,
+    PodRoute,
+    PodTree,
+    RoundProcess,
     Schedule,
-    Tree,
 )
-from p4reduce.play.turns.acts import ITSELF, Acts, Played
+from p4reduce.play.turns.acts import ITSELF, Acts, PlayedSchedule
 from p4reduce.play.turns.installing import PHASES, WORD, cut_chunks, pieces_of, together
 from p4reduce.play.turns.player import LANES, play
 from p4switch.base.values import PS_PER_S
@@ -86,7 +86,7 @@ ANSWER = 86 / 1110
 
 
 @dataclass(frozen=True)
-class Flow:
+class PhaseFlow:
     """A tree, or all blocks, of one phase of a job in one configuration: one rate on everything that it uses."""
 
     job: str
@@ -101,7 +101,7 @@ class Flow:
     """time over which hosts spread it, at least; 0: they send as fast as links allow"""
 
 
-def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf) -> list[Flow]:
+def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf) -> list[PhaseFlow]:
     """The flows of one job: one for each phase and configuration.
 
     Raises
@@ -113,7 +113,7 @@ def flows_of(schedule: Schedule, plan: JobPlan, job: TdmJob, factors: FactorsOf)
     uses = _blocks(schedule.network, plan, job, factor) if job.kind == "a2a" else _sums(schedule, plan, job, factor)
     phases = len({phase for phase, _, _ in uses})
     return [
-        Flow(
+        PhaseFlow(
             job.name,
             phase,
             configuration,
@@ -210,7 +210,7 @@ def _lit(schedule: Schedule, process: int, configuration: int) -> Matrix:
     return schedule.processes[process].configurations[configuration].circuits
 
 
-def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf) -> Sequence[Flow]:
+def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf) -> Sequence[PhaseFlow]:
     """The flows of all jobs of a schedule; those of all-to-alls have the pace of `installing.set_paces`."""
     flows = [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
 
@@ -276,10 +276,10 @@ def _alone(network: OpticalNetwork, way: Way, size: int) -> tuple[Schedule, TdmJ
         0,
         0,
         0,
-        trees=() if way == "all-to-all" else (Tree(0, ((1, 0),), 1.0, pipelined=way == "tree"),),
-        routes=(Route((0, 1), 1.0), Route((1, 0), 1.0)) if way == "all-to-all" else (),
+        trees=() if way == "all-to-all" else (PodTree(0, ((1, 0),), 1.0, pipelined=way == "tree"),),
+        routes=(PodRoute((0, 1), 1.0), PodRoute((1, 0), 1.0)) if way == "all-to-all" else (),
     )
-    process = Process((Configuration(circuits, 0.0, 1.0),), 0.0, 1.0)
+    process = RoundProcess((Configuration(circuits, 0.0, 1.0),), 0.0, 1.0)
     takes = (1 if way == "tree" else 2) * block / min(network.nic, network.circuit)
     cycle = Cycle(("alone",), 1.0, "gated")
     bonded = replace(network, parallel="bonded")
@@ -292,7 +292,7 @@ Floats = npt.NDArray[np.float64]
 
 def play_flows(
     schedule: Schedule, jobs: Mapping[str, TdmJob], *, rounds: int = 2, factors: FactorsOf = BYTES
-) -> Played:
+) -> PlayedSchedule:
     """Play some rounds of a schedule, as `packets.play` does.
 
     Parameters
@@ -335,7 +335,7 @@ class _Job:
 class _Fluid:
     """Flows that share resources."""
 
-    def __init__(self, schedule: Schedule, flows: Sequence[Flow], classes: Mapping[str, int]) -> None:
+    def __init__(self, schedule: Schedule, flows: Sequence[PhaseFlow], classes: Mapping[str, int]) -> None:
         resources: dict[tuple[object, ...], int] = {}
         rows: list[int] = []
         columns: list[int] = []
@@ -461,7 +461,7 @@ class _FlowPlayer(Acts[_Job, _Sent]):
         """Picoseconds."""
         return self._fluid.now
 
-    def run(self) -> Played:
+    def run(self) -> PlayedSchedule:
         """Play all rounds."""
         self.begin()
         self.drive()

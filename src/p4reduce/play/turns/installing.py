@@ -14,14 +14,14 @@ from p4reduce.control_plane.plans import MeshLayout, Plan, PlanRequest, TreeLayo
 from p4reduce.control_plane.plans.problem import ACK_EVERY
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
-from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, Route, Schedule, Tree, turns_of
+from p4reduce.control_plane.tdm.schedule import Cycle, JobPlan, Matrix, PodRoute, PodTree, Schedule, turns_of
 from p4reduce.network.jobs.network import BLOCK, EmbeddedSwitches, Job, JobNetwork
 from p4reduce.topologies import Link, Node, Topology, parse_delay
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import lay_circuits, overlay, oxc, view
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 
 # What of a job one plan of the P4 program carries, and the order in which parts of a job are sent.
 
@@ -35,7 +35,7 @@ OWED_PS: Final = 200_000
 
 
 @dataclass
-class Part:
+class TurnPart:
     """A stripe of a vector, a shard of it one way, or all blocks of one phase."""
 
     job: Job
@@ -105,7 +105,7 @@ class Part:
     def busy(self, network: JobNetwork) -> list[int]:
         """Endpoints that have not all yet."""
         status = network.endpoints.records["status"]
-        return [index for index in self.job.endpoints if status[index] == State.ACTIVE]
+        return [index for index in self.job.endpoints if status[index] == EndpointState.ACTIVE]
 
     def let(self, network: JobNetwork, configuration: int) -> None:
         """Let only the blocks of one configuration be sent, at its pace."""
@@ -143,7 +143,7 @@ class Installed:
     job: TdmJob
     plan: JobPlan
     hosts: tuple[str, ...]
-    parts: list[Part]
+    parts: list[TurnPart]
     together: bool = False
     """its second phase begins when all of its group are through with their first, as sub-phases of (1) do"""
 
@@ -153,19 +153,19 @@ class Installed:
         return all(part.configuration == -1 for part in self.parts)
 
 
-class Sent:
+class SentParts:
     """Parts of one job, or of a group, phase by phase: what is next is posted when all before it are through."""
 
     def __init__(self, network: JobNetwork, jobs: Sequence[Installed], configuration: int) -> None:
         self._network, self._configuration = network, configuration
         own = [part for job in jobs for part in job.parts if part.in_configuration(configuration)]
-        self.phases: Iterator[list[Part]] = iter(
+        self.phases: Iterator[list[TurnPart]] = iter(
             [[part for part in own if part.phase == phase] for phase in sorted({part.phase for part in own})]
         )
-        self.now: list[Part] = []
-        self.done: list[Part] = []
+        self.now: list[TurnPart] = []
+        self.done: list[TurnPart] = []
 
-    def go_on(self) -> list[Part]:
+    def go_on(self) -> list[TurnPart]:
         """The next phase; what of it was posted."""
         self.done += self.now
         self.now = next(self.phases, [])
@@ -204,7 +204,7 @@ class Piece:
     """A share of a vector along one tree, one way or both."""
 
     operation: Operation
-    tree: Tree
+    tree: PodTree
     span: tuple[float, float]
     """of the vector: from, to"""
 
@@ -225,8 +225,8 @@ def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
             span = (place / size, (place + 1) / size)
             before = [order[(place + 1 + step) % size] for step in range(size - 1)] + [root]
             after = [root] + [order[(place + 1 + step) % size] for step in range(size - 1)]
-            pushes = Tree(root, tuple(pairwise(before)), span[1] - span[0], plan.ring.configuration, pipelined=False)
-            pulls = Tree(
+            pushes = PodTree(root, tuple(pairwise(before)), span[1] - span[0], plan.ring.configuration, pipelined=False)
+            pulls = PodTree(
                 root,
                 tuple((child, parent) for parent, child in pairwise(after)),
                 span[1] - span[0],
@@ -235,7 +235,7 @@ def pieces_of(plan: JobPlan, pod: int) -> list[Piece]:
             )
             pieces += [Piece(Operation.PUSH, pushes, span), Piece(Operation.PULL, pulls, span)]
         return pieces
-    trees = plan.trees or (Tree(pod, (), 1.0),)
+    trees = plan.trees or (PodTree(pod, (), 1.0),)
     ends = [0.0]
     for tree in trees:
         ends.append(ends[-1] + tree.share)
@@ -293,7 +293,7 @@ def _turns(schedule: Schedule, cycle: Cycle) -> Iterable[list[str]]:
     return turns_of(schedule, cycle).values() if cycle.mode == "gated" else ([name] for name in cycle.jobs)
 
 
-def _paces(part: Part, configuration: int, total: Load, rates: Mapping[Hop, int]) -> list[int]:
+def _paces(part: TurnPart, configuration: int, total: Load, rates: Mapping[Hop, int]) -> list[int]:
     own = blocks_load(part, configuration, rates)
     takes = max((total[hop] for hop in own), default=0) // PHASES
     chunks = -(-part.elements // (len(part.job.members) * part.job.plan.lanes))
@@ -311,7 +311,7 @@ def _load(job: Installed, configuration: int, rates: RatesOf) -> Load:
     )
 
 
-def _sum_load(part: Part) -> Load:
+def _sum_load(part: TurnPart) -> Load:
     load: Load = Counter()
     for hop, traffic in part.predicted.items():
         if traffic.frames:
@@ -320,7 +320,7 @@ def _sum_load(part: Part) -> Load:
     return load
 
 
-def blocks_load(part: Part, configuration: int, rates: Mapping[Hop, int]) -> Load:
+def blocks_load(part: TurnPart, configuration: int, rates: Mapping[Hop, int]) -> Load:
     """The load of a configuration's blocks on every link, with their acknowledgements."""
     plan: Plan = part.job.plan
     chunks = -(-part.elements // (len(part.job.members) * plan.lanes))
@@ -412,7 +412,7 @@ def needs_servers(schedule: Schedule) -> bool:
     return any(plan.ring is not None or any(not tree.pipelined for tree in plan.trees) for plan in schedule.jobs)
 
 
-class Installer:
+class TurnInstaller:
     """Programs the switches with the plans of a schedule's jobs, and gives hosts their endpoints."""
 
     def __init__(
@@ -461,11 +461,11 @@ class Installer:
 
     def _sums(
         self, job: TdmJob, plan: JobPlan, hosts: tuple[str, ...], pieces: Sequence[Piece], draw: np.random.Generator
-    ) -> list[Part]:
+    ) -> list[TurnPart]:
         elements = max(1, job.bytes // WORD)
         words = _drawn(draw, len(hosts), elements)
-        parts: list[Part] = []
-        carried: dict[tuple[Tree, int], Job] = {}
+        parts: list[TurnPart] = []
+        carried: dict[tuple[PodTree, int], Job] = {}
         stored: dict[tuple[int, int], Words] = {}
         slots = MOST_SLOTS // len({piece.span for piece in pieces})  # shares of one vector share its window too
         spans = sorted({piece.span for piece in pieces})
@@ -490,9 +490,9 @@ class Installer:
             parts.append(self._part(carried[key], piece, sources, total, kept))
         return parts
 
-    def _part(self, job: Job, piece: Piece, sources: list[Words], total: Words, kept: Words | None) -> Part:
+    def _part(self, job: Job, piece: Piece, sources: list[Words], total: Words, kept: Words | None) -> TurnPart:
         operation = piece.operation
-        return Part(
+        return TurnPart(
             job,
             1 if operation is Operation.PULL else 0,
             piece.tree.configuration if piece.tree.edges else -1,
@@ -550,13 +550,13 @@ class Installer:
 
     # --- blocks
 
-    def _blocks(self, job: TdmJob, plan: JobPlan, hosts: tuple[str, ...], draw: np.random.Generator) -> list[Part]:
+    def _blocks(self, job: TdmJob, plan: JobPlan, hosts: tuple[str, ...], draw: np.random.Generator) -> list[TurnPart]:
         if any(units > 1 for _, units in plan.placement):
             raise TdmError(f"job {job.name!r}: on packets an all-to-all has one unit a host")
         block = max(1, job.bytes // WORD)
         shares = {route.stripe: route.share for route in plan.routes} or {0: 1.0}
         lanes = self._switches.controller.program.lanes
-        parts: list[Part] = []
+        parts: list[TurnPart] = []
         for stripe, (first, end) in zip(shares, cut_chunks(block, list(shares.values()), lanes), strict=True):
             if end > first:
                 routes = [route for route in plan.routes if route.stripe == stripe]
@@ -564,8 +564,8 @@ class Installer:
         return parts
 
     def _stripe(
-        self, plan: JobPlan, routes: Sequence[Route], hosts: tuple[str, ...], block: int, draw: np.random.Generator
-    ) -> list[Part]:
+        self, plan: JobPlan, routes: Sequence[PodRoute], hosts: tuple[str, ...], block: int, draw: np.random.Generator
+    ) -> list[TurnPart]:
         """The parts that carry ``block`` elements of every block, along the routes of a stripe."""
         paths, at, links = self._routed(plan, routes, hosts)
         # Dispatch and combine: endpoints of their own, since pairs of a configuration may be in the second phase while
@@ -592,7 +592,7 @@ class Installer:
             sources = _drawn(draw, size, block * size)
             came = np.stack(sources).reshape(size, size, block).swapaxes(0, 1).reshape(size, -1).copy()
             parts.append(
-                Part(
+                TurnPart(
                     self._network.add(block_plan),
                     phase,
                     first if crossing else -1,
@@ -607,7 +607,7 @@ class Installer:
         return parts
 
     def _routed(
-        self, plan: JobPlan, own_routes: Sequence[Route], hosts: tuple[str, ...]
+        self, plan: JobPlan, own_routes: Sequence[PodRoute], hosts: tuple[str, ...]
     ) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[tuple[str, str], int], list[Link]]:
         """The path of every pair of hosts, its configuration (-1: within a pod), and the circuits of all of them.
 
@@ -615,7 +615,7 @@ class Installer:
         destination.
         """
         network = self._schedule.network
-        routes: dict[tuple[int, int], list[Route]] = {}
+        routes: dict[tuple[int, int], list[PodRoute]] = {}
         for route in own_routes:
             routes.setdefault((route.path[0], route.path[-1]), []).append(route)
         given: Counter[tuple[tuple[int, int], int]] = Counter()
@@ -623,7 +623,7 @@ class Installer:
         paths: dict[tuple[str, str], tuple[str, ...]] = {}
         at: dict[tuple[str, str], int] = {}
         links: dict[tuple[str, str], Link] = {}
-        chosen: dict[tuple[int, str], Route] = {}
+        chosen: dict[tuple[int, str], PodRoute] = {}
         for source, target in sorted(permutations(hosts, 2), key=lambda pair: (pair[1], pair[0])):
             pods = network.pod_of(source), network.pod_of(target)
             if pods[0] == pods[1]:

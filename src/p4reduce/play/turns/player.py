@@ -15,19 +15,19 @@ from p4reduce.control_plane.counters import Operation
 from p4reduce.control_plane.plans import Plan, PlanRequest, TreeLayout
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import least_guard_ps
-from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, Route, Schedule
+from p4reduce.control_plane.tdm.schedule import JobPlan, Matrix, PodRoute, Schedule
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
-from p4reduce.network.virtual import Faults, Stop
+from p4reduce.network.virtual import Faults, StopReason
 from p4reduce.network.virtual.circuits import ALL_QUEUES
-from p4reduce.play.turns.acts import ITSELF, Act, Acts, Played, pairs_of
+from p4reduce.play.turns.acts import ITSELF, Act, Acts, PlayedSchedule, pairs_of
 from p4reduce.play.turns.installing import (
     QUEUES,
     Installed,
-    Installer,
-    Part,
     Piece,
-    Sent,
+    SentParts,
+    TurnInstaller,
+    TurnPart,
     needs_servers,
     physical,
     pieces_of,
@@ -37,7 +37,7 @@ from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.datacenter import TopologyBuilder
 from p4reduce.topologies.model import Hop
 from p4reduce.topologies.optical import uplinks
-from p4reduce.workers.records import State
+from p4reduce.workers.records import EndpointState
 from p4switch.base.values import PS_PER_S
 
 # First transmissions on links against what plans predict, from one boundary to the next.
@@ -55,7 +55,7 @@ class Counting:
         self._posted: Counter[int] = Counter()
         self._parts = {id(part): part for job in jobs for part in job.parts}
 
-    def post(self, part: Part) -> None:
+    def post(self, part: TurnPart) -> None:
         """Send a part once more."""
         self._posted[id(part)] += 1
 
@@ -86,14 +86,14 @@ class Counting:
 Keep = Literal["starts", "pause", "gates"]
 
 
-class Player(Acts[Installed, Sent]):
+class TurnPlayer(Acts[Installed, SentParts]):
     """A process ends when its jobs are done."""
 
     def __init__(
         self,
         schedule: Schedule,
         installed: Mapping[str, Installed],
-        installer: Installer,
+        installer: TurnInstaller,
         network: JobNetwork,
         *,
         rounds: int,
@@ -110,7 +110,7 @@ class Player(Acts[Installed, Sent]):
         """Picoseconds."""
         return self.network.now
 
-    def run(self) -> Played:
+    def run(self) -> PlayedSchedule:
         """Play all rounds."""
         self.begin()
         self.drive()
@@ -119,7 +119,7 @@ class Player(Acts[Installed, Sent]):
 
     # --- the clock
 
-    def let_pass(self, until: int | None, under: Sequence[Sent]) -> None:
+    def let_pass(self, until: int | None, under: Sequence[SentParts]) -> None:
         """Let time pass until an endpoint is done, or until something is due that endpoints do not report."""
         working = [index for sending in under for index in sending.busy()]
         looks = [self.now + look for sending in under if sending.now and (look := sending.look_ps()) is not None]
@@ -127,16 +127,16 @@ class Player(Acts[Installed, Sent]):
         if until is None and not working:
             raise ClusterError(ITSELF)
         reason = self.network.advance(until, working, first=True) if working else self.network.advance(until)
-        self._check(working, quiet=reason is Stop.QUIET and until is None)
+        self._check(working, quiet=reason is StopReason.QUIET and until is None)
 
-    def step(self, sending: Sent) -> None:
+    def step(self, sending: SentParts) -> None:
         """Begin the next phase of a communication, and count what is posted."""
         for part in sending.go_on():
             self._counting.post(part)
 
     def _check(self, working: Sequence[int], *, quiet: bool) -> None:
         records = self.network.endpoints.records
-        failed = [index for index in working if records["status"][index] == State.FAILED]
+        failed = [index for index in working if records["status"][index] == EndpointState.FAILED]
         if failed or (working and quiet):
             index = (failed or list(working))[0]
             error = self.network.status(index).error or "nothing moves any more"
@@ -146,15 +146,15 @@ class Player(Acts[Installed, Sent]):
 
     # --- what turns ask for
 
-    def send(self, jobs: Sequence[Installed], configuration: int) -> Sequence[Sent]:
+    def send(self, jobs: Sequence[Installed], configuration: int) -> Sequence[SentParts]:
         """Each job's phases follow each other, or those of all together where sub-phases are the group's."""
         groups = [jobs] if any(job.together for job in jobs) else [[job] for job in jobs]
-        begun = [Sent(self.network, own, configuration) for own in groups]
+        begun = [SentParts(self.network, own, configuration) for own in groups]
         for sending in begun:
             self.step(sending)
         return begun
 
-    def sent(self, jobs: Sequence[Installed], under: Sequence[Sent], start: int) -> None:
+    def sent(self, jobs: Sequence[Installed], under: Sequence[SentParts], start: int) -> None:
         """Every sum and block is looked at."""
         del jobs, start
         for part in (part for sending in under for part in sending.done):
@@ -213,10 +213,10 @@ WARM_UP = 2
 """rounds until all have trained and communicated once"""
 
 
-class SlottedPlayer(Player):
+class SlottedPlayer(TurnPlayer):
     """A player of schedules with fixed slots; all jobs are in one cycle."""
 
-    def acts(self) -> list[Act[Sent]]:
+    def acts(self) -> list[Act[SentParts]]:
         """The clock's act, and those of all jobs."""
         schedule = self.schedule
         self.network.advance(self.network.now)  # the fabric knows of all endpoints then
@@ -275,7 +275,7 @@ class SlottedPlayer(Player):
         after = processes[job.plan.process].configurations[0].circuits
         return self.delta_ps if self.changes(job, before, after, -1) else 0
 
-    def _ticks(self) -> Act[Sent]:
+    def _ticks(self) -> Act[SentParts]:
         """The cross-connect's clock, and that of the endpoints."""
         if self.keep == "pause":
             self._pause(0)
@@ -302,7 +302,7 @@ class SlottedPlayer(Player):
                 fabric.resume(index, opens)
                 fabric.pause(index, closes)
 
-    def _slotted(self, job: Installed) -> Act[Sent]:
+    def _slotted(self, job: Installed) -> Act[SentParts]:
         """Train, wait for the window, communicate, wait for the window's end."""
         cycle = self.schedule.cycles[job.plan.cycle]
         closes = self._slots[job.plan.process][1]
@@ -359,7 +359,7 @@ def twin_of(network: OpticalNetwork, delay: str = "1us") -> Topology:
     return builder.build()
 
 
-class TwinInstaller(Installer):
+class TwinInstaller(TurnInstaller):
     """An installer without circuits, for electrical twins."""
 
     hashing = Hashing()
@@ -416,7 +416,7 @@ class TwinInstaller(Installer):
         return self._start(plan, PlanRequest("eps", self._next(), workers=hosts, layout=layout, max_slots=slots), ())
 
     def _routed(
-        self, plan: JobPlan, own_routes: Sequence[Route], hosts: tuple[str, ...]
+        self, plan: JobPlan, own_routes: Sequence[PodRoute], hosts: tuple[str, ...]
     ) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[tuple[str, str], int], list[Link]]:
         """Switches forward by destination: the flows of a pair of pods are those to its hosts there."""
         del own_routes
@@ -454,7 +454,7 @@ def play(
     guard: bool = False,
     hashing: Hashing = Hashing(),
     progress: Progress | None = None,
-) -> Played:
+) -> PlayedSchedule:
     """Play some rounds of a schedule.
 
     Parameters
@@ -478,8 +478,8 @@ def play(
     planes : int
         Cross-connects, 1 or 2.
     guard : bool
-        With slots: take the guard that the longest path and the queues need (`Played.least_guard_s`), whatever the
-        schedule says.
+        With slots: take the guard that the longest path and the queues need (`PlayedSchedule.least_guard_s`), whatever
+        the schedule says.
     hashing : Hashing
         Of `eps-ecmp`.
     progress : Progress or None
@@ -506,7 +506,7 @@ def play(
         EmbeddedSwitches(topology, bundled(lanes)) as switches,
         JobNetwork(switches, faults=Faults(loss=loss), seed=seed) as network,
     ):
-        made = TwinInstaller if electrical else Installer
+        made = TwinInstaller if electrical else TurnInstaller
         installer = made(topology, switches, network, schedule, gates=keep == "gates")
         if isinstance(installer, TwinInstaller):
             installer.hashing, installer.seed = hashing, seed
@@ -518,7 +518,7 @@ def play(
         if guard and schedule.clock == "slots":
             _check_guard(schedule, least_s)
             schedule = replace(schedule, guard_s=least_s)
-        kind = SlottedPlayer if schedule.clock == "slots" else Player
+        kind = SlottedPlayer if schedule.clock == "slots" else TurnPlayer
         played = kind(schedule, installed, installer, network, rounds=rounds, keep=keep, progress=progress).run()
         played.guard_s, played.least_guard_s = schedule.guard_s, least_s
         return played
@@ -551,7 +551,7 @@ _GROUPS: Final = ("#2f6fb0", "#d1782c", "#3f9162", "#8a5aa8")
 _STYLE: Final = "font-family:system-ui,sans-serif;font-size:12px"
 
 
-def gantt_svg(played: Played, groups: dict[str, int], *, title: str = "") -> str:
+def gantt_svg(played: PlayedSchedule, groups: dict[str, int], *, title: str = "") -> str:
     """A row for the cross-connect, one for each job: light is training, colour communication, black darkness."""
     end = max((span.end_ps for span in played.spans), default=1)
     jobs = list(groups)

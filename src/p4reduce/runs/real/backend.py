@@ -16,9 +16,9 @@ from p4reduce.control_plane.plans.forest import shares
 from p4reduce.group.backend import (
     COLLECTIVES,
     Asked,
+    CollectiveOptions,
     FloatArray,
-    Message,
-    Options,
+    MessageEnd,
     Tallied,
     Wait,
     as_carried,
@@ -32,10 +32,10 @@ from p4reduce.network.real.io.path import drop_waiting
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.numbers import Partial, Residuals
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import State
+from p4reduce.workers.records import EndpointState
 from p4reduce.workers.specs import EndpointSpec, HostAddress, PsServerSpec, RingSpec, ServerSpec, Timing, WorkerSpec
 from p4reduce.workers.status import EndpointStatus
-from p4reduce.workers.udp import Driver, Port, PortCounts, SilenceError
+from p4reduce.workers.udp import EndpointDriver, Port, PortCounts, SilenceError
 from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
@@ -150,11 +150,12 @@ trip a little longer costs nothing as long as the window covers it"""
 
 
 @dataclass(frozen=True)
-class Closing:
+class RealClosing:
     """An all-reduce of a job with a deadline, as one participant knows it.
 
     Attempts, chunks, the ``least`` contributions of one, and how many chunks are without this participant's; how many
-    chunks of its arrays are ``left`` for the next all-reduce of the tensor (``Options.identity``), and its elements.
+    chunks of its arrays are ``left`` for the next all-reduce of the tensor (``CollectiveOptions.identity``), and its
+    elements.
     """
 
     attempts: int
@@ -167,7 +168,7 @@ class Closing:
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedCollective:
     """One collective, as this participant saw it. Times: nanoseconds of the machine's monotonic clock."""
 
     operation: str
@@ -179,7 +180,7 @@ class Carried:
     """SHA-256 of this participant's array when it was done."""
     words: bool = False
     """Whether its lanes were added as they are."""
-    closing: Closing | None = None
+    closing: RealClosing | None = None
     """Its contributions, if a deadline might close it without some."""
     failed: str | None = None
     """The error that every participant got in the place of a result."""
@@ -224,7 +225,7 @@ class ScriptReport:
 
     began_ns: int
     first: int
-    carried: tuple[Carried, ...]
+    carried: tuple[CarriedCollective, ...]
     figures: tuple[RealFigure, ...]
     counts: Counts
 
@@ -271,7 +272,7 @@ class RealBackend:
         self.is_server = spec.rank == spec.size
         self.members = self.contributors = tuple(range(spec.size))
         """Ranks of the start: who takes part now, and whose arrays are in the last result."""
-        self.carried: list[Carried] = []
+        self.carried: list[CarriedCollective] = []
         self.figures: list[RealFigure] = []
         self.summed: tuple[tuple[int, int], ...] = ()
         self.first = 0
@@ -290,7 +291,7 @@ class RealBackend:
         try:
             if where.remote is not None:
                 drop_waiting(self.port.socket)
-            self._driver = Driver(self._endpoints, self.port)
+            self._driver = EndpointDriver(self._endpoints, self.port)
         except BaseException:
             self.port.close()
             raise
@@ -305,7 +306,7 @@ class RealBackend:
         self.attempt(asked)
         return self.now_ps()
 
-    def check(self, operation: str, root: int, options: Options) -> None:
+    def check(self, operation: str, root: int, options: CollectiveOptions) -> None:
         """`RefusedError` for what this run has no job for: nothing is sent, and all ranks are told the same."""
         if options.stale:
             raise RefusedError(f"{operation}: staleness is for virtual time only")
@@ -408,7 +409,7 @@ class RealBackend:
         """Raise: in real time jobs are made before the workers, so there are no subgroups."""
         raise ClusterError(f"group {list(ranks)}: in real time there is one group, of all workers")
 
-    def sent(self, message: Message) -> None:
+    def sent(self, message: MessageEnd) -> None:
         """There are no traces of real time."""
 
     def waited(self, wait: Wait) -> None:
@@ -455,7 +456,7 @@ class RealBackend:
         """The counts of the port."""
         return self.port.counts()
 
-    def _carry_out(self, given: Mapping[int, Post], options: Options) -> None:
+    def _carry_out(self, given: Mapping[int, Post], options: CollectiveOptions) -> None:
         """``CollectiveError`` when the network gives up."""
         first = next(iter(given.values()))
         name = f"{first.collective.name.lower()} #{first.iteration}: {self._spec.host}"
@@ -465,10 +466,10 @@ class RealBackend:
             raise CollectiveError(f"{name}: {error}") from error
         for index in given:
             status = self._endpoints.status(index)
-            if status.state is State.FAILED or status.error is not None:
+            if status.state is EndpointState.FAILED or status.error is not None:
                 raise CollectiveError(f"{name}: {status.error}")
 
-    def _close(self, given: Post, index: int, array: FloatArray, options: Options) -> Closing:
+    def _close(self, given: Post, index: int, array: FloatArray, options: CollectiveOptions) -> RealClosing:
         """An all-reduce until enough are in each chunk: all know the same counts, and decide alike."""
         inputs = array.copy()
         attempts = 0
@@ -483,15 +484,15 @@ class RealBackend:
         self.summed = partial.runs(given.chunk_elements(self._spec.lanes))
         late = int(partial.late.sum())
         least = int(partial.counts.min())
-        return Closing(attempts, len(partial.counts), least, late, left, array.size, options.identity)
+        return RealClosing(attempts, len(partial.counts), least, late, left, array.size, options.identity)
 
-    def _bits(self, operation: str, options: Options) -> int:
+    def _bits(self, operation: str, options: CollectiveOptions) -> int:
         """Bits of the lanes in which an operation travels."""
         if operation != "all_reduce" or options.words:
             return WORD_BITS
         return options.lane_bits or self._spec.lane_bits
 
-    def _exchange(self, array: FloatArray, options: Options) -> FloatArray:
+    def _exchange(self, array: FloatArray, options: CollectiveOptions) -> FloatArray:
         """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""
         every = np.zeros((len(self.members), array.size), np.float32)
         every[self.members.index(self.rank)] = array
@@ -511,7 +512,7 @@ class RealBackend:
         start_ns: int,
         *,
         words: bool,
-        closing: Closing | None = None,
+        closing: RealClosing | None = None,
         failed: str | None = None,
         saturated: int = 0,
         bare: tuple[int, ...] = (),
@@ -521,7 +522,9 @@ class RealBackend:
         end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
         turn = self.first + len(self.carried)
         self.carried.append(
-            Carried(operation, turn, array.size, start_ns, end, digest, words, closing, failed, saturated, bare, bits)
+            CarriedCollective(
+                operation, turn, array.size, start_ns, end, digest, words, closing, failed, saturated, bare, bits
+            )
         )
         return array
 

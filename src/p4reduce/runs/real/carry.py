@@ -21,7 +21,7 @@ from p4reduce.control_plane.plans.best import BEST, FORESTS
 from p4reduce.control_plane.resources import SLOTS
 from p4reduce.group.backend import SERVED, FloatArray, as_carried
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.membership import Decision
+from p4reduce.group.membership import MembershipDecision
 from p4reduce.network.jobs.network import Job, parts_of
 from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
@@ -31,7 +31,7 @@ from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import check_memory, provenance
 from p4reduce.runs.jobs import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB, tree_requests, trees_of
 from p4reduce.runs.launch import Emit
-from p4reduce.runs.real.backend import Carried, Closing, Counts, ProcessSpec, for_bmv2, real_timing
+from p4reduce.runs.real.backend import CarriedCollective, Counts, ProcessSpec, RealClosing, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup, is_stopped
 from p4reduce.runs.real.targets import (
@@ -64,7 +64,7 @@ from p4reduce.runs.result import (
     TrainingPoint,
 )
 from p4reduce.runs.runner import training_iterations, training_result, without_values
-from p4reduce.runs.summary import Observed, describe_topology, result_of
+from p4reduce.runs.summary import CarriedCounts, describe_topology, result_of
 from p4reduce.runs.virtual.cluster import build_topology, program_of, worker_hosts
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
@@ -216,7 +216,7 @@ class Moved:
     """Of ``NetworkResult``."""
     left_out: LeftOut = field(default_factory=LeftOut)
 
-    def note_closing(self, turn: int, every: Sequence[Closing | None]) -> int:
+    def note_closing(self, turn: int, every: Sequence[RealClosing | None]) -> int:
         """Note what workers, by rank, report of an all-reduce with a deadline; return how often it was carried."""
         known = [report for report in every if report is not None]
         if not known:
@@ -274,7 +274,7 @@ class RealCluster(Closable):
             self.turns = training_iterations(experiment, len(self.assignment.workers))
         self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
         self.moved = Moved()
-        self.decisions: Sequence[Decision] = ()
+        self.decisions: Sequence[MembershipDecision] = ()
         """Decisions on the group's members, in order."""
         self.resumed: Sequence[Resumed] = ()
         """Times at which these took effect."""
@@ -377,7 +377,7 @@ class RealCluster(Closable):
         except WorkerError as error:
             raise ClusterError(f"{error}{self._diagnose(error.host)}") from None
         carried = {
-            host: self.by_our_clock(host, from_plain(Carried, answer.get("carried"), host))
+            host: self.by_our_clock(host, from_plain(CarriedCollective, answer.get("carried"), host))
             for host, answer in answers.items()
         }
         hashes = {host: seen.sha256 for host, seen in carried.items()}
@@ -479,7 +479,7 @@ class RealCluster(Closable):
         assert self.machines is not None  # noqa: S101
         return self.agents.every[self.machines.names.index(self.machines.place[node])]
 
-    def by_our_clock(self, host: str, seen: Carried) -> Carried:
+    def by_our_clock(self, host: str, seen: CarriedCollective) -> CarriedCollective:
         """A collective as a host's participant saw it, with times of this machine's clock."""
         ahead = self.ahead_ns(host)
         return replace(seen, start_ns=seen.start_ns - ahead, end_ns=seen.end_ns - ahead)
@@ -647,7 +647,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     switches = [node.name for node in cluster.topology.switches if node.name not in cluster.lost_switches]
     counters = cluster.target.controller.read_counters(switches)
     links = _links(cluster, answers, counters)
-    observed = Observed(
+    observed = CarriedCounts(
         topology=cluster.topology,
         jobs=cluster.trees,
         links=links,

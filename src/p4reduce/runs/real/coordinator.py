@@ -211,7 +211,7 @@ Watch = Callable[[], Collection[str]]
 
 
 @dataclass(frozen=True)
-class Ended:
+class GroupEnd:
     """The end of the first rank without which the others could not go on."""
 
     rank: int
@@ -267,7 +267,7 @@ class Coordinator:
         """Members that have not died."""
         return self.agreement.survivors
 
-    def wait(self) -> Ended | None:
+    def wait(self) -> GroupEnd | None:
         """Wait until all living ranks have ended; return the failure that ended the run, or None.
 
         Raises ``ClusterError`` where no group can go on.
@@ -277,13 +277,13 @@ class Coordinator:
             self._abandon()
             return ended
 
-    def _wait(self) -> Ended | None:
+    def _wait(self) -> GroupEnd | None:
         seen, dead = self._presence.seen, self._presence.leases
-        first: Ended | None = None
+        first: GroupEnd | None = None
         while any(worker.code is None and worker.member and rank not in dead.dead for rank, worker in enumerate(seen)):
             self._pump()
             members = [(rank, worker.code) for rank, worker in enumerate(seen) if worker.member]
-            failed = [Ended(rank, code) for rank, code in members if code]
+            failed = [GroupEnd(rank, code) for rank, code in members if code]
             first = first or next(iter(failed), None)
             if first is not None and (self._on_failure == "abort" or len(failed) == len(members)):
                 return first
@@ -359,7 +359,7 @@ class Coordinator:
         presence = self._presence
         match action:
             case agreement.Blame(asked):
-                self._hear(now, [agreement.Named(asked or self._blamed())])
+                self._hear(now, [agreement.BlamedMembers(asked or self._blamed())])
             case agreement.Tell(ranks, kind, content):
                 presence.term = self.agreement.term
                 if kind == "give":  # whose lease counts until it has answered

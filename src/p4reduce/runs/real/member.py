@@ -41,11 +41,11 @@ from pydantic import Field
 
 from p4reduce.base.records import from_json, from_plain, to_json, to_plain
 from p4reduce.group import remote
-from p4reduce.group.backend import Asked, FloatArray, Options
+from p4reduce.group.backend import Asked, CollectiveOptions, FloatArray
 from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
-from p4reduce.group.membership import REAL_LEASE, Decision, cannot_redo, group_changed
+from p4reduce.group.membership import REAL_LEASE, MembershipDecision, cannot_redo, group_changed
 from p4reduce.runs.real.backend import Counts, RealBackend, ScriptReport, ScriptSpec
-from p4reduce.workers.records import State
+from p4reduce.workers.records import EndpointState
 from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.udp import StoppedError
@@ -68,7 +68,7 @@ class Calling:
 
 
 @dataclass(frozen=True)
-class Turn:
+class MemberTurn:
     """What the caller's thread has to do now: try (with new ``endpoints`` if the epoch is new), or take this result."""
 
     members: tuple[int, ...]
@@ -93,11 +93,11 @@ class Committed:
     by this one.
     """
 
-    commit: Decision
+    commit: MembershipDecision
     endpoints: tuple[EndpointSpec, ...]
     weights: tuple[int, ...] = ()
     failed: Annotated[str | None, Field(exclude_if=lambda error: error is None)] = None
-    history: Annotated[tuple[Decision, ...] | None, Field(exclude_if=lambda every: every is None)] = None
+    history: Annotated[tuple[MembershipDecision, ...] | None, Field(exclude_if=lambda every: every is None)] = None
 
 
 class Member:
@@ -119,7 +119,7 @@ class Member:
     ) -> None:
         self.rank = rank
         self._stop, self._go_on, self._waits = stop, go_on, waits
-        self._changes: list[Decision] = []
+        self._changes: list[MembershipDecision] = []
         self._finished = 0
         self._result: tuple[FloatArray, tuple[int, ...], str | None] | None = None
         self._calling: Calling | None = None
@@ -127,8 +127,8 @@ class Member:
         self._term: int | None = None  # of the request to stop, until the coordinator says how to go on
         self._answered = False
         self._held: int | None = None  # of the request to begin nothing
-        self._next = Turn(members, (), 0)
-        self._admission: tuple[Turn, int, int] | None = None
+        self._next = MemberTurn(members, (), 0)
+        self._admission: tuple[MemberTurn, int, int] | None = None
         # a result that the caller has not taken yet, and its error
         self._given: tuple[FloatArray, tuple[int, ...], str | None] | None = None
         self._ended: ClusterError | None = None
@@ -147,7 +147,7 @@ class Member:
 
     # --- the caller's thread
 
-    def admitted(self) -> tuple[Turn, int, int]:
+    def admitted(self) -> tuple[MemberTurn, int, int]:
         """Wait until the group has taken this one in: its first turn, changes of the group and operations before.
 
         Raises ``ClusterError`` where it is refused.
@@ -158,7 +158,7 @@ class Member:
                 raise ClusterError(str(self._ended))
             return self._admission
 
-    def begin(self, calling: Calling) -> Turn:
+    def begin(self, calling: Calling) -> MemberTurn:
         """Wait until the operation may be tried, or its result is there.
 
         Raises ``GroupChanged`` where the caller has to hear of a change first, ``ExcludedError``, or ``ClusterError``.
@@ -173,7 +173,7 @@ class Member:
                 if self._ended is not None:
                     raise type(self._ended)(str(self._ended))
                 if self._given is not None:  # decided already, whatever has happened since
-                    return Turn(self._next.members, (), self._next.epoch, (), *self._given)
+                    return MemberTurn(self._next.members, (), self._next.epoch, (), *self._given)
                 self._hear(calling)
             except BaseException:
                 self._calling = None
@@ -297,7 +297,7 @@ class Member:
         """Take in a decision; for a rank that joins, the operation that the others call next is its first."""
         decision = told.commit
         with self._changed:
-            self._next = Turn(decision.after, told.endpoints, decision.epoch, told.weights)
+            self._next = MemberTurn(decision.after, told.endpoints, decision.epoch, told.weights)
             every = (decision,) if told.history is None else told.history
             self._changes += [change for change in every if change.after != change.before]
             if told.history is not None:
@@ -453,7 +453,7 @@ class ScriptBackend(RealBackend):
         # The caller's own array may change at once.
         self._member.done(carried.copy() if self._survives else carried, contributors, failed)
 
-    def _take_over(self, operation: str, array: FloatArray, turn: Turn, options: Options) -> None:
+    def _take_over(self, operation: str, array: FloatArray, turn: MemberTurn, options: CollectiveOptions) -> None:
         """The result of an operation, from one who had it."""
         assert turn.array is not None  # noqa: S101
         start = time.monotonic_ns()
@@ -467,7 +467,7 @@ class ScriptBackend(RealBackend):
         if turn.failed is not None:
             raise SaturatedError(turn.failed)
 
-    def _adopt(self, turn: Turn) -> None:
+    def _adopt(self, turn: MemberTurn) -> None:
         """Go on in the epoch of this turn."""
         self.members = turn.members
         if turn.epoch == self._epoch:
@@ -487,12 +487,14 @@ class ScriptBackend(RealBackend):
         every = [self._endpoints.status(index) for index in places]
         oldest = [self._endpoints.oldest_missing(index) & 0xFFFFFFFF for index in places]
         return {
-            "waits": [seq if status.state is State.ACTIVE else None for seq, status in zip(oldest, every, strict=True)],
+            "waits": [
+                seq if status.state is EndpointState.ACTIVE else None for seq, status in zip(oldest, every, strict=True)
+            ],
             "told": [None if status.waiting is None else to_plain(status.waiting) for status in every],
         }
 
 
-def _weighted(turn: Turn) -> list[tuple[int, int]]:
+def _weighted(turn: MemberTurn) -> list[tuple[int, int]]:
     """The job and the weight of each of several trees."""
     if len(turn.endpoints) < 2:
         return []

@@ -23,10 +23,10 @@ import numpy as np
 from p4reduce.base.records import RecordError, from_plain
 from p4reduce.control_plane.plans.forest import MOST_BLOCKS
 from p4reduce.group import remote
-from p4reduce.group.agreement import PARTED, Alive, Answered, Beat, Ended, Event, Joined, Left, Unheard
+from p4reduce.group.agreement import PARTED, Alive, Answered, Beat, Event, Joined, Left, ProcessEnded, Unheard
 from p4reduce.group.backend import FloatArray
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.membership import REAL_LEASE, Answer, Leases
+from p4reduce.group.membership import REAL_LEASE, Leases, SurvivorAnswer
 from p4reduce.group.remote import FramingError
 from p4reduce.network.real.net.namespaces import last_lines, stop
 from p4reduce.runs.agent import RemoteRank
@@ -130,7 +130,7 @@ class WorkerError(ClusterError):
         self.host = host
 
 
-class Worker:
+class WorkerProcess:
     """A worker's process. Its standard error goes to its log."""
 
     def __init__(self, host: str, process: Any, log: Path) -> None:
@@ -180,14 +180,14 @@ class WorkerGroup(Closable):
         self._watch = watch
         self._selector = selectors.DefaultSelector()
         self._early: dict[str, list[Message]] = {host: [] for host in commands}
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, WorkerProcess] = {}
         try:
             for host, command in commands.items():
                 log = folder / f"{host}.log"
                 with log.open("wb") as errors:
                     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
                     process = start(host, command, pipes)
-                worker = self.workers[host] = Worker(host, process, log)
+                worker = self.workers[host] = WorkerProcess(host, process, log)
                 self._selector.register(process.stdout, selectors.EVENT_READ, worker)
         except BaseException:
             self.close()
@@ -234,7 +234,7 @@ class WorkerGroup(Closable):
                     f"{idle_s:g} s (--budget-s); was it stopped?"
                 )
 
-    def _take(self, worker: Worker) -> None:
+    def _take(self, worker: WorkerProcess) -> None:
         messages = worker.read()
         if messages is None:
             raise worker.ended()
@@ -458,7 +458,7 @@ Process = subprocess.Popen[bytes] | RemoteRank
 
 
 @dataclass
-class Seen:
+class RankState:
     """The coordinator's state of one rank."""
 
     process: Process
@@ -485,7 +485,7 @@ class Presence(Closable):
     def __init__(self, folder: Path) -> None:
         """Listen in ``folder``, which no other user may enter."""
         self.address: Final = str(folder / "group")
-        self.seen: list[Seen] = []
+        self.seen: list[RankState] = []
         self.leases = Leases(REAL_LEASE, (), 0)
         self.term = 0
         """The last in which members were asked something."""
@@ -548,9 +548,9 @@ class Presence(Closable):
         """
         rank = len(self.seen)
         if isinstance(process, RemoteRank):
-            self.seen.append(Seen(process, process, member=member))
+            self.seen.append(RankState(process, process, member=member))
             return
-        self.seen.append(Seen(process, Signs(process.pid), member=member))
+        self.seen.append(RankState(process, Signs(process.pid), member=member))
         pidfd = os.pidfd_open(process.pid)
 
         def ended() -> None:
@@ -599,7 +599,7 @@ class Presence(Closable):
 
     def replace(self, rank: int) -> None:
         """End a process whose host another one is to have."""
-        self._events.append(Ended(rank, "was started anew"))
+        self._events.append(ProcessEnded(rank, "was started anew"))
         self.seen[rank].process.kill()
 
     def close(self) -> None:
@@ -689,7 +689,7 @@ class Presence(Closable):
             if seen.member:
                 self._take(rank, seen, kind, message, array)
 
-    def _take(self, rank: int, seen: Seen, kind: str, message: Message, array: FloatArray | None) -> None:
+    def _take(self, rank: int, seen: RankState, kind: str, message: Message, array: FloatArray | None) -> None:
         """Take in a checked message of a member."""
         if kind == "beat":
             if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
@@ -703,7 +703,7 @@ class Presence(Closable):
         elif kind == "stopped":
             seen.finished = message["finished"]
             contributors = tuple(message["contributors"])
-            answer = Answer(message["finished"], contributors, message.get("operation"), message["root"])
+            answer = SurvivorAnswer(message["finished"], contributors, message.get("operation"), message["root"])
             event = Answered(rank, message["stopped"], answer)
         else:
             event = Answered(rank, message["array"], None)
@@ -715,7 +715,7 @@ class Presence(Closable):
         """Exclude a rank whose message no member sends: the others go on without it."""
         reason = f"said what no member says: {why}"
         control = self.seen[rank].control
-        self._events.append(Ended(rank, reason))
+        self._events.append(ProcessEnded(rank, reason))
         if control is not None:
             control.send({"excluded" if self.seen[rank].member else "refused": reason})
             self._forget(control)
@@ -733,7 +733,7 @@ class Presence(Closable):
         self._forget(control)
         if rank is not None and self.seen[rank].code is None:
             until = REMOTE_END_NS if control.rank is not None else END_NS
-            self._events.append(Ended(rank, PARTED, time.monotonic_ns() + until))
+            self._events.append(ProcessEnded(rank, PARTED, time.monotonic_ns() + until))
         return ()
 
     def _forget(self, control: Control) -> None:
@@ -748,7 +748,7 @@ class Presence(Closable):
         seen.code = seen.process.wait()
         how = f"ended with {how_ended(seen.code)}" if seen.code else "ended without leaving the group"
         if seen.code or seen.control is not None:
-            self._events.append(Ended(rank, how))
+            self._events.append(ProcessEnded(rank, how))
         else:
             self._events.append(Left(rank, None))
 

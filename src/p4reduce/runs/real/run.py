@@ -23,7 +23,7 @@ from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.launch import Emit
-from p4reduce.runs.perf import Plan, Row, figures
+from p4reduce.runs.perf import PerfPlan, PerfRow, figures
 from p4reduce.runs.perf import Progress as PerfProgress
 from p4reduce.runs.real.gloo import has_gloo, has_mpi
 from p4reduce.runs.real.sights import SOCKET
@@ -240,7 +240,7 @@ OTHERS: Final = {"gloo": has_gloo, "mpi": has_mpi}
 """other libraries that are measured beside, if an interpreter has them"""
 
 
-def measure_real(experiment: Experiment, plan: Plan, progress: PerfProgress, *, others: bool) -> list[Row]:
+def measure_real(experiment: Experiment, plan: PerfPlan, progress: PerfProgress, *, others: bool) -> list[PerfRow]:
     """All sizes with one plan; with ``others``, then the same with gloo and MPI, where PyTorch, mpi4py
     with MPICH, and network namespaces are.
 
@@ -265,10 +265,10 @@ def measure_real(experiment: Experiment, plan: Plan, progress: PerfProgress, *, 
     return rows
 
 
-def _rows(engine: str, plan: Plan, workers: int, times_us: list[float]) -> list[Row]:
+def _rows(engine: str, plan: PerfPlan, workers: int, times_us: list[float]) -> list[PerfRow]:
     rows = []
     for at, octets in enumerate(plan.sizes):
         mine = times_us[at * plan.iters : (at + 1) * plan.iters]
         measured = figures(octets, sum(mine) / len(mine), plan.collective, workers, 0)
-        rows.append(Row(engine, octets, plan.count(octets, workers), plan.type, "sum", -1, None, measured))
+        rows.append(PerfRow(engine, octets, plan.count(octets, workers), plan.type, "sum", -1, None, measured))
     return rows

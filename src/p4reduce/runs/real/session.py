@@ -41,13 +41,21 @@ from p4reduce.runs.agent import Agent, RemoteRank
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import tensor
 from p4reduce.runs.launch import end_all, rank_environment, torch_environment
-from p4reduce.runs.real.backend import Carried, Move, ProcessSpec, ScriptReport, ScriptSpec, Train, TrainingReport
+from p4reduce.runs.real.backend import (
+    CarriedCollective,
+    Move,
+    ProcessSpec,
+    ScriptReport,
+    ScriptSpec,
+    Train,
+    TrainingReport,
+)
 from p4reduce.runs.real.carry import RealCluster, result
-from p4reduce.runs.real.coordinator import Coordinator, Ended, Stand, Trees
+from p4reduce.runs.real.coordinator import Coordinator, GroupEnd, Stand, Trees
 from p4reduce.runs.real.gloo import gloo_beside, mpi_beside
 from p4reduce.runs.real.presence import Arrivals, Message, Presence, cpu_seconds
 from p4reduce.runs.real.sights import shown
-from p4reduce.runs.real.targets import Damage, MachineTarget
+from p4reduce.runs.real.targets import MachineTarget, RealDamage
 from p4reduce.runs.real.wires import Machines, VethWires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint, steps_of
 from p4reduce.runs.runner import one_model
@@ -284,7 +292,7 @@ class ScriptCluster(RealCluster):
         self.group.add(rank, process)
         return process
 
-    def wait(self) -> Ended | None:
+    def wait(self) -> GroupEnd | None:
         """Wait until all scripts have ended; return the failure that ended the run, if any. Raises ``ClusterError``."""
         assert isinstance(self.group, Scripts)  # noqa: S101
         began = Stand(tuple(tree.plan for tree in self.trees), self.assignment.weights)
@@ -301,7 +309,7 @@ class ScriptCluster(RealCluster):
         deadline = time.monotonic() + self._script["timeout_s"]
         journal = Journal(self.folder / "membership.jsonl")
         presence, on_failure = self.group.presence, self.experiment.on_failure
-        with Damage(self.target, self.wires, self.relays, trees, presence, on_failure) as damage:
+        with RealDamage(self.target, self.wires, self.relays, trees, presence, on_failure) as damage:
             arrivals = Arrivals([at_s for at_s, _ in self._joins], self.everybody, presence, self._start_joining)
             coordinator = Coordinator(
                 presence, trees, journal, on_failure, watch=damage.news, deadline=deadline, arrivals=arrivals
@@ -382,7 +390,7 @@ class ScriptCluster(RealCluster):
         self.moved.steps = steps_of(self.moved.records, [], [])
 
 
-def _check_agreement(turn: int, carried: Mapping[str, Carried]) -> None:
+def _check_agreement(turn: int, carried: Mapping[str, CarriedCollective]) -> None:
     """`ClusterError` where participants called different things, whose packets fitted together by chance.
 
     carried: what each host's participant says of the collective.

@@ -436,7 +436,7 @@ IDLE_S: Final = 0.5
 """for which a switch that does not answer has used no processor time, while members wait: it is not only slow"""
 
 
-class Damage:
+class RealDamage:
     """Tells the ``trees`` of it. Whatever happens wakes the ``presence``. Use as a context manager.
 
     Of a run with ``on_failure`` "abort" links and processes of switches are not heard of, but raise.

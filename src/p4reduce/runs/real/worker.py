@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import from_json, from_plain, to_plain
-from p4reduce.group.backend import COLLECTIVES, Asked, FloatArray, Options
+from p4reduce.group.backend import COLLECTIVES, Asked, CollectiveOptions, FloatArray
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.inputs import tensor
@@ -47,7 +47,7 @@ _OPERATIONS: Final = (*COLLECTIVES, "broadcast")
 _NOTHING: Final = ((-1, 0), np.zeros(0, np.float32))
 
 
-class Worker:
+class CommandedWorker:
     """Carries out commands, one at a time."""
 
     def __init__(self, spec: ProcessSpec) -> None:
@@ -87,7 +87,7 @@ class Worker:
         move = from_plain(Move, {"elements": 1, **command} if barrier else command, operation)
         array = np.zeros(1, np.float32) if barrier else self._array(move)
         self._prepared = _NOTHING  # the result takes its place
-        options = Options(tensor="tensor")
+        options = CollectiveOptions(tensor="tensor")
         self._backend.collective(Asked(operation, array, move.root, move.learning_rate, options))
         if move.save is not None:
             np.save(Path(move.save), array)
@@ -126,7 +126,7 @@ class Worker:
 class _Reports:
     """Tells of every collective of a training what came of it, and waits for leave to go on."""
 
-    def __init__(self, worker: Worker, backend: RealBackend, command: Train) -> None:
+    def __init__(self, worker: CommandedWorker, backend: RealBackend, command: Train) -> None:
         self._worker = worker
         self._backend = backend
         self._command = command
@@ -170,7 +170,7 @@ def _read_spec(arguments: list[str]) -> ProcessSpec:
 def main(arguments: list[str]) -> int:
     """Exit code: 0, 1 for what cannot be started."""
     try:
-        worker = Worker(_read_spec(arguments))
+        worker = CommandedWorker(_read_spec(arguments))
     except (OSError, ValueError, TypeError) as error:
         _say({"error": f"cannot start: {error}"})
         return 1

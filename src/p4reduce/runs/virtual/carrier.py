@@ -14,9 +14,9 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import Operation, parts_bound, plan_bound
 from p4reduce.control_plane.entries import P4Program, explain_waits, node_name
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.group.backend import COLLECTIVES, Call, FloatArray, Options, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, CollectiveCall, CollectiveOptions, FloatArray, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError
-from p4reduce.group.membership import Decision
+from p4reduce.group.membership import MembershipDecision
 from p4reduce.network.jobs.asynchronous import AsynchronousJob, Clockwork, Staleness, install
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork
 from p4reduce.network.jobs.specs import (
@@ -27,7 +27,7 @@ from p4reduce.network.jobs.specs import (
     expect_sum,
     expect_words,
 )
-from p4reduce.network.virtual import Faults, Stop
+from p4reduce.network.virtual import Faults, StopReason
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import link_faults
 from p4reduce.runs.jobs import (
@@ -44,7 +44,7 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import NonFiniteError, Partial, Residuals, with_bits
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
@@ -63,7 +63,7 @@ class Closings:
         """What was left out, by job."""
         self._residuals: dict[tuple[int, int], Residuals] = defaultdict(Residuals)
 
-    def begin(self, job: Job, calls: list[Call], bits: int) -> "Closing | None":
+    def begin(self, job: Job, calls: list[CollectiveCall], bits: int) -> "ClosableCollective | None":
         """Begin a collective that may be closed; None if all contributions are waited for. bits: of its lanes.
 
         What earlier ones left out of the tensor, or narrow lanes lost of it, is in the callers' arrays from now on.
@@ -75,17 +75,19 @@ class Closings:
         residuals = [self._residuals[job.plan.job, call.rank] for call in calls]
         for call, residual in zip(calls, residuals, strict=True):
             residual.add_to(call.array, call.options.identity)
-        return Closing(self, job, calls, residuals, bits) if closes else None
+        return ClosableCollective(self, job, calls, residuals, bits) if closes else None
 
-    def keep_rounding(self, job: Job, call: Call, lost: FloatArray) -> None:
+    def keep_rounding(self, job: Job, call: CollectiveCall, lost: FloatArray) -> None:
         """Keep what narrow lanes lost of a call's array, for the next one of that tensor."""
         self._residuals[job.plan.job, call.rank].keep_rounding(lost, call.options.identity)
 
 
-class Closing:
+class ClosableCollective:
     """One collective that may be closed."""
 
-    def __init__(self, closings: Closings, job: Job, calls: list[Call], residuals: list[Residuals], bits: int) -> None:
+    def __init__(
+        self, closings: Closings, job: Job, calls: list[CollectiveCall], residuals: list[Residuals], bits: int
+    ) -> None:
         self._closings, self._job, self._calls, self._residuals = closings, job, calls, residuals
         self._bits, self._lanes = bits, job.plan.lanes * (WORD_BITS // bits)
         self._given = [call.array.copy() for call in calls]
@@ -133,7 +135,7 @@ class Closing:
         whole = expect_sum(self._given, with_bits(self._job.numbers, self._bits), lanes)
         return replace(whole, exact=expect_sum(list(map(self._in_time, self._calls, self._given)), None, lanes).exact)
 
-    def _in_time(self, call: Call, given: FloatArray) -> FloatArray:
+    def _in_time(self, call: CollectiveCall, given: FloatArray) -> FloatArray:
         late = np.repeat(self.partials[call.rank].late, self._lanes)[: given.size]
         return np.where(late, np.float32(0), given)
 
@@ -157,14 +159,14 @@ class StaleCalls:
     staleness: Staleness
     rate: float
     """of one worker's gradient"""
-    posted: dict[int, Call] = field(default_factory=dict)
+    posted: dict[int, CollectiveCall] = field(default_factory=dict)
     """by rank: workers whose call is under way, or waits for its time or for others"""
     taken: int = 0
     """calls of the server that have ended"""
-    finished: list[Call] = field(default_factory=list)
-    _held: dict[int, Call] = field(default_factory=dict)
+    finished: list[CollectiveCall] = field(default_factory=list)
+    _held: dict[int, CollectiveCall] = field(default_factory=dict)
     _rounds: list[int] = field(default_factory=list)
-    _server: Call | None = None
+    _server: CollectiveCall | None = None
 
     @classmethod
     def begin(
@@ -173,7 +175,7 @@ class StaleCalls:
         controller: Controller,
         workers: tuple[str, ...],
         server: str,
-        first: Call,
+        first: CollectiveCall,
         *,
         window: int | None,
     ) -> "StaleCalls":
@@ -191,7 +193,7 @@ class StaleCalls:
             made._serve(rank)
         return made
 
-    def carry(self, calls: list[Call], check: Callable[[], None]) -> list[Call]:
+    def carry(self, calls: list[CollectiveCall], check: Callable[[], None]) -> list[CollectiveCall]:
         """Carry on until at least one call is done; those that are. ``CollectiveError`` when nothing moves any more."""
         size = len(self.job.jobs)
         if calls[0].array.size != self.job.weights.size or calls[0].options.staleness != self.staleness.bound:
@@ -211,30 +213,30 @@ class StaleCalls:
             raise CollectiveError("push_pull: nothing moves any more, but calls are left")
         return self.finished
 
-    def _take_server(self, call: Call) -> None:
+    def _take_server(self, call: CollectiveCall) -> None:
         """The server is there: the weights are its own until it gets them back."""
         if self._server is not call:
             self._server = call
             self.job.weights[:] = call.array
 
-    def _take(self, call: Call) -> None:
+    def _take(self, call: CollectiveCall) -> None:
         call.start_ps = max(call.start_ps, self.clockwork.network.now)
         self.posted[call.rank] = call
         self.clockwork.at(call.start_ps, lambda: self._ready(call))
 
-    def _ready(self, call: Call) -> None:
+    def _ready(self, call: CollectiveCall) -> None:
         if self.staleness.may(call.rank):
             self._push(call)
         else:
             self._held[call.rank] = call
 
-    def _push(self, call: Call) -> None:
+    def _push(self, call: CollectiveCall) -> None:
         rank = call.rank
         self.job.jobs[rank].note("push_pull", call.array.size)
         post = Post(Collective.PUSH_PULL, call.array, call.array, self.staleness.done[rank])
         self.clockwork.post(self.job.worker(rank), post, lambda done_ps: self._done(call, done_ps))
 
-    def _done(self, call: Call, done_ps: int) -> None:
+    def _done(self, call: CollectiveCall, done_ps: int) -> None:
         call.done_ps = done_ps
         self.posted.pop(call.rank)
         self.staleness.done[call.rank] += 1
@@ -265,7 +267,7 @@ class StaleCalls:
         return self.job.weights
 
 
-def _post_of_block(call: Call, array: FloatArray, *, owner: bool) -> Post:
+def _post_of_block(call: CollectiveCall, array: FloatArray, *, owner: bool) -> Post:
     """The operation of one participant on a block of a reduce-scatter or all-gather."""
     if call.options.blocks == "own":
         target = array if owner else None
@@ -322,8 +324,11 @@ class Carrier(RunJobs):
         return self.switches.controller.resources.slots
 
     def carry(
-        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
-    ) -> Sequence[Decision]:
+        self,
+        calls: list[CollectiveCall],
+        check: Callable[[], None] = lambda: None,
+        workers: tuple[str, ...] | None = None,
+    ) -> Sequence[MembershipDecision]:
         """Carry one collective out; results land in the callers' arrays. See ``group.backend.Carry``.
 
         workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
@@ -334,7 +339,7 @@ class Carrier(RunJobs):
             self._carry(calls, self.workers if workers is None else workers, check)
         return ()
 
-    def _carry(self, calls: list[Call], workers: tuple[str, ...], check: Callable[[], None]) -> None:
+    def _carry(self, calls: list[CollectiveCall], workers: tuple[str, ...], check: Callable[[], None]) -> None:
         first = calls[0]
         elements = 1 if first.operation == "barrier" else first.array.size
         alone = len(workers) == 1 and (first.operation == "broadcast" or workers != self.workers)
@@ -389,7 +394,9 @@ class Carrier(RunJobs):
         if self.on_collective is not None:
             self.on_collective(len(self.records))
 
-    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+    def carry_stale(
+        self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
+    ) -> list[CollectiveCall]:
         """Carry calls of workers that do not wait for each other on, until one is done. See ``group.backend``."""
         with self._one:
             check()
@@ -401,7 +408,7 @@ class Carrier(RunJobs):
                     self._note_stale(self._stale, call)
             return finished
 
-    def _begin_stale(self, first: Call) -> StaleCalls:
+    def _begin_stale(self, first: CollectiveCall) -> StaleCalls:
         if self.server is None:
             raise CollectiveError("push_pull needs a parameter server: choose a topology with a server host")
         self.network.advance(self.network.now + CONTROL_LATENCY_PS)
@@ -416,7 +423,7 @@ class Carrier(RunJobs):
         self._jobs.update({job.plan.job: job for job in made.job.jobs})
         return made
 
-    def _note_stale(self, stale: StaleCalls, call: Call) -> None:
+    def _note_stale(self, stale: StaleCalls, call: CollectiveCall) -> None:
         """A worker's push_pull as a collective of its own; its answer depends on who came before, and has no error."""
         plan = stale.job.jobs[call.rank].plan
         self.digest.update(hashlib.sha256(call.array.data).digest())
@@ -473,7 +480,7 @@ class Carrier(RunJobs):
         return made
 
     def _carry_blocks(
-        self, parts: list[Part], calls: list[Call], workers: tuple[str, ...], check: Callable[[], None]
+        self, parts: list[Part], calls: list[CollectiveCall], workers: tuple[str, ...], check: Callable[[], None]
     ) -> None:
         """A reduce-scatter is a PUSH of each block to its owner, an all-gather a PULL of each from there.
 
@@ -518,7 +525,7 @@ class Carrier(RunJobs):
 
     # --- one collective
 
-    def _endpoint(self, job: Job, call: Call) -> int:
+    def _endpoint(self, job: Job, call: CollectiveCall) -> int:
         host = self._host_of[call.rank]
         if host in job.members:
             return job.members[host]
@@ -529,9 +536,9 @@ class Carrier(RunJobs):
         self,
         parts: list[Part],
         operation: str,
-        calls: list[Call],
+        calls: list[CollectiveCall],
         check: Callable[[], None],
-        closing: Closing | None = None,
+        closing: ClosableCollective | None = None,
         lost: Mapping[int, FloatArray] | None = None,
     ) -> None:
         """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
@@ -554,7 +561,7 @@ class Carrier(RunJobs):
                     given = replace(given, partial=closing.partials[call.rank])
                 self.network.post(index, given)
 
-    def _announce(self, parts: list[Part], calls: list[Call], check: Callable[[], None]) -> None:
+    def _announce(self, parts: list[Part], calls: list[CollectiveCall], check: Callable[[], None]) -> None:
         """Announce the next sums of participants that start them on the same jobs, now or when their time comes."""
         if calls[0].operation not in {"all_reduce", "barrier"}:
             return
@@ -562,18 +569,18 @@ class Carrier(RunJobs):
         later = [(call.options.ahead, call) for call in calls if call.options.ahead is not None]
         for ahead, call in sorted(later, key=lambda pair: pair[0].start_ps):
             waits = ahead.start_ps > self.network.now
-            if waits and self.network.advance(ahead.start_ps, watch, check=check) is Stop.DONE:
+            if waits and self.network.advance(ahead.start_ps, watch, check=check) is StopReason.DONE:
                 return
-            options = Options(poison=ahead.poison, lane_bits=calls[0].options.lane_bits)
+            options = CollectiveOptions(poison=ahead.poison, lane_bits=calls[0].options.lane_bits)
             for job, where in self._parts(parts[0][0], "all_reduce", ahead.array.size, options.lane_bits or WORD_BITS):
                 given = part(Collective.ALL_REDUCE, ahead.array[where], 0, 0.0, options, serves=False)
                 with suppress(NonFiniteError):  # it is told when it is called
                     self.network.announce(self._endpoint(job, call), given)
 
-    def _post_host_server(self, job: Job, collective: Collective, call: Call) -> None:
+    def _post_host_server(self, job: Job, collective: Collective, call: CollectiveCall) -> None:
         """Post for the server of a host-side all-reduce or barrier, which no participant calls, at the first call."""
         assert job.server is not None  # noqa: S101
-        if self.network.status(job.server).state is not State.ACTIVE:
+        if self.network.status(job.server).state is not EndpointState.ACTIVE:
             target = np.zeros(call.array.size, np.float32) if collective is Collective.ALL_REDUCE else None
             words = collective is Collective.ALL_REDUCE and call.options.words
             self.network.post(job.server, Post(collective, None, target, call.iteration, words=words))
@@ -582,10 +589,10 @@ class Carrier(RunJobs):
         reason = self.network.advance(watch=job.endpoints, check=check)
         statuses = {self.network.hosts[index]: self.network.status(index) for index in job.endpoints}
         for host, status in statuses.items():
-            if status.state is State.FAILED or status.error is not None:
+            if status.state is EndpointState.FAILED or status.error is not None:
                 raise CollectiveError(f"{operation}: {host}: {status.error}\n{self._diagnose(job, status)}".rstrip())
-        if reason is not Stop.DONE:
-            hosts = ", ".join(host for host, status in statuses.items() if status.state is State.ACTIVE)
+        if reason is not StopReason.DONE:
+            hosts = ", ".join(host for host, status in statuses.items() if status.state is EndpointState.ACTIVE)
             raise CollectiveError(f"{operation}: nothing moves any more, but these have no result: {hosts}")
 
     def _diagnose(self, job: Job, status: EndpointStatus) -> str:
@@ -601,7 +608,9 @@ class Carrier(RunJobs):
 
     # --- what came of it
 
-    def _expect(self, parts: Sequence[Part], first: Call, given: Sequence[FloatArray]) -> ExpectedParts | None:
+    def _expect(
+        self, parts: Sequence[Part], first: CollectiveCall, given: Sequence[FloatArray]
+    ) -> ExpectedParts | None:
         """The sum of what workers have ``given``; None where that is no sum."""
         if first.operation not in {"all_reduce", "push"}:
             return None
@@ -626,7 +635,7 @@ class Carrier(RunJobs):
     def _add_record(
         self,
         parts: Sequence[Part],
-        calls: list[Call],
+        calls: list[CollectiveCall],
         expected: ExpectedSum | ExpectedWords | ExpectedParts | None,
         before: tuple[int, int],
         carried: Operation | None = None,

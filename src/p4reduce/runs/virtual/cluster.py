@@ -10,10 +10,10 @@ from typing import Generic, TypeVar
 
 from p4reduce.base.signals import SEEN_S
 from p4reduce.control_plane.entries import P4Program
-from p4reduce.group.backend import Death, Figure, Joined, Seat, Span, Tallied, Told, added_up
+from p4reduce.group.backend import Death, Figure, Joined, ParticipantTrace, Seat, Tallied, TimeSpan, added_up
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError, ExcludedError
-from p4reduce.group.membership import Decision
+from p4reduce.group.membership import MembershipDecision
 from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.network.jobs.network import bundled, from_files, from_source
 from p4reduce.network.virtual import Faults
@@ -70,7 +70,7 @@ class RunCluster(Closable, Generic[C]):
         return None
 
     @property
-    def decisions(self) -> Sequence[Decision]:
+    def decisions(self) -> Sequence[MembershipDecision]:
         """Decisions on the group's members, in order."""
         return ()
 
@@ -133,7 +133,7 @@ class RunCluster(Closable, Generic[C]):
         for group in self._all_groups():
             group.fail(error)
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[TimeSpan]:
         """Intervals of each rank, in all groups."""
         spans = self._rendezvous.spans()
         for (ranks, serial), group in list(self._groups.items()):
@@ -143,7 +143,7 @@ class RunCluster(Closable, Generic[C]):
             ]
         return spans
 
-    def told(self) -> list[tuple[tuple[int, ...], list[Told]]]:
+    def told(self) -> list[tuple[tuple[int, ...], list[ParticipantTrace]]]:
         """Calls, waits and messages of each group's ranks, for their traces; the group of all is the first."""
         groups = [(tuple(range(self.size)), self._rendezvous)]
         groups += [(ranks, group) for (ranks, _), group in list(self._groups.items())]
@@ -291,7 +291,7 @@ class Cluster(RunCluster[Carrier]):
         return self._program
 
     @property
-    def decisions(self) -> Sequence[Decision]:
+    def decisions(self) -> Sequence[MembershipDecision]:
         """Decisions on the group's members, in order."""
         return self.carrier.journal.decisions if isinstance(self.carrier, SurvivingCarrier) else ()
 

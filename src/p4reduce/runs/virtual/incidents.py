@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from p4reduce.control_plane.fleet import LOOK_MS
-from p4reduce.group.agreement import Damaged, Ended, Event
+from p4reduce.group.agreement import Damaged, Event, ProcessEnded
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import VIRTUAL_LEASE, Leases
 from p4reduce.network.virtual import Faults, VirtualNetwork
@@ -223,7 +223,7 @@ class Health:
         """Whether a rank that has ended had come, and was no member yet."""
         if self._came.pop(rank, None) is None:
             return False
-        self._gone.append(Ended(rank, reason))
+        self._gone.append(ProcessEnded(rank, reason))
         return True
 
     def _starts(self, network: VirtualNetwork, incident: Incident, restart: Callable[[str], None]) -> bool:
@@ -280,7 +280,7 @@ class Health:
         for member in self._unheard:
             if self._dead[member].at_ps + CONTROL_LATENCY_PS <= now:
                 self._heard.add(member)
-                events.append(Ended(member, self._dead[member].reason))
+                events.append(ProcessEnded(member, self._dead[member].reason))
         return events
 
     @property

@@ -26,14 +26,14 @@ import numpy as np
 from p4reduce.control_plane.counters import Operation
 from p4reduce.group import agreement
 from p4reduce.group.agreement import Answered, Built, Event, Joined, Tell
-from p4reduce.group.backend import COLLECTIVES, SERVED, Call, FloatArray, Options, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, SERVED, CollectiveCall, CollectiveOptions, FloatArray, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, ExcludedError, RefusedError
-from p4reduce.group.membership import Answer, Decision
+from p4reduce.group.membership import MembershipDecision, SurvivorAnswer
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import PATIENCE_PS, exchanged
-from p4reduce.network.virtual import Stop
+from p4reduce.network.virtual import StopReason
 from p4reduce.runs.jobs import CONTROL_LATENCY_PS, Part, beyond_int32
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4switch.base.values import PS_PER_MS
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ LONG_PS: Final = 500 * PS_PER_MS
 OUT_OF_TURN: Final = "spoke out of turn"
 SERVER_WAITS: Final = -1
 """in place of a chunk: the server waits"""
-_WORDS: Final = Options(words=True)
+_WORDS: Final = CollectiveOptions(words=True)
 
 
-class Attempts:
+class CollectiveAttempts:
     """One collective over all its attempts; ``Survival`` decides whether and when there is another attempt.
 
     Ranks are those of the start; the server's is the one after the last.
     """
 
-    def __init__(self, carrier: "SurvivingCarrier", calls: list[Call]) -> None:
+    def __init__(self, carrier: "SurvivingCarrier", calls: list[CollectiveCall]) -> None:
         self._carrier = carrier
         self._network = carrier.network
         self._health = carrier.health
@@ -184,7 +184,7 @@ class Attempts:
                 self._health.begun()
                 self._post(rank, call)
 
-    def _post(self, rank: int, call: Call) -> None:
+    def _post(self, rank: int, call: CollectiveCall) -> None:
         carrier = self._carrier
         if self._spread and self.first.operation in SERVED:
             operation, options = "pull", call.options
@@ -207,7 +207,7 @@ class Attempts:
         for rank in ranks:
             for job, _ in self.parts if rank in self.posted else ():
                 index = self._carrier._endpoint(job, self.calls[rank])
-                if self._network.status(index).state is State.ACTIVE:
+                if self._network.status(index).state is EndpointState.ACTIVE:
                     yield rank, job, index
 
     @property
@@ -233,9 +233,9 @@ class Attempts:
             call = self.calls[rank]
             every = [self._network.status(self._carrier._endpoint(job, call)) for job, _ in self.parts]
             for status in every:
-                if status.state is State.FAILED or status.error is not None:
+                if status.state is EndpointState.FAILED or status.error is not None:
                     raise CollectiveError(f"{self.first.operation}: {self._carrier.host_of(rank)}: {status.error}")
-            if all(status.state is not State.ACTIVE for status in every):
+            if all(status.state is not EndpointState.ACTIVE for status in every):
                 # Who gets this result from another rank gets its error, too.
                 held = any(now.saturated > before for now, (_, before) in zip(every, self._before, strict=True))
                 self._beyond |= self.first.options.words and held and not self._spread
@@ -297,13 +297,13 @@ class Restored:
 class Survival:
     """Carries one collective to its end, whichever members die; see the module."""
 
-    def __init__(self, carrier: "SurvivingCarrier", calls: list[Call], check: Callable[[], None]) -> None:
+    def __init__(self, carrier: "SurvivingCarrier", calls: list[CollectiveCall], check: Callable[[], None]) -> None:
         self._carrier = carrier
         self._network = carrier.network
         self._health = carrier.health
         self._agreement = carrier.agreement
         self._check = check
-        self._attempts = Attempts(carrier, calls)
+        self._attempts = CollectiveAttempts(carrier, calls)
         self._calls = self._attempts.calls
         self._first = self._attempts.first
         self._due: tuple[int, Callable[[], None]] | None = None  # what is on its way over the control network
@@ -332,7 +332,7 @@ class Survival:
                 self._attempts.post_due()
                 self._attempts.collect()
             self._proceed()
-            if reason is Stop.QUIET and until is None and not self._over:
+            if reason is StopReason.QUIET and until is None and not self._over:
                 raise CollectiveError(f"{self._first.operation}: nothing moves any more, but not all have a result")
             waited_ps = self._network.now - self._attempts.since_ps
             if whole and waited_ps > 2 * PATIENCE_PS:  # workers alone give up after half of it
@@ -418,7 +418,7 @@ class Survival:
         out_of_turn = [member for member in self._carrier.members if self._carrier.everybody[member] in names]
         for member in out_of_turn:
             self._silence(member)
-        return [agreement.Ended(member, OUT_OF_TURN) for member in out_of_turn]
+        return [agreement.ProcessEnded(member, OUT_OF_TURN) for member in out_of_turn]
 
     def _blamed(self, asked: Collection[int]) -> set[int]:
         """Members that the operation under way waits for, by the slots of its tree; of other plans, who is not done."""
@@ -453,7 +453,7 @@ class Survival:
                 now, named = self._network.now, self._blamed(asked)
                 left = set(self._agreement.leases.expired(now)) - named
                 patient = bool(self._attempts.unposted)
-                self._hear(agreement.Named(named, self._health.again(now, patient=patient) if left else None))
+                self._hear(agreement.BlamedMembers(named, self._health.again(now, patient=patient) if left else None))
             case Tell(members, "hold", int(term)):  # they heard of it before they called
                 self._hear(*(agreement.Beat(member, self._first.iteration, True, term, True) for member in members))
             case Tell(_, "prepare"):
@@ -504,11 +504,11 @@ class Survival:
         for member in asked:
             if member not in self._health.dead:
                 finished = first.iteration + (member in done)
-                answer = Answer(finished, done.get(member, ()), first.operation, first.root)
+                answer = SurvivorAnswer(finished, done.get(member, ()), first.operation, first.root)
                 events.append(Answered(member, term, answer))
         self._hear(*events)
 
-    def _install(self, epoch: int, decision: Decision) -> None:
+    def _install(self, epoch: int, decision: MembershipDecision) -> None:
         """The next tree, beside the old one: one latency until it stands, one until survivors hear of it."""
         carrier, attempts, first = self._carrier, self._attempts, self._first
         living = attempts.living_of(decision.after)
@@ -532,11 +532,11 @@ class Survival:
             return
         self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(epoch))
 
-    def _raises(self, decision: Decision) -> bool:
+    def _raises(self, decision: MembershipDecision) -> bool:
         """Whether this collective is not done."""
         return decision.outcome == "raised" and decision.operation == self._first.iteration
 
-    def _commit(self, decision: Decision, noticed_ps: int) -> None:
+    def _commit(self, decision: MembershipDecision, noticed_ps: int) -> None:
         """Survivors hear what was decided, and go on."""
         carrier, attempts, now = self._carrier, self._attempts, self._network.now
         carrier.change(decision)

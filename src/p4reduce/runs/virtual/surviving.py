@@ -8,9 +8,9 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.entries import P4Program, switches_on_paths
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.group.agreement import Agreement
-from p4reduce.group.backend import SERVED, Call, refuse_narrow
+from p4reduce.group.backend import SERVED, CollectiveCall, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError
-from p4reduce.group.membership import VIRTUAL_LEASE, Decision, Journal, Leases, OnFailure, Reach
+from p4reduce.group.membership import VIRTUAL_LEASE, Journal, Leases, MembershipDecision, OnFailure, Reach
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.experiment import Experiment
@@ -102,8 +102,11 @@ class SurvivingCarrier(Carrier):
         self._deaths.append((rank, at_ps, reason))
 
     def carry(
-        self, calls: list[Call], check: Callable[[], None] = lambda: None, workers: tuple[str, ...] | None = None
-    ) -> Sequence[Decision]:
+        self,
+        calls: list[CollectiveCall],
+        check: Callable[[], None] = lambda: None,
+        workers: tuple[str, ...] | None = None,
+    ) -> Sequence[MembershipDecision]:
         """As ``Carrier.carry``; returns the decisions on the members made meanwhile."""
         if workers is not None:
             raise RefusedError("groups of some ranks need --on-failure abort: members are watched in the whole group")
@@ -121,7 +124,9 @@ class SurvivingCarrier(Carrier):
                 self.on_collective(len(self.records))
             return self.journal.decisions[known:]
 
-    def carry_stale(self, calls: list[Call], check: Callable[[], None] = lambda: None) -> list[Call]:
+    def carry_stale(
+        self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
+    ) -> list[CollectiveCall]:
         """Raise ``RefusedError``: there is no staleness where members may die."""
         raise RefusedError("push_pull: staleness needs --on-failure abort: deaths are noticed by waiting only")
 
@@ -167,7 +172,7 @@ class SurvivingCarrier(Carrier):
         came = self.health.newcomers(self.network.now)
         return tuple(rank for rank in came if first is not None and not self.reach.apart([first, self.everybody[rank]]))
 
-    def change(self, decision: Decision) -> None:
+    def change(self, decision: MembershipDecision) -> None:
         """The group has other members."""
         self.journal.write(decision)
         self.workers = tuple(self.everybody[member] for member in decision.after)

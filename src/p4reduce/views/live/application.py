@@ -25,9 +25,9 @@ from p4reduce.base.errors import BadInput
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.play import MOST_TEXT, WHICH, PlaySource, TraceSource
 from p4reduce.views.live.player import WATCH
-from p4reduce.views.live.session import BACKLOG, NotOffered, Source, Wanted
+from p4reduce.views.live.session import BACKLOG, NotOffered, Source, WantedView
 from p4reduce.views.report.curves import DRAWINGS, HALVINGS, PALETTE, load_colour
-from p4reduce.views.report.network import Drawing, draw_inline
+from p4reduce.views.report.network import NetworkDrawing, draw_inline
 
 # A scene's drawing, made when a viewer asks.
 
@@ -45,7 +45,7 @@ def drawn(plain: Mapping[str, Any]) -> dict[str, Any]:
     taking = {name for path in paths for name in (path[0], path[-1]) if name in hosts}
     svg = None
     if 0 < len(plain["nodes"]) <= MAX_DRAWN:
-        drawing = Drawing.of_result(
+        drawing = NetworkDrawing.of_result(
             {"nodes": plain["nodes"], "links": [{"a": link["from"], "b": link["to"]} for link in plain["links"][::2]]},
             title=f"Network {plain['topology']}",
             paths=paths,
@@ -202,7 +202,7 @@ class _Server(uvicorn.Server):
             listener.listen(BACKLOG)
 
 
-class Serving:
+class PageServer:
     """A server for one socket that listens already."""
 
     def __init__(self, source: Source | PlaySource | TraceSource, token: str, port: int) -> None:
@@ -374,7 +374,7 @@ class _Run(_Ticks):
     def view(self, request: Request) -> Response:
         query = request.query_params
         time_ps = query.get("time")
-        wanted = Wanted(
+        wanted = WantedView(
             None if time_ps in {None, "", "now"} else _whole("time", str(time_ps)),
             _whole("offset", query.get("offset", "0")),
             query.get("switch") or None,

@@ -22,8 +22,8 @@ from p4reduce.runs.real.sights import LIMIT, nearby
 from p4reduce.topologies import Topology
 from p4reduce.topologies.files import build
 from p4reduce.topologies.model import Hop
-from p4reduce.views.live.moments import History, JobMoment, Moment, Views, directions, job_key, scene
-from p4reduce.views.live.session import MOST_JOBS, NotOffered, Wanted, whole_views
+from p4reduce.views.live.moments import JobMoment, Moment, MomentHistory, Views, directions, job_key, scene
+from p4reduce.views.live.session import MOST_JOBS, NotOffered, WantedView, whole_views
 from p4reduce.workers.records import ENDPOINT_DTYPE
 from p4reduce.workers.wire import INC_UDP_PORT
 from p4switch.base.closing import Closable
@@ -44,7 +44,7 @@ class GoneError(Exception):
 
 
 @dataclass(frozen=True)
-class Numbers:
+class RegisterNumbers:
     """Cells of a register, as numbers. See ``moments.Cells``."""
 
     cells: Sequence[int]
@@ -138,7 +138,7 @@ class Look(Closable):
             if record is not None:
                 members.append((host, len(endpoints)))
                 endpoints.append(record)
-        return JobMoment(plan, tuple(members), {switch: Numbers(cells) for switch, cells in slots.items()})
+        return JobMoment(plan, tuple(members), {switch: RegisterNumbers(cells) for switch, cells in slots.items()})
 
     def _record(self, host: str, plan: Plan) -> NDArray[Any] | None:
         """The endpoint of a job at a host, as its process has it now; None where there is none yet, or any more."""
@@ -201,7 +201,7 @@ class RealSource:
 
     def __init__(self, title: str, where: Callable[[], Path | None], *, restarts: bool = True) -> None:
         self.title = title
-        self.history = History()
+        self.history = MomentHistory()
         self.end: str | None = None
         """text on the page when nothing more will come"""
         self._where = where
@@ -315,7 +315,7 @@ class RealSource:
         notes = [] if look is None else look.notes
         return {**scene(self.title, views.topology, list(self._plans.values())), "notes": notes}
 
-    def view(self, wanted: Wanted) -> dict[str, Any] | None:
+    def view(self, wanted: WantedView) -> dict[str, Any] | None:
         """As of `Source`."""
         pair, views = self.history.at(wanted.time_ps, wanted.offset, WINDOW_PS), self._views
         if pair is None or views is None or len(pair[0].links) != len(views.topology.links) * 2:

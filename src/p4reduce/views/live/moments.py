@@ -15,7 +15,7 @@ from p4reduce.network.virtual.counters import LinkView
 from p4reduce.runs.summary import describe_topology
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4reduce.workers.records import Kind, State
+from p4reduce.workers.records import EndpointKind, EndpointState
 from p4reduce.workers.status import EndpointStatus, read_status
 from p4switch.device import Device
 from p4switch.state.layout import Register
@@ -166,7 +166,7 @@ def _slots_of(network: JobNetwork, switch: str) -> Register | None:
     return next((register for name, register in registers.items() if name.rsplit(".", 1)[-1] == "slots"), None)
 
 
-class History:
+class MomentHistory:
     """Moments in the order of time, as many as memory allows: where there are too many, every second one goes.
 
     One thread adds, any may ask.
@@ -326,9 +326,9 @@ def _workers(job: JobMoment, moment: Moment, statuses: Mapping[int, EndpointStat
                 "host": host,
                 "says": "server" if server else node_name(job.plan, host),
                 "state": status.state.name.lower(),
-                "done": None if status.kind is Kind.SERVER else done,
+                "done": None if status.kind is EndpointKind.SERVER else done,
                 "chunks": total,
-                "flight": int(record["flight"]) if status.kind is not Kind.SERVER else None,
+                "flight": int(record["flight"]) if status.kind is not EndpointKind.SERVER else None,
                 "window": round(status.window.now, 1) if status.window.adaptive else status.window.limit,
                 "resends": status.resends,
                 "rtt_ps": status.rtt_ps,
@@ -343,7 +343,7 @@ def _waits(moment: Moment, statuses: Mapping[int, EndpointStatus]) -> list[str]:
     lines: list[str] = []
     for job in moment.jobs:
         workers = {host: index for host, index in job.members if index in statuses and host != job.plan.server}
-        busy = [index for index in workers.values() if statuses[index].state is State.ACTIVE]
+        busy = [index for index in workers.values() if statuses[index].state is EndpointState.ACTIVE]
         if not busy or not job.plan.in_network:
             continue
         oldest = min(int(moment.endpoints[index]["low"]) for index in busy) & SEQ_MASK

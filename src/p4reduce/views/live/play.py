@@ -46,7 +46,7 @@ _PLACE: Final = re.compile(r".*?, line (\d+): (.*)", re.S)
 
 
 @dataclass(frozen=True)
-class Given:
+class PlaygroundStart:
     """The start of a playground. ``files``: where the program, the entries and the packets are, or will be."""
 
     files: Mapping[str, Path]
@@ -58,11 +58,11 @@ class Given:
 class PlaySource:
     """The page of a playground. Its files on disk are the truth: they are written when the user saves, not before."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: PlaygroundStart) -> None:
         self._given = given
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[tuple[int, int, int], str]] = {}
-        self._bench = Bench()
+        self._bench = PlaygroundBench()
 
     def tick(self) -> dict[str, Any]:
         """The digests of the files on disk; empty: there is no such file."""
@@ -162,7 +162,7 @@ class TraceSource:
 # The process that compiles and runs.
 
 
-class Bench:
+class PlaygroundBench:
     """Asks a process of its own, one question at a time; starts another one where it has ended."""
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ def attempt(question: Mapping[str, Any]) -> dict[str, Any]:
     from p4switch.trace import EntriesError, PacketError, Recorder, TextFormat, parse_entries  # noqa: PLC0415
     from p4switch.trace.record import parse_packets  # noqa: PLC0415
     from p4switch.trace.steps import traced  # noqa: PLC0415
-    from p4switch.trace.to_text import Sources, from_sources  # noqa: PLC0415
+    from p4switch.trace.to_text import SourceLines, from_sources  # noqa: PLC0415
 
     folders = [Path(folder) for folder in question["folders"]]
     names, path = question["names"], question["path"]
@@ -244,7 +244,7 @@ def attempt(question: Mapping[str, Any]) -> dict[str, Any]:
         messages.append(_placed("packets", str(error)))
         packets = []
     lines = dict(zip(compiled.sources.names, (text.splitlines() for text in compiled.sources.texts), strict=True))
-    shown = TextFormat(program, Sources([], dict(lines)), from_sources(compiled.sources.texts), all_writes=False)
+    shown = TextFormat(program, SourceLines([], dict(lines)), from_sources(compiled.sources.texts), all_writes=False)
     recorder, size = Recorder(device), 0
     for number, packet in enumerate(packets):
         trace = traced(recorder.run(packet, question["port"]), shown)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from p4reduce.network.jobs.network import JobNetwork
-from p4reduce.views.live.moments import History, take
+from p4reduce.views.live.moments import MomentHistory, take
 
 if TYPE_CHECKING:
     from p4reduce.views.live.film import Film
@@ -95,14 +95,14 @@ class _Step(NamedTuple):
     events: int
 
 
-class Player:
+class LivePlayer:
     """Drives the time of one network after the other, the newest that :meth:`attach` was given.
 
     The thread in which time passes takes moments down; all else may be called from any thread.
     """
 
     def __init__(self, *, paused: bool = False, speed: float | str | None = None) -> None:
-        self.history = History()
+        self.history = MomentHistory()
         self.network: JobNetwork | None = None
         self.serial = 0
         """how many networks there have been"""

@@ -17,7 +17,7 @@ from p4reduce.runs.result import RunResult, TreeEdge
 from p4reduce.topologies.model import Hop
 from p4reduce.views.live.film import Flight
 from p4reduce.views.live.moments import LINK_FIELDS
-from p4reduce.views.live.session import NotOffered, Wanted
+from p4reduce.views.live.session import NotOffered, WantedView
 from p4switch.base.files import open_file, whole
 from p4switch.device import Device
 from p4switch.program import Program
@@ -133,7 +133,7 @@ class TreeLine(_Plain):
     kind: str
 
 
-class JobLine(_Plain):
+class RecordedJob(_Plain):
     """A job."""
 
     key: str
@@ -156,7 +156,7 @@ class SceneLine(_Plain):
     topology: str
     nodes: list[NodeLine]
     links: list[LinkLine]
-    jobs: list[JobLine]
+    jobs: list[RecordedJob]
     notes: list[str] = []
 
 
@@ -198,7 +198,7 @@ class ViewLine(_Plain):
     slots: list[SlotsLine]
 
 
-class Recorded(Protocol):
+class MomentSource(Protocol):
     """A source of moments that can be recorded."""
 
     def scene(self) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class Recorded(Protocol):
         """Views of at most ``most`` moments, with all slots."""
 
 
-def write(path: Path, source: Recorded) -> Path:
+def write(path: Path, source: MomentSource) -> Path:
     """Write what was taken down of a run; returns the path."""
     with whole(path) as aside, gzip.GzipFile(aside, "wb", compresslevel=5, mtime=0) as file:
         file.write(_line({"p4reduce_recording": source.scene()}))
@@ -250,7 +250,7 @@ class RecordedSource:
         """As it was."""
         return self._scene
 
-    def view(self, wanted: Wanted) -> dict[str, Any] | None:
+    def view(self, wanted: WantedView) -> dict[str, Any] | None:
         """As of ``Source``."""
         if not self.views:
             return None

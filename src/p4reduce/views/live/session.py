@@ -23,14 +23,14 @@ from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.jobs.network import JobNetwork
 from p4reduce.topologies.model import Hop
-from p4reduce.views.live.moments import History, Views, job_key, scene, window_ps
-from p4reduce.views.live.player import WATCH, Player
+from p4reduce.views.live.moments import MomentHistory, Views, job_key, scene, window_ps
+from p4reduce.views.live.player import WATCH, LivePlayer
 from p4switch.base.closing import Closable
 
 if TYPE_CHECKING:
-    from p4reduce.network.real.net.state import Run
+    from p4reduce.network.real.net.state import NetRun
     from p4reduce.play.tasks.service import RemoteExecutor
-    from p4reduce.views.live.application import Serving
+    from p4reduce.views.live.application import PageServer
     from p4reduce.views.live.film import Film
     from p4reduce.views.live.look import RealSource
     from p4reduce.views.live.play import PlaySource, TraceSource
@@ -52,7 +52,7 @@ class NotOffered(ValueError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedView:
     """Which view: the latest moment up to a time (None: of all), or one so many further; whose slots."""
 
     time_ps: int | None = None
@@ -76,11 +76,11 @@ class Source(Protocol):
     def scene(self) -> dict[str, Any]:
         """See `moments.scene`."""
 
-    def view(self, wanted: Wanted) -> dict[str, Any] | None:
+    def view(self, wanted: WantedView) -> dict[str, Any] | None:
         """See `moments.Views`; None before there is anything."""
 
     def control(self, action: str, value: float | str | None) -> None:
-        """pause, go, step (picoseconds; 0: an event) or speed (see ``Player.pace``)."""
+        """pause, go, step (picoseconds; 0: an event) or speed (see ``LivePlayer.pace``)."""
 
     def frames(self, link: Hop, time_ps: int | None = None) -> list[dict[str, Any]]:
         """Frames on a link now; with ``time_ps`` those that arrived around it. Raises `NotOffered`."""
@@ -105,7 +105,7 @@ class Source(Protocol):
 class VirtualSource:
     """Networks in virtual time, the newest that the player was given."""
 
-    def __init__(self, title: str, player: "Player") -> None:
+    def __init__(self, title: str, player: "LivePlayer") -> None:
         self.title = title
         self.player = player
         self.end: str | None = None
@@ -164,7 +164,7 @@ class VirtualSource:
             return {"title": self.title, "topology": "", "nodes": [], "links": [], "jobs": []}
         return scene(self.title, network.fabric.topology, list(self._plans.values()))
 
-    def view(self, wanted: Wanted) -> dict[str, Any] | None:
+    def view(self, wanted: WantedView) -> dict[str, Any] | None:
         """As of `Source`."""
         network, history = self.player.network, self.player.history
         latest = history.at(None)
@@ -294,7 +294,7 @@ class LiveServer(Closable):
         self._end = os.eventfd(0)
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._serving: Serving | None = None
+        self._serving: PageServer | None = None
         self._thread = threading.Thread(target=self._run, name=f"live page {self.port}", daemon=True)
 
     def _run(self) -> None:
@@ -304,9 +304,9 @@ class LiveServer(Closable):
         ready.poll()
         if self._closed.is_set():
             return
-        from p4reduce.views.live.application import Serving  # noqa: PLC0415  (slow to import, and most often not needed)
+        from p4reduce.views.live.application import PageServer  # noqa: PLC0415  (slow to import, and most often not needed)
 
-        serving = Serving(self.source, self.token, self.port)
+        serving = PageServer(self.source, self.token, self.port)
         with self._lock:
             if self._closed.is_set():
                 return
@@ -349,7 +349,7 @@ class LiveServer(Closable):
         return self
 
 
-def whole_views(history: History, views: Views, span_ps: int, most: int) -> list[dict[str, Any]]:
+def whole_views(history: MomentHistory, views: Views, span_ps: int, most: int) -> list[dict[str, Any]]:
     """Views of at most ``most`` of the moments, with the first and the latest, with all slots."""
     moments = history.all()
     rows = sum(cells.size for job in moments[-1].jobs for cells in job.slots.values())
@@ -387,7 +387,7 @@ def live_page(
     from p4reduce.runs.virtual import cluster  # noqa: F401, PLC0415  (what a run needs is there before its page is)
     from p4reduce.views.live.session import LiveServer  # noqa: PLC0415
 
-    player = Player(paused=hold, speed=None if fast else WATCH)
+    player = LivePlayer(paused=hold, speed=None if fast else WATCH)
     source = VirtualSource(title, player)
     with (
         handling(raise_exit, signal.SIGTERM, signal.SIGHUP),
@@ -443,7 +443,7 @@ def real_page(
         stay(output, "the run has ended")
 
 
-def watch_running(output: Output, run: "Run", *, browser: bool, data: bool = False) -> None:
+def watch_running(output: Output, run: "NetRun", *, browser: bool, data: bool = False) -> None:
     """Serve a page of a run or network that goes on now, until Ctrl-C; it is left alone. ``data``: its address, too."""
     from p4reduce.network.real.net import state  # noqa: PLC0415
     from p4reduce.views.live.look import RealSource  # noqa: PLC0415  (slow to import)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from p4reduce.control_plane.orchestrator import Store, StoreError, TaskError, TaskRow
-from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, Phase, TaskState
+from p4reduce.control_plane.orchestrator.options import AT_WORK, ENDED, PlanPhase, TaskState
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.flow_jobs import FlowJobs
 from p4reduce.play.tasks.world import World
-from p4reduce.views.live.player import Player
-from p4reduce.views.live.session import LiveServer, VirtualSource, Wanted
+from p4reduce.views.live.player import LivePlayer
+from p4reduce.views.live.session import LiveServer, VirtualSource, WantedView
 
 MOST_TASKS: Final = 60
 """that are shown: those at work, then those that wait, then those that ended last"""
@@ -21,7 +21,7 @@ MOST_TASKS: Final = 60
 class TaskSource(VirtualSource):
     """The network of an orchestrator, and the tasks of its database. See ``session.Source``."""
 
-    def __init__(self, title: str, player: Player, database: Path | None) -> None:
+    def __init__(self, title: str, player: LivePlayer, database: Path | None) -> None:
         """``database``: the orchestrator's, which is only read; None: it is not known, no tasks are shown."""
         super().__init__(title, player)
         self._database = database
@@ -45,7 +45,7 @@ class TaskSource(VirtualSource):
                 newest_ns = max(newest_ns, Path(f"{self._database}{suffix}").stat().st_mtime_ns)
         return newest_ns
 
-    def view(self, wanted: Wanted) -> dict[str, Any] | None:
+    def view(self, wanted: WantedView) -> dict[str, Any] | None:
         """As of `Source`, and ``tasks`` as they stood then."""
         network_view = super().view(wanted)
         if network_view is None:
@@ -82,7 +82,7 @@ class TaskSource(VirtualSource):
         """A task's trees, also those that are gone, and when its rounds ended."""
         if row.started_ps is None and row.state is TaskState.QUEUED:
             return
-        plans = store.plans(tuple(Phase), row.name)
+        plans = store.plans(tuple(PlanPhase), row.name)
         self._jobs[row.name] = [f"{plan.job}.{plan.epoch}" for plan in plans]
         self._ends[row.name] = [round_["done_ps"] for round_ in store.history.rounds(row.name)]
         if row.finished_ps is not None:
@@ -137,7 +137,7 @@ class TaskPages:
         if isinstance(world.network, FlowJobs):
             raise ClusterError("the flow model has no packets to look at; choose time: virtual")
         if self._source is None or self._server is None:
-            player = Player(paused=bool(request.get("hold")))
+            player = LivePlayer(paused=bool(request.get("hold")))
             database = request.get("database")
             self._source = TaskSource(
                 str(request.get("title") or f"tasks on {world.topology.name}"),

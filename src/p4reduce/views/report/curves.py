@@ -274,7 +274,7 @@ BAR: Final = 20.0
 
 
 @dataclass(frozen=True)
-class Bar:
+class DrawnBar:
     """One bar; ``mark`` is drawn as a line across it, e.g. at a lower bound."""
 
     name: str
@@ -285,7 +285,7 @@ class Bar:
     """whose colour it has; its place if absent"""
 
 
-def bars(title: str, rows: Sequence[Bar], *, mark_says: str = "") -> Markup:
+def bars(title: str, rows: Sequence[DrawnBar], *, mark_says: str = "") -> Markup:
     """The chart. Bars begin at 0; their colours are those of the curves."""
     most = max((max(row.value, row.mark or 0.0) for row in rows), default=0.0) or 1.0
     names = max([NAME_WIDTH, *(CHARACTER * len(row.name) + 16 for row in rows)])

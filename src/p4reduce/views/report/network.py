@@ -28,7 +28,7 @@ HOST_DISTANCE: Final = 26.0
 
 
 @dataclass(frozen=True)
-class Placed:
+class NodePositions:
     """Positions in pixels, y downwards, and the size of the picture."""
 
     at: Mapping[str, Point]
@@ -38,7 +38,7 @@ class Placed:
     """Nodes stand wherever they are, not in rows."""
 
 
-def place(nodes: Mapping[str, Point | None], hosts: Iterable[str], links: Sequence[tuple[str, str]]) -> Placed:
+def place(nodes: Mapping[str, Point | None], hosts: Iterable[str], links: Sequence[tuple[str, str]]) -> NodePositions:
     """Place all nodes.
 
     ``nodes`` gives each node's own position (y upwards) or None, ``hosts`` names those that are hosts, ``links`` their
@@ -65,7 +65,7 @@ def place(nodes: Mapping[str, Point | None], hosts: Iterable[str], links: Sequen
     return _map({name: (float(x), float(y)) for name, (x, y) in computed.items()}, nodes, links)
 
 
-def _rows(known: Mapping[str, Point]) -> Placed:
+def _rows(known: Mapping[str, Point]) -> NodePositions:
     """Rows stay rows; the x axis is stretched until neighbours do not touch."""
     heights = sorted({y for _, y in known.values()}, reverse=True)
     gaps = []
@@ -81,10 +81,12 @@ def _rows(known: Mapping[str, Point]) -> Placed:
         name: (MARGIN + shift + (x - left) * scale, MARGIN + heights.index(y) * ROW_HEIGHT)
         for name, (x, y) in known.items()
     }
-    return Placed(at, width + 2 * MARGIN, (len(heights) - 1) * ROW_HEIGHT + 2 * MARGIN, is_map=False)
+    return NodePositions(at, width + 2 * MARGIN, (len(heights) - 1) * ROW_HEIGHT + 2 * MARGIN, is_map=False)
 
 
-def _map(switches: Mapping[str, Point], nodes: Mapping[str, Point | None], links: Sequence[tuple[str, str]]) -> Placed:
+def _map(
+    switches: Mapping[str, Point], nodes: Mapping[str, Point | None], links: Sequence[tuple[str, str]]
+) -> NodePositions:
     """Switches where they are, one scale for both axes; hosts around their switch, away from the middle."""
     xs, ys = [x for x, _ in switches.values()], [y for _, y in switches.values()]
     middle = (min(ys) + max(ys)) / 2
@@ -109,7 +111,7 @@ def _map(switches: Mapping[str, Point], nodes: Mapping[str, Point | None], links
         for number, host in enumerate(own):
             angle = away + 0.6 * (number - (len(own) - 1) / 2)
             at[host] = (x + HOST_DISTANCE * math.cos(angle), y + HOST_DISTANCE * math.sin(angle))
-    return Placed({name: at[name] for name in nodes if name in at}, width, height, is_map=True)
+    return NodePositions({name: at[name] for name in nodes if name in at}, width, height, is_map=True)
 
 
 def _levels(nodes: Iterable[str], hosts: set[str], links: Sequence[tuple[str, str]]) -> dict[str, int] | None:
@@ -233,7 +235,7 @@ class NodeView:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class NetworkDrawing:
     """A topology, and what a run did on it."""
 
     title: str
@@ -252,13 +254,13 @@ class Drawing:
     """For a script that colours it: directions of links, nodes and paths carry ``data-`` names, nothing inline."""
 
     @staticmethod
-    def of_topology(topology: Topology, *, title: str, **rest: Any) -> "Drawing":
+    def of_topology(topology: Topology, *, title: str, **rest: Any) -> "NetworkDrawing":
         """The drawing of a topology."""
         nodes = [NodeView(node.name, node.kind, node.role, node.capable, node.position) for node in topology.nodes]
-        return Drawing(title, nodes, [(link.a, link.b) for link in topology.links], **rest)
+        return NetworkDrawing(title, nodes, [(link.a, link.b) for link in topology.links], **rest)
 
     @staticmethod
-    def of_result(topology: Mapping[str, Any], *, title: str, **rest: Any) -> "Drawing":
+    def of_result(topology: Mapping[str, Any], *, title: str, **rest: Any) -> "NetworkDrawing":
         """The drawing of the topology in a result file."""
         nodes = [
             NodeView(
@@ -270,25 +272,25 @@ class Drawing:
             )
             for node in topology["nodes"]
         ]
-        return Drawing(title, nodes, [(str(link["a"]), str(link["b"])) for link in topology["links"]], **rest)
+        return NetworkDrawing(title, nodes, [(str(link["a"]), str(link["b"])) for link in topology["links"]], **rest)
 
 
 def topology_svg(topology: Topology) -> str:
     """A topology by itself, as a file."""
-    return draw(Drawing.of_topology(topology, title=topology.name))
+    return draw(NetworkDrawing.of_topology(topology, title=topology.name))
 
 
-def draw(drawing: Drawing) -> str:
+def draw(drawing: NetworkDrawing) -> str:
     """The drawing as an SVG file that stands alone."""
     return str(_draw(drawing, PALETTE + DRAWINGS)) + "\n"
 
 
-def draw_inline(drawing: Drawing) -> Markup:
+def draw_inline(drawing: NetworkDrawing) -> Markup:
     """The drawing for a page that has the style sheets already."""
     return _draw(drawing, "")
 
 
-def _draw(drawing: Drawing, style: str) -> Markup:
+def _draw(drawing: NetworkDrawing, style: str) -> Markup:
     hosts = [node.name for node in drawing.nodes if node.kind == "host"]
     placed = place({node.name: node.position for node in drawing.nodes}, hosts, drawing.links)
     busiest = max(drawing.loads.values(), default=0)
@@ -313,7 +315,7 @@ def _draw(drawing: Drawing, style: str) -> Markup:
     return picture(placed.width, height, *parts, **texts, style=style, inline=not drawing.marked)
 
 
-def _describe(drawing: Drawing) -> str:
+def _describe(drawing: NetworkDrawing) -> str:
     switches = sum(node.kind == "switch" for node in drawing.nodes)
     text = f"{switches} switches, {len(drawing.nodes) - switches} hosts, {len(drawing.links)} links."
     if drawing.aggregators:
@@ -324,13 +326,13 @@ def _describe(drawing: Drawing) -> str:
     return text
 
 
-def _band(path: Sequence[str], placed: Placed, drawing: Drawing) -> Markup:
+def _band(path: Sequence[str], placed: NodePositions, drawing: NetworkDrawing) -> Markup:
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (placed.at[name] for name in path if name in placed.at))
     ends = f"{path[0]} {path[-1]}" if drawing.marked else None
     return element("polyline", element("title", " > ".join(path)), class_="tree", points=points, data_path=ends)
 
 
-def _lane(source: str, target: str, placed: Placed, drawing: Drawing, scale: int) -> Markup:
+def _lane(source: str, target: str, placed: NodePositions, drawing: NetworkDrawing, scale: int) -> Markup:
     """Draw one direction of a link, on the right as seen from its sender."""
     load = drawing.loads.get((source, target), 0)
     (x1, y1), (x2, y2) = placed.at[source], placed.at[target]
@@ -354,7 +356,7 @@ def _lane(source: str, target: str, placed: Placed, drawing: Drawing, scale: int
     )
 
 
-def _named(drawing: Drawing, placed: Placed) -> dict[str, Point]:
+def _named(drawing: NetworkDrawing, placed: NodePositions) -> dict[str, Point]:
     """Where names of switches begin on a map: none covers another or a node; those that aggregate come first."""
     if not placed.is_map:
         return {}
@@ -366,7 +368,7 @@ def _named(drawing: Drawing, placed: Placed) -> dict[str, Point]:
     return label_places(switches, placed.at, nodes, (placed.width, placed.height))
 
 
-def _node(node: NodeView, drawing: Drawing, placed: Placed, named: Point | None) -> Markup:
+def _node(node: NodeView, drawing: NetworkDrawing, placed: NodePositions, named: Point | None) -> Markup:
     x, y = placed.at[node.name]
     aggregates = node.name in drawing.aggregators
     idle = node.kind == "host" and drawing.participants is not None and node.name not in drawing.participants
@@ -424,7 +426,7 @@ def _says(node: NodeView, *, aggregates: bool) -> str:
     return f"{node.name}: switch, {'only forwards here' if node.capable else 'cannot aggregate'}"
 
 
-def _legend(placed: Placed, scale: int) -> Markup:
+def _legend(placed: NodePositions, scale: int) -> Markup:
     """The colours, and what some of them stand for: a full scale at the right, half of it one mark to the left."""
     y = placed.height + 2
     box, left = 50.0, 34.0

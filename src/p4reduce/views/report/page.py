@@ -21,8 +21,8 @@ from p4reduce.views.report.curves import (
     TOP,
     WIDTH,
     Axis,
-    Bar,
     Curve,
+    DrawnBar,
     Markup,
     bars,
     curves,
@@ -35,7 +35,7 @@ from p4reduce.views.report.curves import (
     series_of,
     void,
 )
-from p4reduce.views.report.network import Drawing, draw_inline
+from p4reduce.views.report.network import NetworkDrawing, draw_inline
 from p4reduce.workers.training.loops import ACCURACY, LOSS
 from p4switch.base.files import write_text
 
@@ -163,13 +163,14 @@ def card(heading: str, *content: str) -> Markup:
 def _bar_cards(results: Sequence[RunResult], names: Sequence[str]) -> list[Markup]:
     pairs = list(zip(names, (result.network for result in results), series_of(names), strict=True))
     total = [
-        Bar(name, network.total_bytes, bytes_text(network.total_bytes), series=own) for name, network, own in pairs
+        DrawnBar(name, network.total_bytes, bytes_text(network.total_bytes), series=own) for name, network, own in pairs
     ]
     busiest = [
-        Bar(name, network.busiest_bytes, bytes_text(network.busiest_bytes), series=own) for name, network, own in pairs
+        DrawnBar(name, network.busiest_bytes, bytes_text(network.busiest_bytes), series=own)
+        for name, network, own in pairs
     ]
     times = [
-        Bar(
+        DrawnBar(
             name,
             network.communication_ps,
             f"{page_time(network.communication_ps)} ({network.ratio_to_bound:.4g} x)",
@@ -257,11 +258,11 @@ def _is_wide(results: Sequence[RunResult]) -> bool:
     return any(count > MAX_HALF and not is_map for count, is_map in zip(hosts, maps, strict=True))
 
 
-def _drawing(result: RunResult, title: str, full_scale: int | None) -> Drawing:
+def _drawing(result: RunResult, title: str, full_scale: int | None) -> NetworkDrawing:
     kinds = {str(node["name"]): str(node["kind"]) for node in result.topology["nodes"]}
     paths = list(dict.fromkeys(edge.path for edge in result.network.tree))
     ends = {end for edge in result.network.tree for end in (edge.child, edge.parent)}
-    return Drawing.of_result(
+    return NetworkDrawing.of_result(
         result.topology,
         title=title,
         loads={(load.node, load.peer): load.bytes for load in result.network.links},

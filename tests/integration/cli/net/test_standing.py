@@ -19,7 +19,7 @@ from p4reduce.cli.commands import net as standing
 from p4reduce.cli.main import app
 from p4reduce.network.real.bmv2 import find_bmv2
 from p4reduce.network.real.net import state, why_not
-from p4reduce.network.real.net.state import Run, carrying
+from p4reduce.network.real.net.state import NetRun, carrying
 from p4reduce.views.live.look import Look
 from p4reduce.views.live.session import NotOffered
 
@@ -70,13 +70,13 @@ def has_ended(pid: int) -> bool:
         os.close(handle)
 
 
-def run_of(name: str) -> Run:
+def run_of(name: str) -> NetRun:
     run = state.read(name)
     assert run is not None
     return run
 
 
-def nothing_is_left(run: Run) -> None:
+def nothing_is_left(run: NetRun) -> None:
     assert has_ended(run.owner.pid)
     assert carrying(state.VARIABLE, run.word) == []
     assert not run.folder.exists()

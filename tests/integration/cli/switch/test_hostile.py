@@ -10,7 +10,7 @@ from finsy.proto import U128, p4r, p4r_grpc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.effort import examples
 from tests.support.p4runtime.client import TIMEOUT, RawClient, code_of, codes, details_of
 from tests.support.p4runtime.configs import config
@@ -81,26 +81,26 @@ def test_many_streams_at_once_do_not_keep_others_out(address):
         answers = []
         for client in clients:
             try:
-                answers.append(Code(client.receive().arbitration.status.code))
+                answers.append(StatusCode(client.receive().arbitration.status.code))
             except grpc.RpcError as error:
                 answers.append(code_of(error))
-        assert set(answers) == {Code.ALREADY_EXISTS, Code.RESOURCE_EXHAUSTED}
+        assert set(answers) == {StatusCode.ALREADY_EXISTS, StatusCode.RESOURCE_EXHAUSTED}
 
 
 @pytest.mark.parametrize("atomicity", [0, 1, 2])
 def test_a_huge_batch_of_nonsense(owner, atomicity):
     nonsense = p4r.Update(type=INSERT, entity={"table_entry": {"table_id": 99}})
-    with refused(Code.UNKNOWN, "20000 of 20000 failed"):
+    with refused(StatusCode.UNKNOWN, "20000 of 20000 failed"):
         owner.write(*[nonsense] * 20_000, atomicity=atomicity)
 
 
 def test_fields_of_a_megabyte(owner, address):
     update = insert(2)
     update.entity.table_entry.match[0].exact.value = b"\xff" * (1 << 20)
-    with refused(Code.UNKNOWN) as caught:
+    with refused(StatusCode.UNKNOWN) as caught:
         owner.write(update)
     (error,) = details_of(caught.value)
-    assert error.canonical_code == Code.INVALID_ARGUMENT
+    assert error.canonical_code == StatusCode.INVALID_ARGUMENT
     assert len(error.message) < 1000
     long = p4r.MasterArbitrationUpdate(device_id=1, election_id=U128.encode(1))
     long.role.name = "x" * (1 << 20)
@@ -134,12 +134,12 @@ def test_pipelines_that_do_not_match(owner):
         program["pipelines"] = []
 
     for change in (other_json, wider_key, endless_register, no_pipelines):
-        with refused(Code.INVALID_ARGUMENT):
+        with refused(StatusCode.INVALID_ARGUMENT):
             owner.set_pipeline(damaged(change))
     for content in (b"[" * 100_000, b"{}", b"null", b"\xff", config().p4_device_config[:-100]):
         message = config()
         message.p4_device_config = content
-        with refused(Code.INVALID_ARGUMENT, "p4_device_config"):
+        with refused(StatusCode.INVALID_ARGUMENT, "p4_device_config"):
             owner.set_pipeline(message)
 
 
@@ -158,7 +158,7 @@ def test_registers_without_end_are_an_error_not_a_crash(owner, bits, said):
             register.type_spec.bitstring.bit.bitwidth = bits
 
     for action in ("VERIFY_AND_COMMIT", "VERIFY_AND_SAVE", "RECONCILE_AND_COMMIT"):
-        with refused(Code.INVALID_ARGUMENT, said):
+        with refused(StatusCode.INVALID_ARGUMENT, said):
             owner.set_pipeline(damaged(endless), action)
 
 
@@ -177,11 +177,11 @@ def test_calls_of_strangers(address, role, role_id, election_id, device_id):
             request.election_id.CopyFrom(U128.encode(election_id & ((1 << 128) - 1)))
         with pytest.raises(grpc.RpcError) as caught:
             stub.Write(request, timeout=TIMEOUT)
-        assert code_of(caught.value) in (Code.NOT_FOUND, Code.PERMISSION_DENIED)
+        assert code_of(caught.value) in (StatusCode.NOT_FOUND, StatusCode.PERMISSION_DENIED)
 
 
 def test_a_batch_with_an_error_for_each_update(owner):
     """Details come back as long as gRPC carries them."""
-    with refused(Code.UNKNOWN) as caught:
+    with refused(StatusCode.UNKNOWN) as caught:
         owner.write(*[insert(1)] * 100)
-    assert codes(details_of(caught.value)) == [Code.ALREADY_EXISTS] * 100
+    assert codes(details_of(caught.value)) == [StatusCode.ALREADY_EXISTS] * 100

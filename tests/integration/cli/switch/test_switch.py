@@ -13,7 +13,7 @@ from finsy.proto import p4r
 from p4reduce.base.errors import BadInput
 from p4reduce.cli.commands.switch import arrivals, check_address, port_file
 from p4reduce.cli.lists import device_ids
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.p4runtime.certificates import make_certificate, needs_openssl
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, json_path, p4info_path, schema
@@ -57,7 +57,7 @@ def test_it_serves_many_devices_until_it_is_told_to_stop(number):
             with RawClient(address, device_id) as client:
                 assert client.arbitrate().status.code == 0
                 client.set_pipeline(config())
-        with RawClient(address, 301) as client, refused(Code.NOT_FOUND):
+        with RawClient(address, 301) as client, refused(StatusCode.NOT_FOUND):
             client.arbitrate()
         with RawClient(address, 2) as client:
             client.arbitrate()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.asynchronous import Channels, Clockwork
+from p4reduce.network.jobs.asynchronous import Clockwork, TaskChannels
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.jobs.specs import chunk_times, expect_sum
 from p4reduce.network.virtual import Faults
@@ -32,7 +32,7 @@ def test_the_same_sums_whatever_happens(faults: Faults, changes: tuple[int, ...]
     ):
         clockwork = Clockwork(network)
         request = PlanRequest("steiner", 5)
-        channels = Channels.install(clockwork, switches.controller, request, [None])
+        channels = TaskChannels.install(clockwork, switches.controller, request, [None])
         (job,) = channels.jobs
         neighbour = job.plan.topology.neighbour
         workers = job.plan.workers

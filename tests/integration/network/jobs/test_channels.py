@@ -7,7 +7,7 @@ import pytest
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.asynchronous import Channels, Clockwork
+from p4reduce.network.jobs.asynchronous import Clockwork, TaskChannels
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.play.priorities.models import LayerDescription, run_layers
 from p4reduce.topologies import load
@@ -34,7 +34,7 @@ def shared(trees: int, elements: int) -> tuple[int, list[str]]:
     """Time of an all-reduce over so many trees, and their roots."""
     with EmbeddedSwitches(load(SPINES), bundled(256)) as switches, JobNetwork(switches) as network:
         clockwork = Clockwork(network)
-        channels = Channels.install(
+        channels = TaskChannels.install(
             clockwork, switches.controller, PlanRequest("steiner", 5), [None] * trees, FixedScale(1.0), apart=True
         )
         workers = channels.jobs[0].plan.workers
@@ -76,5 +76,5 @@ def test_a_tensor_of_fewer_chunks_than_channels(elements):
 def test_after_an_error_no_channel_is_left():
     with EmbeddedSwitches(load(SPINES), bundled(64)) as switches, JobNetwork(switches) as network:
         with pytest.raises(PlanError):
-            Channels.install(Clockwork(network), switches.controller, PlanRequest("steiner", 65535), [1, 2])
+            TaskChannels.install(Clockwork(network), switches.controller, PlanRequest("steiner", 65535), [1, 2])
         assert switches.controller.installed == ()

@@ -12,7 +12,7 @@ from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.virtual import Faults
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
-from p4reduce.play.priorities.run import RunResult, run
+from p4reduce.play.priorities.run import PrioritiesResult, run
 from p4reduce.topologies import load
 from p4reduce.workers.numbers import FixedScale
 from p4reduce.workers.operation import Post
@@ -31,7 +31,7 @@ def at_phi(topology: str, jobs: list[JobDescription], phi: float) -> Description
     return Description(topology, tuple(with_phi(job, round(alone), phi) for job in jobs), rounds=6)
 
 
-def over_alone(description: Description, result: RunResult) -> list[float]:
+def over_alone(description: Description, result: PrioritiesResult) -> list[float]:
     """Completion times over those of the jobs alone."""
     alone = [run(description.only(number)).jobs[0].completion_ps for number in range(len(description.jobs))]
     return [job.completion_ps / own for job, own in zip(result.jobs, alone, strict=True)]

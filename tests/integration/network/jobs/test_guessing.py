@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.network.jobs.asynchronous import Channels, Clockwork
+from p4reduce.network.jobs.asynchronous import Clockwork, TaskChannels
 from p4reduce.network.jobs.network import EmbeddedSwitches, JobNetwork, bundled
 from p4reduce.network.jobs.specs import chunk_times
 from p4reduce.network.virtual import Faults
@@ -42,7 +42,7 @@ def test_the_sums_of_the_oracle_whatever_happens(in_a_row: bool, faults: Faults,
     ):
         clockwork = Clockwork(network)
         request = PlanRequest("steiner", 5)
-        channels = Channels.install(clockwork, switches.controller, request, [None], BlockFloat(speculates=True))
+        channels = TaskChannels.install(clockwork, switches.controller, request, [None], BlockFloat(speculates=True))
         (job,) = channels.jobs
         workers, neighbour = job.plan.workers, job.plan.topology.neighbour
         given = [inputs(rng, size, len(workers)) for size in SIZES]

@@ -15,7 +15,7 @@ from p4reduce.network.virtual import Faults
 from p4reduce.topologies import Topology, load
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, Kind
+from p4reduce.workers.records import Collective, EndpointKind
 from tests.support.loopback.golden import quantized_sum
 
 RACKS = "leaf-spine:leaves=3,spines=2,hosts=2,servers=0,rate=10G,capable=leaf*"
@@ -60,7 +60,7 @@ def test_random_trees(seed: int) -> None:
             job.note("all_reduce", elements)
         kinds = {worker: network.status(index).kind for worker, index in job.members.items()}
         relays = {worker for worker in plan.workers if worker in layout.children}
-        assert {worker for worker, kind in kinds.items() if kind is Kind.RELAY} == relays
+        assert {worker for worker, kind in kinds.items() if kind is EndpointKind.RELAY} == relays
         assert {relay.name for relay in plan.relays} == relays
         if seed % 3 == 0:
             assert compare_links(topology, job.predicted(), counted(network)) == []

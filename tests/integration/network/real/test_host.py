@@ -10,7 +10,7 @@ import finsy as fy
 import pytest
 from finsy.proto import p4r
 
-from p4reduce.cli.commands.switch import Recorder, SwitchProcess
+from p4reduce.cli.commands.switch import PcapRecorder, SwitchProcess
 from p4reduce.cli.net_holder import embedded
 from p4reduce.network.jobs.network import bundled
 from p4reduce.network.real.io.path import PortSpec, Udp
@@ -18,7 +18,7 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.real.targets import EmbeddedTarget
 from p4reduce.topologies import load
 from p4switch.abi import MAX_FRAME_BYTES
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, schema
 from tests.support.p4runtime.idle import idle_config
@@ -53,7 +53,7 @@ class Sockets:
 
 def command(stack: ExitStack, ports: Ports) -> Running:
     """``p4reduce switch``."""
-    process = SwitchProcess("127.0.0.1:0", [1], cpu_port=510, recorder=Recorder([]), ports={1: ports})
+    process = SwitchProcess("127.0.0.1:0", [1], cpu_port=510, recorder=PcapRecorder([]), ports={1: ports})
     stack.enter_context(process)
     return Running(process.server.address, lambda port: process.real.address("switch1", port))
 
@@ -131,7 +131,7 @@ def test_a_packet_of_the_controller_that_is_too_short_is_an_error_that_it_is_tol
     packet = p4r.PacketOut(payload=b"short", metadata=metadata)
     world.client.send(p4r.StreamMessageRequest(packet=packet))
     told = world.told("error")
-    assert told.canonical_code == Code.FAILED_PRECONDITION
+    assert told.canonical_code == StatusCode.FAILED_PRECONDITION
     assert "is not in 14" in told.message
 
 

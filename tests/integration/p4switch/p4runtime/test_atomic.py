@@ -8,7 +8,7 @@ from finsy.proto import p4r
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.effort import examples
 from tests.support.p4runtime.client import codes, details_of
 from tests.support.p4runtime.configs import config, forwarding, schema
@@ -51,7 +51,7 @@ def test_a_good_batch_is_applied(client, atomicity):
 def test_a_bad_batch_leaves_everything_as_it_was(client, atomicity):
     client.write(insert(1), group(p4r.Update.INSERT, 4))
     before = client.read(*WHOLE_STATE)
-    with refused(Code.UNKNOWN) as caught:
+    with refused(StatusCode.UNKNOWN) as caught:
         client.write(
             insert(2),
             change(DELETE, 1),
@@ -60,8 +60,8 @@ def test_a_bad_batch_leaves_everything_as_it_was(client, atomicity):
             insert(3),
             atomicity=atomicity,
         )
-    aborted = [Code.ABORTED] * 3
-    assert codes(details_of(caught.value)) == [*aborted, Code.PERMISSION_DENIED, Code.ABORTED]
+    aborted = [StatusCode.ABORTED] * 3
+    assert codes(details_of(caught.value)) == [*aborted, StatusCode.PERMISSION_DENIED, StatusCode.ABORTED]
     assert "update 3" in details_of(caught.value)[0].message
     assert client.read(*WHOLE_STATE) == before
 
@@ -69,7 +69,7 @@ def test_a_bad_batch_leaves_everything_as_it_was(client, atomicity):
 @pytest.mark.parametrize("atomicity", ALL_OR_NOTHING)
 def test_room_counts_what_is_there_already(client, atomicity):
     client.write(*(insert(port) for port in (1, 2, 3)))
-    with refused(Code.UNKNOWN, "RESOURCE_EXHAUSTED"):
+    with refused(StatusCode.UNKNOWN, "RESOURCE_EXHAUSTED"):
         client.write(insert(4), insert(5), atomicity=atomicity)
     assert len(dynamic(client.read(EVERYTHING))) == 3
     client.write(change(DELETE, 1), insert(4), insert(5), atomicity=atomicity)
@@ -77,7 +77,7 @@ def test_room_counts_what_is_there_already(client, atomicity):
 
 
 def test_an_unknown_atomicity_is_refused(client):
-    with refused(Code.INVALID_ARGUMENT, "atomicity"):
+    with refused(StatusCode.INVALID_ARGUMENT, "atomicity"):
         client.write(insert(), atomicity=7)
     assert dynamic(client.read(EVERYTHING)) == []
 
@@ -162,7 +162,7 @@ def test_all_or_nothing_whatever_the_batch(first, batch):
         assert state(device) == before
         at = next(i for i, error in enumerate(outcomes) if error is not None)
         assert errors[at].code is outcomes[at].code
-        assert all(error.code is Code.ABORTED for i, error in enumerate(errors) if i != at)
+        assert all(error.code is StatusCode.ABORTED for i, error in enumerate(errors) if i != at)
     else:
         assert not any(outcomes)
         assert state(device) == state(twin)

@@ -6,7 +6,7 @@ import finsy as fy
 import pytest
 from finsy.proto import U128, p4r
 
-from p4switch.p4runtime import Code, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeServer, StatusCode
 from tests.support.p4runtime.client import RawClient, codes, details_of
 from tests.support.p4runtime.configs import config, json_path, p4info_path, schema
 from tests.support.p4runtime.updates import EVERYTHING, INSERT, MODIFY, dynamic, entry, insert, refused
@@ -25,14 +25,14 @@ def test_every_call_needs_a_known_device(server):
             stranger.get_pipeline,
             stranger.arbitrate,
         ):
-            with refused(Code.NOT_FOUND, "no device 99; known: 1"):
+            with refused(StatusCode.NOT_FOUND, "no device 99; known: 1"):
                 call()
 
 
 def test_without_a_pipeline(client):
-    with refused(Code.FAILED_PRECONDITION, "No forwarding pipeline config"):
+    with refused(StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config"):
         client.write(insert())
-    with refused(Code.FAILED_PRECONDITION):
+    with refused(StatusCode.FAILED_PRECONDITION):
         client.read(EVERYTHING)
     assert not client.get_pipeline().HasField("config")
 
@@ -42,21 +42,27 @@ def test_only_the_primary_writes_and_anyone_reads(server, client):
     client.write(insert())
     for election_id in (None, 0, 2):
         with RawClient(server.address, election_id=election_id) as other:
-            with refused(Code.PERMISSION_DENIED):
+            with refused(StatusCode.PERMISSION_DENIED):
                 other.write(insert(2))
-            with refused(Code.PERMISSION_DENIED):
+            with refused(StatusCode.PERMISSION_DENIED):
                 other.set_pipeline(config())
             assert len(dynamic(other.read(EVERYTHING))) == 1
 
 
 def test_a_failed_batch_has_an_error_for_each_update(client):
     client.set_pipeline(config())
-    with refused(Code.UNKNOWN) as caught:
+    with refused(StatusCode.UNKNOWN) as caught:
         client.write(insert(1), insert(1), insert(2, "drop"), insert(3), p4r.Update())
     errors = details_of(caught.value)
-    expected = [Code.OK, Code.ALREADY_EXISTS, Code.PERMISSION_DENIED, Code.OK, Code.INVALID_ARGUMENT]
+    expected = [
+        StatusCode.OK,
+        StatusCode.ALREADY_EXISTS,
+        StatusCode.PERMISSION_DENIED,
+        StatusCode.OK,
+        StatusCode.INVALID_ARGUMENT,
+    ]
     assert codes(errors) == expected
-    assert [bool(e.message) for e in errors] == [c is not Code.OK for c in expected]
+    assert [bool(e.message) for e in errors] == [c is not StatusCode.OK for c in expected]
     assert "3 of 5 failed" in caught.value.details()
     assert len(dynamic(client.read(EVERYTHING))) == 2
 
@@ -70,10 +76,10 @@ def test_a_successful_batch_has_no_details(client):
 
 def test_a_long_failing_batch_still_says_what_failed(client):
     client.set_pipeline(config())
-    with refused(Code.UNKNOWN) as caught:
+    with refused(StatusCode.UNKNOWN) as caught:
         client.write(*[insert(1)] * 700)
-    assert codes(details_of(caught.value)) == [Code.OK] + [Code.ALREADY_EXISTS] * 699
-    with refused(Code.UNKNOWN, "3000 of 3000 failed.*ALREADY_EXISTS") as caught:
+    assert codes(details_of(caught.value)) == [StatusCode.OK] + [StatusCode.ALREADY_EXISTS] * 699
+    with refused(StatusCode.UNKNOWN, "3000 of 3000 failed.*ALREADY_EXISTS") as caught:
         client.write(*[insert(1)] * 3000)
     assert details_of(caught.value) == []
 
@@ -84,11 +90,16 @@ def test_a_failed_read_returns_what_the_other_requests_select(client):
     wrong = p4r.Entity(table_entry=p4r.TableEntry(table_id=5))
     request = p4r.ReadRequest(device_id=1, entities=[EVERYTHING, wrong, p4r.Entity(), EVERYTHING])
     found = []
-    with refused(Code.INVALID_ARGUMENT) as caught:
+    with refused(StatusCode.INVALID_ARGUMENT) as caught:
         for response in client.stub.Read(request, timeout=10):
             found += dynamic(response.entities)
     assert len(found) == 2
-    assert codes(details_of(caught.value)) == [Code.OK, Code.INVALID_ARGUMENT, Code.INVALID_ARGUMENT, Code.OK]
+    assert codes(details_of(caught.value)) == [
+        StatusCode.OK,
+        StatusCode.INVALID_ARGUMENT,
+        StatusCode.INVALID_ARGUMENT,
+        StatusCode.OK,
+    ]
 
 
 def test_a_read_may_be_larger_than_a_message(client):

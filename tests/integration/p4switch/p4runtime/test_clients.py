@@ -13,7 +13,7 @@ import finsy as fy
 import pytest
 from finsy.proto import stratum
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.clients.install import python_of, ready
 from tests.support.p4runtime.certificates import make_certificate, needs_openssl
 from tests.support.p4runtime.configs import json_path, p4info_path
@@ -41,7 +41,7 @@ def session(client, script, *arguments):
 
 
 SHELL_SAW = {
-    "twice": Code.ALREADY_EXISTS,
+    "twice": StatusCode.ALREADY_EXISTS,
     "ports": [510],
     "priorities": [7],
     "left": 0,

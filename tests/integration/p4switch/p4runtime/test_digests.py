@@ -8,7 +8,7 @@ from finsy.proto import p4r
 
 from p4reduce.network.virtual import VirtualNetwork
 from p4reduce.topologies import TopologyBuilder
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, json_path, p4info_path, schema
 
@@ -77,10 +77,10 @@ def test_wrong_acknowledgements_are_answered(server, primary):
         backup.bid()
         acknowledge(backup, digest_id, 1)
         error = next(m.error for m in iter(backup.receive, None) if m.WhichOneof("update") == "error")
-    assert error.canonical_code == Code.PERMISSION_DENIED
+    assert error.canonical_code == StatusCode.PERMISSION_DENIED
     assert error.digest_list_ack.digest_list_ack.digest_id == digest_id
     acknowledge(primary, 99, 1)
-    assert primary.receive().error.canonical_code == Code.NOT_FOUND
+    assert primary.receive().error.canonical_code == StatusCode.NOT_FOUND
     acknowledge(primary, digest_id, 99)  # of a list that nobody knows: as if it were acknowledged already
     assert primary.arbitrate().device_id == 1
 

@@ -5,7 +5,7 @@ import pytest
 from finsy.proto import p4r
 
 from p4switch.device import Device
-from p4switch.p4runtime import Code, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeServer, StatusCode
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, schema
 from tests.support.p4runtime.idle import idle_config
@@ -145,19 +145,19 @@ def test_time_outs_survive_a_reconciled_pipeline(world):
 
 
 def test_what_is_no_time_out_is_refused(world):
-    with refused(Code.UNKNOWN, "INVALID_ARGUMENT.*negative"):
+    with refused(StatusCode.UNKNOWN, "INVALID_ARGUMENT.*negative"):
         world.client.write(update(timeout=-1))
     default = update(MODIFY)
     default.entity.table_entry.is_default_action = True
     default.entity.table_entry.ClearField("match")
-    with refused(Code.UNKNOWN, "INVALID_ARGUMENT.*no idle time-out"):
+    with refused(StatusCode.UNKNOWN, "INVALID_ARGUMENT.*no idle time-out"):
         world.client.write(default)
-    with refused(Code.INVALID_ARGUMENT, "default entry"):
+    with refused(StatusCode.INVALID_ARGUMENT, "default entry"):
         ident = schema().tables["exact_table"].id
         world.read(table_id=ident, is_default_action=True, time_since_last_hit={})
-    with refused(Code.INVALID_ARGUMENT, "does not support idle time-outs"):
+    with refused(StatusCode.INVALID_ARGUMENT, "does not support idle time-outs"):
         world.read(table_id=schema().tables["ternary_table"].id, time_since_last_hit={})
     mixed = config()
     mixed.p4info.CopyFrom(idle_config().p4info)
-    with refused(Code.INVALID_ARGUMENT, "no idle time-outs there"):
+    with refused(StatusCode.INVALID_ARGUMENT, "no idle time-outs there"):
         world.client.set_pipeline(mixed)

@@ -7,7 +7,7 @@ import pytest
 from finsy.proto import p4r
 
 from p4switch.device import Device
-from p4switch.p4runtime import Code, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeServer, StatusCode
 from p4switch.program import UnsupportedConstruct
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config, schema
@@ -21,14 +21,14 @@ def test_wrong_pipelines_change_nothing(client, action):
     wrong = config()
     wrong.p4_device_config = b"garbage"
     for bad in (wrong, p4r.ForwardingPipelineConfig(), None):
-        with refused(Code.INVALID_ARGUMENT):
+        with refused(StatusCode.INVALID_ARGUMENT):
             client.set_pipeline(bad, action)
     assert client.get_pipeline("COOKIE_ONLY").config.cookie.cookie == 5
     assert len(dynamic(client.read(EVERYTHING))) == 1
 
 
 def test_unspecified_action(client):
-    with refused(Code.INVALID_ARGUMENT):
+    with refused(StatusCode.INVALID_ARGUMENT):
         client.set_pipeline(config(), "UNSPECIFIED")
 
 
@@ -66,19 +66,19 @@ def test_commit_clears_the_forwarding_state(client):
 
 
 def test_a_saved_pipeline_takes_writes_and_runs_once_committed(server, client):
-    with refused(Code.NOT_FOUND):
+    with refused(StatusCode.NOT_FOUND):
         client.set_pipeline(None, "COMMIT")
     client.set_pipeline(config(), "VERIFY_AND_SAVE")
     assert server.device(1) is None
     client.write(insert(), *state_updates())
     before = client.read(*WHOLE_STATE)
-    with refused(Code.INVALID_ARGUMENT):
+    with refused(StatusCode.INVALID_ARGUMENT):
         client.set_pipeline(config(), "COMMIT")
     client.set_pipeline(None, "COMMIT")
     assert client.read(*WHOLE_STATE) == before
     ((port, _),) = server.device(1).inject(1, bytes(5) + b"\1" + bytes(8))
     assert port == 7
-    with refused(Code.NOT_FOUND):
+    with refused(StatusCode.NOT_FOUND):
         client.set_pipeline(None, "COMMIT")
 
 
@@ -163,7 +163,7 @@ def test_reconcile_with_a_program_that_lacks_the_tables_is_refused(server, clien
     client.set_pipeline(config(cookie=1))
     client.write(insert(), *state_updates())
     before, device = client.read(*WHOLE_STATE), server.device(1)
-    with refused(Code.INVALID_ARGUMENT, "cannot be kept"):
+    with refused(StatusCode.INVALID_ARGUMENT, "cannot be kept"):
         client.set_pipeline(config("p4reduce-64"), "RECONCILE_AND_COMMIT")
     assert server.device(1) is device
     assert client.read(*WHOLE_STATE) == before
@@ -189,9 +189,9 @@ def test_the_owner_makes_the_devices():
             for client in (one, two, three):
                 client.arbitrate()
             one.set_pipeline(config())
-            with refused(Code.INTERNAL, "no room for leaf2"):
+            with refused(StatusCode.INTERNAL, "no room for leaf2"):
                 two.set_pipeline(config())
-            with refused(Code.INVALID_ARGUMENT, "meter is not supported"):
+            with refused(StatusCode.INVALID_ARGUMENT, "meter is not supported"):
                 three.set_pipeline(config())
             assert not two.get_pipeline().HasField("config")
         assert server.device(1).name == "mine"

@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.p4runtime import Code, P4RuntimeError, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeError, P4RuntimeServer, StatusCode
 from p4switch.p4runtime.arbitration import MAX_ROLES, Arbitration
 from tests.support.effort import examples
 from tests.support.p4runtime.client import RawClient, codes, details_of
@@ -82,9 +82,13 @@ def group_entry():
 def test_a_role_writes_its_entities_only(connect, owner):
     routing = connect("routing", exclusive_p4_ids=[LPM])
     assert routing.receive().arbitration.role.config.Is(stratum.P4RoleConfig.DESCRIPTOR)
-    with refused(Code.UNKNOWN) as caught:
+    with refused(StatusCode.UNKNOWN) as caught:
         routing.write(lpm_entry(), insert(), group_entry())
-    assert codes(details_of(caught.value)) == [Code.OK, Code.PERMISSION_DENIED, Code.PERMISSION_DENIED]
+    assert codes(details_of(caught.value)) == [
+        StatusCode.OK,
+        StatusCode.PERMISSION_DENIED,
+        StatusCode.PERMISSION_DENIED,
+    ]
     assert "outside role 'routing'" in details_of(caught.value)[1].message
     owner.write(insert(), group_entry())
     assert len(dynamic(owner.read(EVERYTHING))) == 2
@@ -93,9 +97,9 @@ def test_a_role_writes_its_entities_only(connect, owner):
 def test_an_atomic_batch_outside_the_role_changes_nothing(connect, owner):
     routing = connect("routing", exclusive_p4_ids=[LPM])
     routing.receive()
-    with refused(Code.UNKNOWN) as caught:
+    with refused(StatusCode.UNKNOWN) as caught:
         routing.write(lpm_entry(), insert(), atomicity=p4r.WriteRequest.DATAPLANE_ATOMIC)
-    assert codes(details_of(caught.value)) == [Code.ABORTED, Code.PERMISSION_DENIED]
+    assert codes(details_of(caught.value)) == [StatusCode.ABORTED, StatusCode.PERMISSION_DENIED]
     assert dynamic(owner.read(EVERYTHING)) == []
 
 
@@ -106,7 +110,7 @@ def test_a_read_for_a_role_shows_its_entities(connect, owner, server):
     request = p4r.ReadRequest(device_id=1, role="routing", entities=[EVERYTHING])
     found = [e for response in owner.stub.Read(request, timeout=10) for e in response.entities]
     assert [e.table_entry.table_id for e in found] == [LPM]
-    with refused(Code.NOT_FOUND, "no role 'nobody'"):
+    with refused(StatusCode.NOT_FOUND, "no role 'nobody'"):
         list(owner.stub.Read(p4r.ReadRequest(device_id=1, role="nobody", entities=[EVERYTHING]), timeout=10))
 
 
@@ -120,7 +124,7 @@ def test_without_a_configuration_a_role_has_everything(connect, owner):
 def test_roles_need_the_right_to_set_the_pipeline(connect, owner):
     without = connect("without", shared_p4_ids=[LPM])
     without.receive()
-    with refused(Code.PERMISSION_DENIED, "may not set the forwarding pipeline"):
+    with refused(StatusCode.PERMISSION_DENIED, "may not set the forwarding pipeline"):
         without.set_pipeline(config())
     allowed = connect("allowed", shared_p4_ids=[LPM], can_push_pipeline=True)
     allowed.receive()
@@ -128,7 +132,7 @@ def test_roles_need_the_right_to_set_the_pipeline(connect, owner):
 
 
 def test_a_role_that_nobody_has_is_not_found(owner):
-    with refused(Code.NOT_FOUND):
+    with refused(StatusCode.NOT_FOUND):
         owner.stub.Write(p4r.WriteRequest(device_id=1, role="nobody", election_id=U128.encode(1)), timeout=10)
 
 
@@ -151,7 +155,7 @@ def test_a_new_configuration_is_told_to_all_clients_of_the_role(connect, owner):
     primary = connect("routing", election_id=5, exclusive_p4_ids=[LPM])
     primary.receive()
     backup = connect("routing", election_id=4, exclusive_p4_ids=[EXACT])
-    assert backup.receive().arbitration.status.code == Code.ALREADY_EXISTS
+    assert backup.receive().arbitration.status.code == StatusCode.ALREADY_EXISTS
     update = bid(5, "routing", packed(exclusive_p4_ids=[LPM, COUNTER]))
     primary.send(p4r.StreamMessageRequest(arbitration=update))
     for client in (backup, primary):
@@ -169,7 +173,7 @@ def test_a_new_configuration_is_told_to_all_clients_of_the_role(connect, owner):
 def test_exclusive_ids_belong_to_one_role(connect, owner):
     connect("one", exclusive_p4_ids=[LPM]).receive()
     for fields in ({"exclusive_p4_ids": [LPM]}, {"shared_p4_ids": [LPM]}):
-        with refused(Code.INVALID_ARGUMENT, "exclusive"):
+        with refused(StatusCode.INVALID_ARGUMENT, "exclusive"):
             connect("two", **fields).drain()
     connect("two", shared_p4_ids=[EXACT]).receive()
 
@@ -181,7 +185,7 @@ def test_other_configurations_are_refused(server):
     for role, message in (("routing", other), ("routing", broken), ("", packed(shared_p4_ids=[LPM]))):
         with RawClient(server.address) as client:
             client.send(p4r.StreamMessageRequest(arbitration=bid(1, role, message)))
-            with refused(Code.INVALID_ARGUMENT, "role"):
+            with refused(StatusCode.INVALID_ARGUMENT, "role"):
                 client.drain()
 
 
@@ -194,7 +198,7 @@ def test_roles_by_number(connect, owner, server):
         request = p4r.WriteRequest(device_id=1, role_id=7, election_id=U128.encode(9), updates=[insert()])
         old.stub.Write(request, timeout=10)
         request.role_id = 8
-        with refused(Code.NOT_FOUND):
+        with refused(StatusCode.NOT_FOUND):
             old.stub.Write(request, timeout=10)
 
 

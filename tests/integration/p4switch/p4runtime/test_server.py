@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from p4switch.p4runtime import Code, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeServer, StatusCode
 from tests.support.p4runtime.client import RawClient
 from tests.support.p4runtime.configs import config
 from tests.support.p4runtime.updates import insert, refused
@@ -45,7 +45,7 @@ def test_stop_ends_open_streams(server):
     with RawClient(server.address) as client:
         client.arbitrate()
         server.stop()
-        with refused(Code.UNAVAILABLE, "server stops"):
+        with refused(StatusCode.UNAVAILABLE, "server stops"):
             client.receive()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.conformance.codes.compare import PROGRAMS, Answered, OwnSide
 from tests.support.conformance.codes.exceptions import EXCEPTIONS, Tally
 from tests.support.conformance.codes.recording import read_recording
@@ -58,8 +58,8 @@ def test_the_recording_is_of_the_programs_that_are_carried(program):
 
 
 def test_a_difference_without_a_name_is_found():
-    answered = next(one for episode in replay("entities") for one in episode if one.bmv2 is one.ours is Code.OK)
+    answered = next(one for episode in replay("entities") for one in episode if one.bmv2 is one.ours is StatusCode.OK)
     tally = Tally()
-    tally.add("entities", [answered, replace(answered, ours=Code.INTERNAL)])
+    tally.add("entities", [answered, replace(answered, ours=StatusCode.INTERNAL)])
     assert len(tally.unnamed) == 1
     assert tally.unnamed[0].endswith("OK on BMv2, INTERNAL here")

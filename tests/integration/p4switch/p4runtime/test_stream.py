@@ -7,7 +7,7 @@ import grpc
 import pytest
 from finsy.proto import U128, p4r
 
-from p4switch.p4runtime import Code, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeServer, StatusCode
 from p4switch.p4runtime.arbitration import MAX_CLIENTS
 from p4switch.p4runtime.service import MAX_QUEUED
 from tests.support.p4runtime.client import RawClient, code_of
@@ -37,7 +37,7 @@ def connect(server):
 
 def status(update):
     """Canonical code and election id of a notification."""
-    return Code(update.status.code), U128.decode(update.election_id)
+    return StatusCode(update.status.code), U128.decode(update.election_id)
 
 
 def stream_error(client):
@@ -52,21 +52,21 @@ def stream_error(client):
 
 def test_the_highest_election_id_is_primary(connect):
     low, high = connect(3), connect(2**80)
-    assert status(low.arbitrate()) == (Code.OK, 3)
-    assert status(high.arbitrate()) == (Code.OK, 2**80)
-    assert status(low.receive().arbitration) == (Code.ALREADY_EXISTS, 2**80)
+    assert status(low.arbitrate()) == (StatusCode.OK, 3)
+    assert status(high.arbitrate()) == (StatusCode.OK, 2**80)
+    assert status(low.receive().arbitration) == (StatusCode.ALREADY_EXISTS, 2**80)
     with pytest.raises(grpc.RpcError) as caught:
         low.set_pipeline(config())
-    assert code_of(caught.value) is Code.PERMISSION_DENIED
+    assert code_of(caught.value) is StatusCode.PERMISSION_DENIED
     high.set_pipeline(config())
 
 
 def test_when_the_primary_leaves_the_next_one_may_write(connect):
     low, high = connect(3), connect(4)
     high.arbitrate()
-    assert status(low.arbitrate()) == (Code.ALREADY_EXISTS, 4)
+    assert status(low.arbitrate()) == (StatusCode.ALREADY_EXISTS, 4)
     high.hang_up()
-    assert status(low.receive().arbitration) == (Code.OK, 3)
+    assert status(low.receive().arbitration) == (StatusCode.OK, 3)
     low.set_pipeline(config())
     low.write()
 
@@ -76,14 +76,14 @@ def test_a_lost_connection_counts_as_leaving(connect):
     high.arbitrate()
     low.arbitrate()
     high.channel.close()
-    assert status(low.receive().arbitration) == (Code.OK, 3)
+    assert status(low.receive().arbitration) == (StatusCode.OK, 3)
 
 
 def test_the_same_election_id_twice(connect):
     first, second = connect(3), connect(3)
     first.arbitrate()
     second.bid()
-    assert stream_error(second) is Code.INVALID_ARGUMENT
+    assert stream_error(second) is StatusCode.INVALID_ARGUMENT
     first.set_pipeline(config())
 
 
@@ -91,14 +91,14 @@ def test_a_client_may_change_its_election_id(connect):
     first, second = connect(3), connect(2)
     first.arbitrate()
     second.arbitrate()
-    assert status(second.arbitrate(9)) == (Code.OK, 9)
-    assert status(first.receive().arbitration) == (Code.ALREADY_EXISTS, 9)
+    assert status(second.arbitrate(9)) == (StatusCode.OK, 9)
+    assert status(first.receive().arbitration) == (StatusCode.ALREADY_EXISTS, 9)
     second.set_pipeline(config())
 
 
 def test_devices_have_primaries_of_their_own(connect):
-    assert status(connect(3, device_id=1).arbitrate()) == (Code.OK, 3)
-    assert status(connect(2, device_id=2).arbitrate()) == (Code.OK, 2)
+    assert status(connect(3, device_id=1).arbitrate()) == (StatusCode.OK, 3)
+    assert status(connect(2, device_id=2).arbitrate()) == (StatusCode.OK, 2)
 
 
 def test_a_stream_stays_with_its_device(connect):
@@ -106,13 +106,13 @@ def test_a_stream_stays_with_its_device(connect):
     client.arbitrate()
     client.device_id = 2
     client.bid()
-    assert stream_error(client) is Code.FAILED_PRECONDITION
+    assert stream_error(client) is StatusCode.FAILED_PRECONDITION
 
 
 def test_an_unknown_device_ends_the_stream(connect):
     client = connect(3, device_id=99)
     client.bid()
-    assert stream_error(client) is Code.NOT_FOUND
+    assert stream_error(client) is StatusCode.NOT_FOUND
 
 
 def test_too_many_clients(connect):
@@ -120,14 +120,14 @@ def test_too_many_clients(connect):
         connect(election_id).arbitrate()
     late = connect(100)
     late.bid()
-    assert stream_error(late) is Code.RESOURCE_EXHAUSTED
+    assert stream_error(late) is StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_role_has_a_primary_of_its_own(connect):
     default, telemetry = connect(3), connect(3, role="telemetry")
     default.arbitrate()
     update = telemetry.arbitrate()
-    assert (status(update), update.role.name) == ((Code.OK, 3), "telemetry")
+    assert (status(update), update.role.name) == ((StatusCode.OK, 3), "telemetry")
     telemetry.set_pipeline(config())
     default.write()
 
@@ -160,7 +160,7 @@ def test_packets_in_reach_the_primary_only(server, primary, connect):
     assert packet.payload == b"frame"
     assert {m.metadata_id: m.value for m in packet.metadata} == {1: b"\x07", 2: b"\x05"}
     primary.hang_up()
-    assert status(backup.receive().arbitration) == (Code.OK, 4)
+    assert status(backup.receive().arbitration) == (StatusCode.OK, 4)
     assert server.packet_in(1, HEADER)
     assert backup.receive().packet.payload == b""
 
@@ -202,7 +202,7 @@ def test_wrong_packets_out_are_reported_and_dropped(primary, sent_out, fields):
     wrong = packet_out(fields=fields)
     primary.send(wrong)
     error = primary.receive().error
-    assert error.canonical_code == Code.INVALID_ARGUMENT
+    assert error.canonical_code == StatusCode.INVALID_ARGUMENT
     assert error.packet_out.packet_out == wrong.packet
     primary.send(packet_out())
     assert sent_out.get(timeout=10)[1].endswith(b"frame")
@@ -213,10 +213,10 @@ def test_a_backup_sends_no_packets(primary, connect, sent_out):
     backup = connect(4)
     backup.arbitrate()
     backup.send(packet_out())
-    assert backup.receive().error.canonical_code == Code.PERMISSION_DENIED
+    assert backup.receive().error.canonical_code == StatusCode.PERMISSION_DENIED
     stranger = connect(1)
     stranger.send(packet_out())
-    assert stranger.receive().error.canonical_code == Code.PERMISSION_DENIED
+    assert stranger.receive().error.canonical_code == StatusCode.PERMISSION_DENIED
     assert sent_out.empty()
 
 
@@ -224,25 +224,25 @@ def test_packets_need_a_pipeline_and_somebody_who_takes_them(connect):
     client = connect(5)
     client.arbitrate()
     client.send(packet_out())
-    assert client.receive().error.canonical_code == Code.FAILED_PRECONDITION
+    assert client.receive().error.canonical_code == StatusCode.FAILED_PRECONDITION
     with P4RuntimeServer() as deaf:
         deaf.add_device(1)
         with RawClient(deaf.address) as other:
             other.arbitrate()
             other.set_pipeline(config())
             other.send(packet_out())
-            assert other.receive().error.canonical_code == Code.UNIMPLEMENTED
+            assert other.receive().error.canonical_code == StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize(
     ("message", "code"),
     [
-        (p4r.StreamMessageRequest(digest_ack=p4r.DigestListAck(digest_id=1)), Code.NOT_FOUND),
-        (p4r.StreamMessageRequest(other={}), Code.UNIMPLEMENTED),
-        (p4r.StreamMessageRequest(), Code.INVALID_ARGUMENT),
+        (p4r.StreamMessageRequest(digest_ack=p4r.DigestListAck(digest_id=1)), StatusCode.NOT_FOUND),
+        (p4r.StreamMessageRequest(other={}), StatusCode.UNIMPLEMENTED),
+        (p4r.StreamMessageRequest(), StatusCode.INVALID_ARGUMENT),
     ],
 )
 def test_other_messages_are_answered_with_an_error(primary, message, code):
     primary.send(message)
     assert primary.receive().error.canonical_code == code
-    assert status(primary.arbitrate()) == (Code.OK, 5)
+    assert status(primary.arbitrate()) == (StatusCode.OK, 5)

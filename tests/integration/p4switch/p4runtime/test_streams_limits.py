@@ -10,7 +10,7 @@ import grpc
 import pytest
 from finsy.proto import p4r
 
-from p4switch.p4runtime import Code, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeServer, StatusCode
 from p4switch.p4runtime.service import MAX_CALLS, MAX_UNBOUND
 from tests.support.p4runtime.client import TIMEOUT, RawClient, code_of
 from tests.support.p4runtime.configs import config
@@ -75,7 +75,7 @@ def test_a_stream_must_bid_in_time():
         server.add_device(1)
         with RawClient(server.address) as client, Mute(server.address, 3) as mute:
             client.arbitrate()
-            assert [ended_with(call) for call in mute.calls] == [Code.DEADLINE_EXCEEDED] * 3
+            assert [ended_with(call) for call in mute.calls] == [StatusCode.DEADLINE_EXCEEDED] * 3
             client.set_pipeline(config())  # who has bid in time stays
 
 
@@ -85,14 +85,14 @@ def test_other_messages_are_no_bid():
         server.add_device(1)
         for message in (packet, GARBAGE):
             with Mute(server.address, 1, message) as mute:
-                assert ended_with(mute.calls[0]) is Code.DEADLINE_EXCEEDED
+                assert ended_with(mute.calls[0]) is StatusCode.DEADLINE_EXCEEDED
 
 
 def test_too_many_mute_streams_end_the_oldest(server):
     with Mute(server.address, 1, GARBAGE) as first:
         next(first.calls[0])  # the server has seen it: it answers the garbage
         with Mute(server.address, MAX_UNBOUND + 1), RawClient(server.address) as client:
-            assert ended_with(first.calls[0]) is Code.RESOURCE_EXHAUSTED
+            assert ended_with(first.calls[0]) is StatusCode.RESOURCE_EXHAUSTED
             client.arbitrate()
 
 
@@ -104,7 +104,7 @@ def test_garbage_on_a_stream_is_answered_and_the_stream_goes_on(server, message)
         answers = list(open_stream(iter([message, bid.SerializeToString(), message]), timeout=TIMEOUT))
     answers = [p4r.StreamMessageResponse.FromString(answer) for answer in answers]
     assert [answer.WhichOneof("update") for answer in answers] == ["error", "arbitration", "error"]
-    assert answers[0].error.canonical_code == Code.INVALID_ARGUMENT
+    assert answers[0].error.canonical_code == StatusCode.INVALID_ARGUMENT
 
 
 # --- stop
@@ -224,7 +224,7 @@ def test_a_packet_out_that_is_too_long_costs_nothing(server):
             packet = p4r.PacketOut(payload=bytes(size), metadata=metadata)
             client.send(p4r.StreamMessageRequest(packet=packet))
             error = client.receive().error
-            assert error.canonical_code == Code.INVALID_ARGUMENT
+            assert error.canonical_code == StatusCode.INVALID_ARGUMENT
             assert "9216" in error.message
         client.write(insert())
 

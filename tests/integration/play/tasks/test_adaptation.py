@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from p4reduce.control_plane.orchestrator import TaskState
-from p4reduce.control_plane.placement import Cluster, Racks
+from p4reduce.control_plane.placement import ClusterView, Racks
 from p4reduce.control_plane.plans.routes import frame_bytes, frame_time_ps
 from p4reduce.control_plane.scheduling import NetworkState, Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import leaf_spine
 from tests.support.orchestrated.bench import (
@@ -35,7 +35,7 @@ def racks():
 
 
 def wanting(name, count, *, rounds=8, elements=4000, **more):
-    return Task(name, "", (), elements, rounds, 20 * PS_PER_US, wanted=Wanted(count), **more)
+    return Task(name, "", (), elements, rounds, 20 * PS_PER_US, wanted=WantedHosts(count), **more)
 
 
 def two_tasks():
@@ -188,7 +188,7 @@ def test_a_tree_that_no_other_can_replace_makes_place_for_hosts_that_add_up(tmp_
 
 def test_data_are_read_on_packets_as_long_as_predicted(tmp_path):
     """INA-aware placement predicts the reading; the hosts do it."""
-    wanted = Wanted(2, ("h1", "server2", "server2"), 2_000_000)
+    wanted = WantedHosts(2, ("h1", "server2", "server2"), 2_000_000)
     tasks = [Task("t", "", (), 2000, 2, 20 * PS_PER_US, wanted=wanted)]
     with run(tmp_path, tasks, racks(), placement="random") as store:
         row = store.task("t")
@@ -196,7 +196,7 @@ def test_data_are_read_on_packets_as_long_as_predicted(tmp_path):
         first = store.history.rounds("t")[0]
         took_s = (first["started_ps"] - row.started_ps) / 1e12
     assert row.task.workers[0] == "h1"  # it has one of the shards; the other worker, which is drawn, reads two
-    cluster = Cluster(Racks(racks()), NetworkState(racks()), {}, {})
+    cluster = ClusterView(Racks(racks()), NetworkState(racks()), {}, {})
     predicted_s = cluster.read_seconds(wanted, row.task.workers)
     framing = frame_time_ps(frame_bytes(LANES), 10**10) / frame_time_ps(4 * LANES - 24, 10**10)
     assert took_s == pytest.approx(predicted_s * framing, rel=0.03)

@@ -8,7 +8,7 @@ import pytest
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import TaskState
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.play.tasks.world import World
 from p4switch.base.values import PS_PER_MS
 from tests.support.orchestrated import deaths
@@ -105,7 +105,7 @@ def test_with_none_left_it_fails_and_nothing_is_left(tmp_path):
 
 
 def test_hosts_that_were_chosen_are_chosen_anew(tmp_path):
-    task = replace(TASK, workers=(), wanted=Wanted(3))
+    task = replace(TASK, workers=(), wanted=WantedHosts(3))
     with site(tmp_path) as (world, store):
         store.submit([task])
         world.damage.end_host("h1", at_ps=AT_PS)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from p4reduce.control_plane.orchestrator import Phase, TaskRow, TaskState
+from p4reduce.control_plane.orchestrator import PlanPhase, TaskRow, TaskState
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.network.background import parse_background
 from p4reduce.play.tasks.world import World
@@ -53,7 +53,7 @@ def run(folder, background, demand_bps=RATE // 10, rounds=20):
         check_end(world, store)
         spines = [
             {node for _, path in json.loads(plan.plan)["paths"] for node in path if node.startswith("spine")}
-            for plan in store.plans(tuple(Phase), "late")
+            for plan in store.plans(tuple(PlanPhase), "late")
         ]
         return Run(store.task("late"), spines, before, seen, during)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from p4reduce.base.records import from_json
-from p4reduce.control_plane.orchestrator import Phase, TaskState
+from p4reduce.control_plane.orchestrator import PlanPhase, TaskState
 from p4reduce.control_plane.orchestrator.installer import round_traffic
-from p4reduce.control_plane.placement import Cluster, Racks
+from p4reduce.control_plane.placement import ClusterView, Racks
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling import NetworkState, Selection, Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import leaf_spine, load
 from tests.support.orchestrated.bench import (
@@ -55,7 +55,7 @@ def predicted(tmp_path, topology):
     """Bytes of all rounds of the tasks of a database on every link, by their plans."""
     found = Counter()
     with open_store(tmp_path / "t.sqlite") as store:
-        for row in store.plans(tuple(Phase)):
+        for row in store.plans(tuple(PlanPhase)):
             plan, task = from_json(Plan, row.plan, "plan", topology=topology), store.task(row.task).task
             for hop, traffic in round_traffic(task, row.role, plan).items():
                 found[hop] += task.rounds * traffic.bytes
@@ -130,7 +130,7 @@ def test_who_is_left_goes_on_with_blocks_of_its_own(tmp_path, at_us):
 
 def test_chosen_hosts_move_and_get_the_model(tmp_path):
     """A host ends; another one takes its rank, with the model from the server's host."""
-    wanted = replace(BLOCKS, server="server1", workers=(), wanted=Wanted(3, ("h6",), 5000), rounds=6)
+    wanted = replace(BLOCKS, server="server1", workers=(), wanted=WantedHosts(3, ("h6",), 5000), rounds=6)
     die = lambda world: world.damage.end_host("h1", at_ps=100 * PS_PER_US)  # noqa: E731
     rows, _, _ = run(tmp_path, [wanted], damage=die, options=replace(OPTIONS, move=0.0))
     assert rows["x"].state is TaskState.FINISHED, rows["x"].reason
@@ -169,10 +169,10 @@ def test_placement_predicts_what_the_plans_put_on_links(tmp_path, kind):
     topology = leaf_spine(leaves=3, spines=1, hosts=3)
     task = Task("x", "h2", ("h1", "h4", "h5", "h9"), 64 * 50, 1, exchange=kind)
     run(tmp_path, [task], topology=topology)
-    cluster = Cluster(Racks(topology), NetworkState(topology), slots={}, free={})
+    cluster = ClusterView(Racks(topology), NetworkState(topology), slots={}, free={})
     bits = cluster.load(task, task.workers, task.server).bits
     with open_store(tmp_path / "t.sqlite") as store:
-        (row,) = store.plans(tuple(Phase))
+        (row,) = store.plans(tuple(PlanPhase))
     plan = from_json(Plan, row.plan, "plan", topology=topology)
     for (node, port), traffic in round_traffic(task, row.role, plan).items():
         if traffic.bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import plan_entries
-from p4reduce.control_plane.orchestrator import Phase, Store, TaskState
+from p4reduce.control_plane.orchestrator import PlanPhase, Store, TaskState
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.play.tasks.world import World
@@ -200,7 +200,7 @@ def test_after_a_new_start_of_the_network_running_tasks_have_failed_and_waiting_
             orchestrator.run()
         assert states(store) == {"running": "failed", "waiting": "finished"}
         assert "the network that it ran in has ended" in store.task("running").reason
-        assert len({plan.generation for plan in store.plans(tuple(Phase))}) == 2
+        assert len({plan.generation for plan in store.plans(tuple(PlanPhase))}) == 2
         assert store.task("waiting").state is TaskState.FINISHED
         check_end(other, store)
 
@@ -230,7 +230,7 @@ def test_generations_go_on_when_nothing_of_the_earlier_ones_is_left(world, store
         with orchestrating(world, store) as orchestrator:
             orchestrator.run()
     assert states(store) == {"a": "finished", "b": "finished"}
-    assert [plan.generation for plan in store.plans(tuple(Phase))] == [1, 2]
+    assert [plan.generation for plan in store.plans(tuple(PlanPhase))] == [1, 2]
     check_end(world, store)
 
 
@@ -276,7 +276,7 @@ def test_a_database_in_which_a_given_up_task_is_still_scheduled(world, store):
     with pytest.raises(Killed), orchestrating(world, store, checkpoint=kill) as orchestrator:
         orchestrator.run()
     (row,) = store.plans()
-    store.set_phase(row.generation, Phase.REMOVING)
+    store.set_phase(row.generation, PlanPhase.REMOVING)
     with orchestrating(world, store) as orchestrator:
         orchestrator.run()
     assert states(store) == {"there": "finished"}

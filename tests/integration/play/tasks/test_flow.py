@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from p4reduce.cli.main import app
 from p4reduce.control_plane.orchestrator import TaskState, write_trace
 from p4reduce.control_plane.orchestrator.executor import Timetable
-from p4reduce.control_plane.orchestrator.options import RefusedError
+from p4reduce.control_plane.orchestrator.options import TaskRefusedError
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.background import Background
 from p4reduce.network.virtual import Faults
@@ -119,7 +119,7 @@ def test_a_host_that_ends_leaves_the_others_their_rounds(tmp_path):
 
 
 def test_workers_read_the_data_that_their_home_has(tmp_path):
-    wanted = Wanted(3, ("server1",) * 3, 400_000)  # a host that no worker can have
+    wanted = WantedHosts(3, ("server1",) * 3, 400_000)  # a host that no worker can have
     with ended(tmp_path / "t.sqlite", [Task("reads", "", (), 640, rounds=1, wanted=wanted)], **FLOW) as (world, store):
         (row,) = store.tasks()
         assert row.state == TaskState.FINISHED
@@ -136,7 +136,7 @@ def test_what_the_model_does_not_know_is_refused():
     with World(two_spines(), PROGRAM, **FLOW) as world:
         with pytest.raises(ClusterError, match="leaf1 - spine1: the flow model knows no links that are cut"):
             world.change_link("leaf1", "spine1", up=False)
-        with pytest.raises(RefusedError, match="circuits"):
+        with pytest.raises(TaskRefusedError, match="circuits"):
             world.set_schedule(Timetable(1, (), 0, 0, {}))
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator import Phase, TaskState
+from p4reduce.control_plane.orchestrator import PlanPhase, TaskState
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Serving, Wanted
+from p4reduce.control_plane.scheduling.task import ServiceRequests, WantedHosts
 from p4reduce.play.tasks.reading import piece_of
 from p4reduce.play.tasks.world import World
 from p4reduce.topologies import leaf_spine
@@ -32,7 +32,7 @@ REQUESTS = 12
 
 
 def chat(name="chat", server="server1", clients=("h1", "h3"), rounds=REQUESTS, rate=20_000.0, **more):
-    serving = Serving(rate, more.pop("objective_ps", None), more.pop("seed", 0))
+    serving = ServiceRequests(rate, more.pop("objective_ps", None), more.pop("seed", 0))
     return Task(name, server, clients, ANSWER, rounds, more.pop("training_ps", 0), serving=serving, **more)
 
 
@@ -182,7 +182,9 @@ def test_answers_keep_away_from_the_tree_of_a_training(tmp_path):
     ]
     with run(tmp_path, tasks, topology) as store:
         spines = {
-            name: {switch for plan in store.plans(tuple(Phase), name) for switch in re.findall(r"spine\d", paths(plan))}
+            name: {
+                switch for plan in store.plans(tuple(PlanPhase), name) for switch in re.findall(r"spine\d", paths(plan))
+            }
             for name in ("train", "chat")
         }
     assert {name: len(used) for name, used in spines.items()} == {"train": 1, "chat": 1}
@@ -244,16 +246,25 @@ def test_the_flow_model_has_the_bytes_of_packets_and_nearly_their_latencies(tmp_
 
 def test_clients_are_named_and_nothing_is_selected():
     for wrong in (
-        {"workers": (), "wanted": Wanted(2)},
+        {"workers": (), "wanted": WantedHosts(2)},
         {"max_restarts": 1},
         {"on_failure": "shrink"},
         {"aggregation": "hosts"},
     ):
         with pytest.raises(PlanError, match="a task that infers"):
-            Task(**{"name": "a", "server": "h1", "workers": ("h2",), "elements": 9, "serving": Serving(9.0), **wrong})
+            Task(
+                **{
+                    "name": "a",
+                    "server": "h1",
+                    "workers": ("h2",),
+                    "elements": 9,
+                    "serving": ServiceRequests(9.0),
+                    **wrong,
+                }
+            )
     for rate in (0.0, float("nan"), float("inf"), 1e30, True, "9"):
         with pytest.raises(PlanError, match="rate: "):
-            Serving(rate)
+            ServiceRequests(rate)
     with pytest.raises(PlanError, match=r"objective: 0 is no whole number within 1\.\."):
-        Serving(9.0, 0)
-    assert np.isfinite(Task("a", "h1", ("h2",), 1 << 40, serving=Serving(1e9)).reserved_bps)
+        ServiceRequests(9.0, 0)
+    assert np.isfinite(Task("a", "h1", ("h2",), 1 << 40, serving=ServiceRequests(1e9)).reserved_bps)

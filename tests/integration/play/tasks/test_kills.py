@@ -9,8 +9,8 @@ import random
 
 import pytest
 
-from p4reduce.control_plane.orchestrator import Phase, TaskState
-from p4reduce.control_plane.orchestrator.installer import Inventory
+from p4reduce.control_plane.orchestrator import PlanPhase, TaskState
+from p4reduce.control_plane.orchestrator.installer import InstalledEntries
 from p4reduce.play.tasks.world import World
 from tests.support.orchestrated.bench import (
     PROGRAM,
@@ -107,7 +107,7 @@ def test_a_swap_that_was_begun_is_finished_or_taken_back(tmp_path, expected, ste
     assert set(states.values()) == {TaskState.FINISHED}
     assert found == expected
     with open_store(tmp_path / "tasks.sqlite") as store:
-        assert [plan.epoch for plan in store.plans(tuple(Phase), "first")] == epochs
+        assert [plan.epoch for plan in store.plans(tuple(PlanPhase), "first")] == epochs
         assert [swap["epoch"] for swap in store.history.swaps() if swap["task"] == "first"] == epochs[-1:]
         states = [change["after"] for change in store.history.changes("first")]
         assert states.count(TaskState.RESCHEDULED) == 1
@@ -120,7 +120,7 @@ def test_a_swap_that_was_begun_is_finished_or_taken_back(tmp_path, expected, ste
 def test_a_task_that_was_begun_is_begun_or_taken_back(tmp_path, step, number, plans):
     scenario(tmp_path, [KillAt(number, step)])
     with open_store(tmp_path / "tasks.sqlite") as store:
-        assert len({plan.job for plan in store.plans(tuple(Phase), "first")}) == plans
+        assert len({plan.job for plan in store.plans(tuple(PlanPhase), "first")}) == plans
         states = [change["after"] for change in store.history.changes("first")]
         assert states.count(TaskState.QUEUED) == plans
         assert states.count(TaskState.RUNNING) == 1
@@ -148,10 +148,12 @@ def test_coming_back_makes_the_database_true_before_anything_else_is_done(tmp_pa
         before = world.now()
         with orchestrating(world, store) as orchestrator:
             assert world.now() == before
-            rows = store.plans(tuple(Phase), "first")
+            rows = store.plans(tuple(PlanPhase), "first")
             assert [row.phase for row in rows] == phases
-            active = [(row.job, row.epoch) for row in rows if row.phase is Phase.ACTIVE]
+            active = [(row.job, row.epoch) for row in rows if row.phase is PlanPhase.ACTIVE]
             assert [*world.running()["first"].keys.values()] == active if active else "first" not in world.running()
-            found = Inventory.read(orchestrator.installer.controller)
-            assert all(found.complete(orchestrator.installer.plan_of(row)) for row in rows if row.phase is Phase.ACTIVE)
+            found = InstalledEntries.read(orchestrator.installer.controller)
+            assert all(
+                found.complete(orchestrator.installer.plan_of(row)) for row in rows if row.phase is PlanPhase.ACTIVE
+            )
             assert (store.task("first").state is TaskState.QUEUED) == (not active)

@@ -8,7 +8,7 @@ import pytest
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.optical.plan import OpticalError
-from p4reduce.control_plane.orchestrator import Options, TaskState
+from p4reduce.control_plane.orchestrator import OrchestratorOptions, TaskState
 from p4reduce.control_plane.orchestrator.options import StoreError
 from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.play.tasks.world import World
@@ -59,7 +59,7 @@ def tasks() -> list[Task]:
     ]
 
 
-def options(network: Wdm) -> Options:
+def options(network: Wdm) -> OrchestratorOptions:
     return replace(OPTIONS, wdm=network)
 
 

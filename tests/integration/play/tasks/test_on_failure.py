@@ -9,7 +9,7 @@ import pytest
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.orchestrator import ComputingManager, HostProfile, TaskState
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
@@ -212,7 +212,7 @@ def test_killed_on_the_way_it_comes_to_the_same(tmp_path, on_failure, step):
 def test_data_at_a_host_that_ends_fail_their_task_at_once_or_it_begins_anew(tmp_path):
     """Nobody waits a minute for an answer; with its data back it reads them in another attempt."""
     path = tmp_path / "t.sqlite"
-    task = Task("a", "server1", (), 3000, 2, wanted=Wanted(2, ("server2", "server2"), 4_000_000))
+    task = Task("a", "server1", (), 3000, 2, wanted=WantedHosts(2, ("server2", "server2"), 4_000_000))
     topology = leaf_spine(leaves=3, spines=2, hosts=2, servers=2)  # no worker can be where the data lie
     with World(topology, PROGRAM) as world, open_store(path) as store:
         again = replace(task, name="again", max_restarts=1)
@@ -250,7 +250,7 @@ def some(chance):
         how = chance.choice(["shrink", "shrink", "abort", "raise"])
         more = {"max_restarts": chance.choice([0, 1, 3])} if how != "raise" else {}
         if chance.random() < 0.4:
-            more |= {"wanted": Wanted(len(hosts), ("server1", "server1"), 40_000)}
+            more |= {"wanted": WantedHosts(len(hosts), ("server1", "server1"), 40_000)}
             hosts = []
         sizes = chance.choice([1, 1000, 3000]), chance.randint(1, 6), chance.choice([0, 20 * PS_PER_US])
         found.append(Task(f"t{number}", server, tuple(hosts), *sizes, on_failure=how, **more))

@@ -6,7 +6,7 @@ import pytest
 
 from p4reduce.control_plane.orchestrator import TaskState
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.play.tasks.world import World
 from tests.support.orchestrated.bench import (
     OPTIONS,
@@ -23,7 +23,7 @@ from tests.support.orchestrated.bench import (
 
 
 def wanting(name, count, rounds=2, **more):
-    return Task(name, "", (), 2000, rounds, 20 * PS_PER_US, wanted=Wanted(count), **more)
+    return Task(name, "", (), 2000, rounds, 20 * PS_PER_US, wanted=WantedHosts(count), **more)
 
 
 def run(tmp_path, tasks, topology=None, slowdowns=None, during=None, **options):

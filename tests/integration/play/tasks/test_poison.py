@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator import Order, Phase, RefusedError, StoreError, TaskState
+from p4reduce.control_plane.orchestrator import PlanPhase, StoreError, TaskOrder, TaskRefusedError, TaskState
 from p4reduce.control_plane.scheduling import Task, policy_named
 from p4reduce.play.tasks.world import World
 from tests.support.orchestrated.bench import (
@@ -163,13 +163,13 @@ def test_another_task_of_the_same_name_is_refused_by_the_hosts(tmp_path):
         store.submit([GOOD])
         with orchestrating(world, store) as orchestrator:
             orchestrator.run(30 * PS_PER_US)
-            (row,) = store.plans((Phase.ACTIVE,))
+            (row,) = store.plans((PlanPhase.ACTIVE,))
             plan = orchestrator.installer.plan_of(row)
-            order = Order(GOOD, {"both": plan}, dict.fromkeys(GOOD.workers, 0))
+            order = TaskOrder(GOOD, {"both": plan}, dict.fromkeys(GOOD.workers, 0))
             world.start(order)  # the same again: nothing
             from dataclasses import replace
 
-            with pytest.raises(RefusedError, match="another task of that name"):
+            with pytest.raises(TaskRefusedError, match="another task of that name"):
                 world.start(replace(order, plans={"both": replace(plan, epoch=9)}))
             orchestrator.run()
         assert store.task("good").state is TaskState.FINISHED

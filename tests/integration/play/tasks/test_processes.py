@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
-from p4reduce.control_plane.orchestrator import Phase, TaskState, write_trace
+from p4reduce.control_plane.orchestrator import PlanPhase, TaskState, write_trace
 from p4reduce.group.errors import ClusterError
 from p4reduce.play.tasks.service import OccupiedError, RemoteExecutor, join_network, log_of, start_network
 from p4reduce.topologies import save
@@ -77,7 +77,7 @@ def test_killed_for_good_at_random_moments(folder, network):
         assert {row.state for row in store.tasks()} == {TaskState.FINISHED}
         assert digests(store) == expected
         rounds_of(store, {"first": 3, "second": 3})
-        assert {plan.phase for plan in store.plans(tuple(Phase))} == {Phase.REMOVED}
+        assert {plan.phase for plan in store.plans(tuple(PlanPhase))} == {PlanPhase.REMOVED}
         assert int(store.fact("term") or 0) == 4
     with RemoteExecutor(network) as executor:
         assert set(executor.running()) == {"first", "second"}, "a task was started under another name, or not at all"

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.orchestrator import RefusedError
-from p4reduce.control_plane.orchestrator.executor import Order, roles
+from p4reduce.control_plane.orchestrator import TaskRefusedError
+from p4reduce.control_plane.orchestrator.executor import TaskOrder, roles
 from p4reduce.control_plane.scheduling import NetworkState, Task, plan_requests, policy_named
 from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
@@ -37,7 +37,7 @@ class Site:
         plans = [self.controller.start_job(request) for request in requests]
         names = roles(len(plans), trees=bool(decision.parts))
         times = dict.fromkeys(task.workers, task.training_ps)
-        return Order(task, dict(zip(names, plans, strict=True)), times, aggregation_ps, reads)
+        return TaskOrder(task, dict(zip(names, plans, strict=True)), times, aggregation_ps, reads)
 
     def until(self, us):
         self.world.advance(us * PS_PER_US)
@@ -122,7 +122,7 @@ def test_an_order_that_waits_is_replaced_or_forgotten_and_repeats_change_nothing
 def test_a_task_keeps_its_model_and_the_number_of_its_workers(site):
     site.world.start(site.order(TASK, "steiner"))
     fewer = replace(TASK, workers=("h1", "h3"))
-    with pytest.raises(RefusedError, match="keeps its model"):
+    with pytest.raises(TaskRefusedError, match="keeps its model"):
         site.world.replan(site.order(fewer, "steiner"))
     check(site.finish(), 0)
 

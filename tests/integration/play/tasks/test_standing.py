@@ -7,7 +7,7 @@ import pytest
 
 from p4reduce.base.errors import PlanError
 from p4reduce.base.records import from_json
-from p4reduce.control_plane.orchestrator import Phase, TaskState
+from p4reduce.control_plane.orchestrator import PlanPhase, TaskState
 from p4reduce.control_plane.orchestrator.executor import circuits_of
 from p4reduce.control_plane.orchestrator.options import StoreError
 from p4reduce.control_plane.plans import Plan
@@ -49,7 +49,7 @@ def run(tmp_path, tasks, options, *, topology=None, kills=(), meanwhile=lambda w
 
 def circuits(tmp_path, name, topology):
     with open_store(tmp_path / "t.sqlite") as store:
-        plans = [from_json(Plan, row.plan, "plan", topology=topology) for row in store.plans(tuple(Phase), name)]
+        plans = [from_json(Plan, row.plan, "plan", topology=topology) for row in store.plans(tuple(PlanPhase), name)]
     return {one for plan in plans for one in circuits_of(plan)}
 
 

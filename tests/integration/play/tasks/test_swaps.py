@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from p4reduce.control_plane.orchestrator import TaskState
-from p4reduce.control_plane.scheduling import Decision, Rejection, policy_named
+from p4reduce.control_plane.scheduling import Rejection, TreeDecision, policy_named
 from p4reduce.network.virtual import Faults
 from p4reduce.play.tasks.world import World
 from tests.support.orchestrated.bench import (
@@ -123,7 +123,7 @@ def one_spine_each(task, state, *, lanes=256):
             return steiner(task, state, lanes=lanes)
 
     up, down = by("spine2"), by("spine1")
-    return Decision("own", task, up.upload, down.broadcast, up.demand_bps)
+    return TreeDecision("own", task, up.upload, down.broadcast, up.demand_bps)
 
 
 @pytest.mark.parametrize("at_us", [66, *(pytest.param(at_us, marks=pytest.mark.soak) for at_us in (52, 85))])

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from p4reduce.control_plane.controller import Controller
-from p4reduce.control_plane.orchestrator import Order, RefusedError, TaskState
+from p4reduce.control_plane.orchestrator import TaskOrder, TaskRefusedError, TaskState
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.scheduling import Task
 from p4reduce.group import remote
@@ -157,7 +157,7 @@ def test_a_newer_term_interrupts_time_that_the_older_one_waits_for(folder, netwo
         Controller(first.topology, first.targets, PROGRAM, keep=True) as controller,
     ):
         plan = controller.start_job(PlanRequest("steiner", workers=workers, server="server1"))
-        order = Order(Task("long", "server1", workers, 4000, 10**9, 0), {"both": plan}, dict.fromkeys(workers, 0))
+        order = TaskOrder(Task("long", "server1", workers, 4000, 10**9, 0), {"both": plan}, dict.fromkeys(workers, 0))
         first.take_charge(1, "database")
         first.start(order)
         failures = []
@@ -176,6 +176,8 @@ def test_a_newer_term_interrupts_time_that_the_older_one_waits_for(folder, netwo
         waiting.join(PATIENCE_S)
         assert len(failures) == 1
         assert "of term 2 has taken over" in failures[0]
-        with pytest.raises(RefusedError, match="MB for its models"):
-            second.start(Order(Task("much", "server1", workers, 1 << 40), {"both": plan}, dict.fromkeys(workers, 0)))
+        with pytest.raises(TaskRefusedError, match="MB for its models"):
+            second.start(
+                TaskOrder(Task("much", "server1", workers, 1 << 40), {"both": plan}, dict.fromkeys(workers, 0))
+            )
         second.end()

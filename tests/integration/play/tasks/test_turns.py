@@ -17,9 +17,9 @@ from p4reduce.control_plane.counters import predict
 from p4reduce.control_plane.orchestrator import (
     ComputingManager,
     HostProfile,
-    Options,
-    Phase,
-    RefusedError,
+    OrchestratorOptions,
+    PlanPhase,
+    TaskRefusedError,
     TaskState,
 )
 from p4reduce.control_plane.orchestrator.executor import Timetable, is_read
@@ -27,7 +27,7 @@ from p4reduce.control_plane.orchestrator.installer import round_traffic
 from p4reduce.control_plane.placement import reads
 from p4reduce.control_plane.plans import Plan
 from p4reduce.control_plane.scheduling import Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.control_plane.tdm import one_topology, switched  # noqa: F401  (registers the built-in ones)
 from p4reduce.control_plane.tdm.registry import SCHEDULERS
 from p4reduce.play.tasks.task_run import LEARNING_RATE, gradient
@@ -74,7 +74,7 @@ OWN = ("intended schedule", "recorded installation", "set schedule", "recorded s
 
 def turns(schedule="tdm", **more):
     more = {"delta_ps": DELTA_PS, "control_latency_ps": 10 * PS_PER_US, "measure_every_ps": PS_PER_MS} | more
-    return Options(schedule=schedule, **more)
+    return OrchestratorOptions(schedule=schedule, **more)
 
 
 def pods(planes=1, ports=2):
@@ -82,7 +82,7 @@ def pods(planes=1, ports=2):
 
 
 def task(name, count, *, arrival=0, rounds=3, elements=4000, training=60, **more):
-    wanted = Wanted(count)
+    wanted = WantedHosts(count)
     arrival_ps, training_ps = arrival * PS_PER_US, training * PS_PER_US
     return Task(name, "", (), elements, rounds, training_ps, arrival_ps=arrival_ps, wanted=wanted, **more)
 
@@ -218,7 +218,7 @@ def test_blocks_and_rings_need_no_turns_and_give_the_same(tmp_path, expected):
         assert {row.state for row in store.tasks()} == {TaskState.FINISHED}
         found = digests(store)
         assert {name: found[name] for name in "rx"} == {name: expected[1][other_kinds][name] for name in "rx"}
-        assert {plan.role for plan in store.plans(tuple(Phase), "r")} == {"both"}
+        assert {plan.role for plan in store.plans(tuple(PlanPhase), "r")} == {"both"}
 
 
 def reading_tasks(size=20_000):
@@ -242,7 +242,7 @@ def test_data_are_read_over_circuits_of_their_own_before_the_first_round(tmp_pat
         pairs = reads(row.wanted, row.task.workers)
         assert len(pairs) == 4
         assert len({pods().neighbours(reader) for _, reader in pairs}) > 1
-        for plan_row in store.plans(tuple(Phase)):
+        for plan_row in store.plans(tuple(PlanPhase)):
             plan = from_json(Plan, plan_row.plan, "plan", topology=pods())
             read = is_read(plan_row.role)
             once = predict(plan, "pull", 5000) if read else round_traffic(row.task, plan_row.role, plan)
@@ -488,10 +488,10 @@ def test_the_executor_takes_a_schedule_once_and_none_that_is_late(tmp_path):
         windows_ = store.schedules.windows(1)
         world.set_schedule(Timetable(1, (), 0, 0))  # has it already
         assert (world.turn().schedule, world.turn().waiting) == (1, 0)
-        with pytest.raises(RefusedError, match="1 came after it"):
+        with pytest.raises(TaskRefusedError, match="1 came after it"):
             world.set_schedule(Timetable(0, windows_, DELTA_PS, 0))
         bad = replace(windows_[0], circuits=(replace(windows_[0].circuits[0], port_a=1),))
-        with pytest.raises(RefusedError, match="does not lead to"):
+        with pytest.raises(TaskRefusedError, match="does not lead to"):
             world.set_schedule(Timetable(2, (bad,), DELTA_PS, 0))
         assert world.turn().waiting == 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from p4reduce.network.real.net import why_not
 from p4reduce.runs.experiment import Experiment
-from p4reduce.runs.perf import Plan
+from p4reduce.runs.perf import PerfPlan
 from p4reduce.runs.real.run import OTHERS, measure_real
 from tests.support.torch_scripts.starting import LONG, WHY_LONG
 
@@ -23,7 +23,7 @@ def test_another_library_is_measured_on_the_same_links(tmp_path, monkeypatch, li
         pytest.skip(f"needs {WHERE[library]}, which is optional")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     experiment = Experiment(topology="star:hosts=2", rate="200M", time="real", links="veth", lanes=64)
-    plan = Plan("all_reduce", "float", (40_000, 400_000), 2)
+    plan = PerfPlan("all_reduce", "float", (40_000, 400_000), 2)
     rows = measure_real(experiment, plan, lambda *_: None, others=True)
     mine = [row for row in rows if row.engine == library]
     assert [row.size for row in rows if row.engine == "steiner"] == [row.size for row in mine] == [40_000, 400_000]

@@ -4,7 +4,7 @@ import pytest
 
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.experiment import FaultOptions
-from studies.bench.loss.real import COLUMNS, Group, Seen, row
+from studies.bench.loss.real import COLUMNS, RealGroup, RoundSeen, row
 from studies.bench.loss.virtual import HEAVY, REORDERED, measure
 from studies.bench.study import STUDY
 from studies.frame import StudyResult
@@ -48,7 +48,7 @@ def test_frames_that_overtake_each_other_are_not_asked_for():
 
 
 def test_questions_are_counted_and_what_goes_wrong_is_told():
-    with Group("udp", 0.05, 1) as group:
+    with RealGroup("udp", 0.05, 1) as group:
         assert group.lanes == 256
         rounds = [group.reduce(20_000) for _ in range(2)]
         with pytest.raises(ClusterError, match="udp: preparing: worker h"):
@@ -64,7 +64,7 @@ def test_questions_are_counted_and_what_goes_wrong_is_told():
 def test_a_bar_is_held_against_the_median_of_ratios_and_the_questions(lossy, asks, holds):
     clean = (10.0, 1.0, 5.0)
     rounds = [
-        Seen({"plain": 1.0, "clean": one, "lossy": one * times}, {"plain": asks, "clean": 0.0, "lossy": 1.0})
+        RoundSeen({"plain": 1.0, "clean": one, "lossy": one * times}, {"plain": asks, "clean": 0.0, "lossy": 1.0})
         for one, times in zip(clean, lossy, strict=True)
     ]
     found = row("udp", 20_000, rounds)

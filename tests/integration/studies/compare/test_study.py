@@ -7,10 +7,10 @@ import pytest
 from p4reduce.group.errors import ClusterError
 from studies.compare.cells import (
     QUICK,
-    Cell,
     CompareSettings,
     PaperCell,
     Setting,
+    SystemCell,
     cells,
     network_of,
     run_cell,
@@ -70,12 +70,12 @@ def test_chance_has_several_seeds():
 def test_jobs_of_several_trees_share_a_network_and_trees_keep_apart():
     """Two jobs with a tree each have a spine each, and three lossy ones with three trees each still have exact sums."""
     both = Setting("jobs", kib=64, jobs=2)
-    assert next(run_cell(Cell(RACKS, both, "steiner", 1))).over_best < 1.3
-    assert next(run_cell(Cell(RACKS, replace(both, loss=0.01), "striped", 1))).slots >= 4 * 64
+    assert next(run_cell(SystemCell(RACKS, both, "steiner", 1))).over_best < 1.3
+    assert next(run_cell(SystemCell(RACKS, replace(both, loss=0.01), "striped", 1))).slots >= 4 * 64
 
 
 def test_a_plan_that_cannot_be_has_no_row():
-    assert list(run_cell(Cell(RACKS, Setting("deployment", deployed=0.0, kib=4), "switchml", 1))) == []
+    assert list(run_cell(SystemCell(RACKS, Setting("deployment", deployed=0.0, kib=4), "switchml", 1))) == []
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from p4reduce.runs.virtual.cluster import Cluster
 from p4reduce.workers.training import digits
 from studies.placement.knobs import (
     FLOAT,
+    Float32Exchange,
     KnobCell,
     KnobRow,
     Quantized,
     TopElements,
     TopFrames,
-    Whole,
     run_knob,
 )
 from studies.placement.study import STUDY
@@ -41,7 +41,7 @@ def exchanged(make):
 @pytest.mark.parametrize(
     ("make", "kept"),
     [
-        (lambda rank: Whole(), 1e-6),
+        (lambda rank: Float32Exchange(), 1e-6),
         (lambda rank: Quantized(SIZE, WORKERS, 7, feedback=True, seed=0), 0.5 / 7),
         (lambda rank: TopElements(SIZE, WORKERS, 0.3), 1.0),
         (lambda rank: TopFrames(SIZE, 0.5), 1.0),

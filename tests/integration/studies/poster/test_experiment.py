@@ -10,10 +10,10 @@ import pytest
 from p4reduce.group.errors import ClusterError
 from studies.frame import Work, run_study
 from studies.pages import study_main, write_study
-from studies.poster.settings import PosterSettings, Scenario
+from studies.poster.settings import PosterSettings, TrafficScenario
 from studies.poster.study import STUDY
 
-RACKS = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
+RACKS = TrafficScenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
 TINY = PosterSettings(
     scenarios=(RACKS,),
     policies=("spff", "overlay-mst", "steiner", "exact"),

@@ -11,7 +11,7 @@ from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, pol
 from p4reduce.network.jobs.network import bundled
 from p4reduce.topologies import load
 from studies.poster.rings import IN_PHASES, PhasedNetwork, hierarchical_ring, ring_cells, run_rings
-from studies.poster.settings import PosterSettings, Scenario
+from studies.poster.settings import PosterSettings, TrafficScenario
 from studies.poster.study import STUDY
 
 RACKS = "leaf-spine:leaves=3,spines=2,hosts=4,rate=10G"
@@ -105,7 +105,7 @@ def test_bytes_of_full_frames_counted_by_hand():
 
 def test_rings_are_a_piece_of_the_experiment_beside_the_schedulers():
     settings = PosterSettings(
-        scenarios=(Scenario("racks", RACKS, load=0.2), Scenario("other", RACKS)),
+        scenarios=(TrafficScenario("racks", RACKS, load=0.2), TrafficScenario("other", RACKS)),
         sizes=(2, 7),
         tasks=3,
         seeds=(4,),

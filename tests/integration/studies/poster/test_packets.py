@@ -7,16 +7,16 @@ import pytest
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.trees import mst
 from p4reduce.control_plane.scheduling.trees import decide_trees
-from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, View, Weights
+from p4reduce.control_plane.scheduling.view import POLICIES, LinkWeights, NetworkState, View
 from p4reduce.network.jobs.network import bundled
 from studies.poster.cells import FINISHED, CellResult, PolicyCell, decide_all, run_policies
 from studies.poster.packets import TaskNetwork
-from studies.poster.settings import PosterSettings, Scenario, draw_tasks
+from studies.poster.settings import PosterSettings, TrafficScenario, draw_tasks
 from studies.poster.study import STUDY
 from studies.poster.swaps import OverlapCell, run_overlapping
 
-RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")
-LOADED = Scenario("loaded", RACKS.topology, load=0.3)
+RACKS = TrafficScenario("racks", "leaf-spine:leaves=4,spines=2,hosts=3,rate=10G")
+LOADED = TrafficScenario("loaded", RACKS.topology, load=0.3)
 SETTINGS = PosterSettings(
     scenarios=(RACKS,), sizes=(3, 6), tasks=4, seeds=(0,), exact_seeds=1, elements=64 * 40, lanes=64, demand_bps=10**7
 )
@@ -31,7 +31,7 @@ def cell(scenario=RACKS, **changes):
 def terminals_only(task, topology):
     """A tree that aggregates in racks only: another one than that of any policy."""
     view = View(task, NetworkState(topology), 64)
-    return decide_trees("mst", view, mst, view.words(Weights()))
+    return decide_trees("mst", view, mst, view.words(LinkWeights()))
 
 
 def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_bound():
@@ -56,7 +56,7 @@ def test_every_policy_and_task_sends_what_was_predicted_and_no_faster_than_its_b
 @pytest.mark.parametrize("delay", ["1us", "50us", "200us"])
 def test_the_fixed_scheduler_is_not_throttled_where_links_are_long(delay):
     """Its window is what the round trip needs: with a share of the server's queue it took 4 times its bound."""
-    long = Scenario("long", f"wan:graph=germany50,rate=100G,access_rate=40G,delay={delay}")
+    long = TrafficScenario("long", f"wan:graph=germany50,rate=100G,access_rate=40G,delay={delay}")
     settings = PosterSettings(scenarios=(long,), sizes=(15,), tasks=1, seeds=(0,))
     (row,) = run_policies(PolicyCell(settings, long, 0, (15,), ("spff",))).rows
     assert row.bound_ps <= row.ordered_ps <= row.communication_ps < 1.01 * row.ordered_ps
@@ -96,7 +96,7 @@ def test_two_trees_push_first_and_pull_then():
 
 def test_two_trees_on_long_links_share_the_slots_of_a_switch():
     """Where the round trip asks for all of them, the first tree left none to the second."""
-    topology = Scenario("far", f"{RACKS.topology},delay=1ms").build()
+    topology = TrafficScenario("far", f"{RACKS.topology},delay=1ms").build()
     (task,) = draw_tasks(topology, replace(SETTINGS, tasks=1), 0, 6)
     one = POLICIES["steiner"](task, NetworkState(topology), lanes=64)
     other = terminals_only(task, topology)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator import Options, Orchestrator
+from p4reduce.control_plane.orchestrator import Orchestrator, OrchestratorOptions
 from p4reduce.control_plane.plans import RingLayout
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task, consumed, plan_requests, policy_named
 from p4reduce.network.jobs.network import bundled
@@ -75,7 +75,10 @@ def test_every_host_gets_the_sum_and_links_carry_what_was_predicted(network, cou
 
 @pytest.mark.parametrize("name", ["ring", "packing"])
 def test_the_orchestrator_refuses_a_policy_without_a_server_for_turns_and_for_slots_by_value(name):
-    for options, what in ((Options(schedule="tdm"), "a schedule"), (Options(slots="value"), "slots 'value'")):
+    for options, what in (
+        (OrchestratorOptions(schedule="tdm"), "a schedule"),
+        (OrchestratorOptions(slots="value"), "slots 'value'"),
+    ):
         said = rf"policy '{name}' exchanges models between hosts, but {what} needs .*choose one of exact, .*spff"
         with pytest.raises(PlanError, match=said):
             Orchestrator(None, None, None, policy_named(name), name=name, options=options)

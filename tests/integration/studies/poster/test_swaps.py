@@ -7,11 +7,11 @@ import pytest
 from p4reduce.group.errors import ClusterError
 from studies.frame import StudyResult
 from studies.poster import swaps
-from studies.poster.settings import PosterSettings, Scenario
+from studies.poster.settings import PosterSettings, TrafficScenario
 from studies.poster.study import STUDY
 from studies.poster.swaps import SwapCell, run_swaps, swap_cells
 
-RACKS = Scenario("racks", "leaf-spine:leaves=4,spines=3,hosts=2,rate=10G")
+RACKS = TrafficScenario("racks", "leaf-spine:leaves=4,spines=3,hosts=2,rate=10G")
 SETTINGS = PosterSettings(
     scenarios=(RACKS,),
     sizes=(6,),

@@ -7,7 +7,7 @@ import pytest
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.priorities import PRIORITY_POLICIES, Classes
 from p4reduce.play.priorities.description import Description, JobDescription, with_phi
-from p4reduce.play.priorities.governed import Alone, Governed, Governing, Knowledge, run_governed
+from p4reduce.play.priorities.governed import Governed, Governing, JobAlone, Knowledge, run_governed
 from p4reduce.play.priorities.run import run
 from p4switch.base.values import PS_PER_MS, PS_PER_US
 
@@ -18,7 +18,7 @@ EVERY_PS = 8 * PS_PER_US
 
 def described(
     sizes: list[int], phi: float = 0.4, rounds: int = 8, plan: str = "steiner", **how: object
-) -> tuple[Description, list[Alone]]:
+) -> tuple[Description, list[JobAlone]]:
     """Jobs of 3 workers and a server across two leaves with one 10G uplink, and each of them alone."""
     network = f"leaf-spine:leaves=2,spines=1,hosts={2 * len(sizes)},rate=40G,uplink=10G,delay=1us"
     jobs, alone = [], []
@@ -27,7 +27,7 @@ def described(
         job = JobDescription((f"h{a}", f"h{a + 1}", f"h{b}"), f"h{b + 1}", SMALL * size, 0, plan, name=f"h{a}")
         takes = round(run(Description(network, (job,), rounds=2)).jobs[0].iteration_ps)
         jobs.append(with_phi(job, takes, phi))
-        alone.append(Alone(takes, 0))
+        alone.append(JobAlone(takes, 0))
     description = replace(Description(network, tuple(jobs), rounds=rounds), **how)  # type: ignore[arg-type]
     for number in range(len(jobs)):
         done = run(description.only(number)).jobs[0].completion_ps
@@ -35,7 +35,7 @@ def described(
     return description, alone
 
 
-def slowdowns(found: Governed, alone: list[Alone]) -> list[float]:
+def slowdowns(found: Governed, alone: list[JobAlone]) -> list[float]:
     return [job.completion_ps / one.completion_ps for job, one in zip(found.run.jobs, alone, strict=True)]
 
 

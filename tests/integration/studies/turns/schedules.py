@@ -8,10 +8,10 @@ from p4reduce.control_plane.tdm.schedule import (
     JobPlan,
     Matrix,
     Mode,
-    Process,
-    Route,
+    PodRoute,
+    PodTree,
+    RoundProcess,
     Schedule,
-    Tree,
 )
 
 GBPS = 10**9
@@ -26,8 +26,8 @@ def placed(
     name: str,
     hosts: tuple[str, ...],
     process: int,
-    *trees: Tree,
-    routes: tuple[Route, ...] = (),
+    *trees: PodTree,
+    routes: tuple[PodRoute, ...] = (),
     group: int | None = None,
     cycle: int = 0,
     priority: int | None = None,
@@ -56,7 +56,7 @@ def schedule(
 ) -> Schedule:
     share = round_s / len(matrices)
     processes = tuple(
-        Process((Configuration(matrix, number * share, share),), number * share, share)
+        RoundProcess((Configuration(matrix, number * share, share),), number * share, share)
         for number, matrix in enumerate(matrices)
     )
     cycles = (Cycle(tuple(plan.job for plan in plans), round_s, mode),)

@@ -6,9 +6,9 @@ import pytest
 
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError
 from p4reduce.control_plane.tdm.registry import make_schedule
-from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, Process, Ring, Route, Schedule, Tree
+from p4reduce.control_plane.tdm.schedule import Configuration, Cycle, PodRoute, PodTree, Ring, RoundProcess, Schedule
 from p4reduce.control_plane.tdm.stripes import lay_stripes
-from p4reduce.play.turns.acts import Played
+from p4reduce.play.turns.acts import PlayedSchedule
 from p4reduce.play.turns.player import play
 from studies.turns.packets import CHAIN, FRAME, NARROW, RoundCell, run_round, two_groups
 from studies.turns.planning import X2
@@ -19,7 +19,7 @@ SENT_S = SIZE / NETWORK.nic * FRAME
 """seconds of a vector on a NIC: 71 us"""
 
 
-def sound(played: Played) -> None:
+def sound(played: PlayedSchedule) -> None:
     assert played.exact
     assert not played.differing
     assert (played.dark_lost, played.misrouted, played.lost, played.resends) == (0, 0, 0, 0)
@@ -52,8 +52,8 @@ def test_the_same_configuration_twice_is_never_dark() -> None:
     plan, jobs = two_groups(NETWORK, SIZE, 10e-6)
     both = ((0, 1, 1, 0), (1, 0, 0, 0), (1, 0, 0, 1), (0, 0, 1, 0))
     plans = (
-        replace(plan.plan("a"), trees=(Tree(0, ((1, 0), (2, 0), (3, 2)), 1.0),)),
-        replace(plan.plan("b"), trees=(Tree(0, ((2, 0), (3, 2)), 1.0),)),
+        replace(plan.plan("a"), trees=(PodTree(0, ((1, 0), (2, 0), (3, 2)), 1.0),)),
+        replace(plan.plan("b"), trees=(PodTree(0, ((2, 0), (3, 2)), 1.0),)),
     )
     played = play(schedule(plans, (both, both), 1.0), jobs, rounds=1)
     sound(played)
@@ -66,9 +66,9 @@ def test_darkness_is_for_jobs_whose_ports_change() -> None:
     before = ((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 0))
     after = ((0, 1, 0, 0), (1, 0, 1, 0), (0, 1, 0, 0), (0, 0, 0, 0))
     plans = (
-        placed("first", ("h5", "h7"), 0, Tree(2, ((3, 2),), 1.0)),
-        placed("stays", ("h1", "h3"), 1, Tree(0, ((1, 0),), 1.0)),
-        placed("moves", ("h4", "h6"), 1, Tree(1, ((2, 1),), 1.0)),
+        placed("first", ("h5", "h7"), 0, PodTree(2, ((3, 2),), 1.0)),
+        placed("stays", ("h1", "h3"), 1, PodTree(0, ((1, 0),), 1.0)),
+        placed("moves", ("h4", "h6"), 1, PodTree(1, ((2, 1),), 1.0)),
     )
     jobs = {
         "first": job("first", SIZE, 0.0, 2),
@@ -118,7 +118,7 @@ def test_stripes_take_both_parallel_circuits_and_bonds_the_same_time() -> None:
     twice = ((0, 2), (2, 0))
     took = {}
     for parallel, shares in (("bonded", (1.0,)), ("striped", (0.5, 0.5)), ("striped", (1.0,))):
-        trees = (Tree(0, ((1, 0),), share) for share in shares)
+        trees = (PodTree(0, ((1, 0),), share) for share in shares)
         own = replace(network, parallel=parallel)
         plan = schedule((placed("a", ("h1", "h2", "h3"), 0, *trees),), (twice,), 1.0, network=own)
         played = play(plan, {"a": job("a", 400_000, 0.0, 3)}, rounds=1)
@@ -128,22 +128,22 @@ def test_stripes_take_both_parallel_circuits_and_bonds_the_same_time() -> None:
     assert took["striped", 1] > 1.7 * took["bonded", 1]
 
 
-def all_to_all(routes: tuple[Route, ...], matrices: tuple[tuple[tuple[int, ...], ...], ...]) -> Schedule:
+def all_to_all(routes: tuple[PodRoute, ...], matrices: tuple[tuple[tuple[int, ...], ...], ...]) -> Schedule:
     plan = schedule((placed("e", ("h1", "h2", "h3", "h5"), 0, routes=routes),), matrices[:1], 1.0)
     configurations = tuple(Configuration(matrix, 0.0, 0.5) for matrix in matrices)
-    return replace(plan, processes=(Process(configurations, 0.0, 1.0),))
+    return replace(plan, processes=(RoundProcess(configurations, 0.0, 1.0),))
 
 
 def test_an_all_to_all_by_way_of_another_pod() -> None:
-    routes = tuple(Route(path, 1.0) for path in ((0, 1), (1, 0), (1, 2), (2, 1), (0, 1, 2), (2, 1, 0)))
+    routes = tuple(PodRoute(path, 1.0) for path in ((0, 1), (1, 0), (1, 2), (2, 1), (0, 1, 2), (2, 1, 0)))
     sound(play(all_to_all(routes, (CHAIN,)), {"e": job("e", 20_000, 50e-6, 4, "a2a")}, rounds=2))
 
 
 def test_an_all_to_all_in_two_configurations() -> None:
     second = ((0, 0, 1, 0), (0, 0, 0, 1), (1, 0, 0, 0), (0, 1, 0, 0))
     routes = (
-        *(Route(path, 1.0) for path in ((0, 1), (1, 0), (1, 2), (2, 1))),
-        *(Route(path, 1.0, configuration=1) for path in ((0, 2), (2, 0))),
+        *(PodRoute(path, 1.0) for path in ((0, 1), (1, 0), (1, 2), (2, 1))),
+        *(PodRoute(path, 1.0, configuration=1) for path in ((0, 2), (2, 0))),
     )
     played = play(all_to_all(routes, (CHAIN, second)), {"e": job("e", 20_000, 50e-6, 4, "a2a")}, rounds=2)
     sound(played)
@@ -161,7 +161,7 @@ def test_losses_change_times_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("mode", ["free", "priority", "exclusive"])
 def test_jobs_that_no_window_gates(mode: str) -> None:
-    tree = Tree(1, ((0, 1), (2, 1)), 1.0)
+    tree = PodTree(1, ((0, 1), (2, 1)), 1.0)
     plans = tuple(placed(name, ("h1", "h3", "h5"), 0, tree, priority=number) for number, name in enumerate("ab"))
     jobs = {name: job(name, SIZE, 100e-6, 3) for name in "ab"}
     played = play(schedule(plans, (CHAIN,), 1.0, mode=mode), jobs, rounds=3)
@@ -195,7 +195,7 @@ def test_each_way_of_keeping_windows_by_itself() -> None:
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        (lambda one: replace(one, trees=(Tree(1, ((0, 1), (3, 1)), 1.0),)), "a circuit between pods 3 and 1"),
+        (lambda one: replace(one, trees=(PodTree(1, ((0, 1), (3, 1)), 1.0),)), "a circuit between pods 3 and 1"),
         (lambda one: replace(one, trees=(), ring=Ring((0, 2, 3), 100)), "a circuit between pods 3 and 0"),
     ],
 )
@@ -211,7 +211,7 @@ def test_what_packets_cannot_do_says_why(broken: object, said: str) -> None:
 def test_a_push_that_ends_before_the_pull_begins(ring: bool) -> None:
     """The source's: twice F / b along a tree, and 2 (m - 1) / m of F on every circuit of a ring of ToRs."""
     closed = ((0, 1, 0, 1), (1, 0, 1, 0), (0, 1, 0, 1), (1, 0, 1, 0))
-    star = Tree(1, ((0, 1), (2, 1)), 1.0, pipelined=False)
+    star = PodTree(1, ((0, 1), (2, 1)), 1.0, pipelined=False)
     one = placed("a", ("h1", "h2", "h3", "h5", "h7")[: 5 if ring else 4], 0, *(() if ring else (star,)))
     if ring:
         one = replace(one, ring=Ring((0, 1, 2, 3), SIZE * 3 // 4))
@@ -223,7 +223,7 @@ def test_a_push_that_ends_before_the_pull_begins(ring: bool) -> None:
 
 
 def test_two_all_to_alls_of_a_turn_share_a_circuit_and_lose_nothing() -> None:
-    routes = (Route((0, 1), 1.0), Route((1, 0), 1.0))
+    routes = (PodRoute((0, 1), 1.0), PodRoute((1, 0), 1.0))
     pairs = (("h1", "h3"), ("h2", "h4"))
     plans = tuple(placed(name, hosts, 0, routes=routes) for name, hosts in zip("ab", pairs, strict=True))
     network = replace(NETWORK, ports=1)
@@ -237,7 +237,7 @@ def test_two_all_to_alls_of_a_turn_share_a_circuit_and_lose_nothing() -> None:
 
 def test_one_pod_needs_no_circuit() -> None:
     network = OpticalNetwork(1, 2, 25 * GBPS, 1, 25 * GBPS)
-    plan = schedule((placed("a", ("h1", "h2"), 0, Tree(0, (), 1.0)),), (((0,),),), 1.0, network=network)
+    plan = schedule((placed("a", ("h1", "h2"), 0, PodTree(0, (), 1.0)),), (((0,),),), 1.0, network=network)
     sound(play(plan, {"a": job("a", 10_000, 1e-6, 2)}, rounds=2))
     with pytest.raises(TdmError, match="without ports"):
         play(replace(plan, network=replace(network, ports=0)), {"a": job("a", 10_000, 1e-6, 2)}, rounds=1)
@@ -249,7 +249,7 @@ def test_cycles_that_know_nothing_of_each_other() -> None:
     for one, other, *hosts, cycle in pairs:
         for group, name in enumerate((one, other)):
             pods = (0, 1) if cycle == 0 else (2, 3)
-            tree = Tree(pods[0], ((pods[1], pods[0]),), 1.0)
+            tree = PodTree(pods[0], ((pods[1], pods[0]),), 1.0)
             plan = placed(name, tuple(hosts), 0, tree, group=group, cycle=cycle)
             plans.append(replace(plan, start_s=group * 1e-6))
             jobs[name] = job(name, SIZE, 100e-6 * (1 + cycle), 2)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob, parse_network, planes_of
-from p4reduce.control_plane.tdm.registry import Options, make_schedule
-from p4reduce.control_plane.tdm.schedule import Tree
+from p4reduce.control_plane.tdm.registry import TurnOptions, make_schedule
+from p4reduce.control_plane.tdm.schedule import PodTree
 from p4reduce.play.turns.player import Hashing, play
 from p4reduce.topologies import TopologyError
 from studies.turns.packets import two_groups
@@ -33,7 +33,7 @@ def test_the_electrical_twin_carries_the_same_jobs():
     jobs = some_jobs()
     took = {}
     for policy, hashing in (("tdm", Hashing()), ("eps-ideal", Hashing()), ("eps-ecmp", Hashing(1, polarized=True))):
-        made = make_schedule(policy, jobs, PODS, Options(seed=1, flows=hashing.flows, polarized=hashing.polarized))
+        made = make_schedule(policy, jobs, PODS, TurnOptions(seed=1, flows=hashing.flows, polarized=hashing.polarized))
         played = play(made, {one.name: one for one in jobs}, rounds=1, lanes=64, hashing=hashing)
         sound(played)
         assert played.reconfigurations == 0 or policy == "tdm"
@@ -45,7 +45,7 @@ def test_the_electrical_twin_carries_the_same_jobs():
 
 def test_two_planes_carry_what_one_does_and_odd_cycles_are_refused():
     jobs = some_jobs()
-    made = make_schedule("tdm", jobs, PODS, Options(seed=1))
+    made = make_schedule("tdm", jobs, PODS, TurnOptions(seed=1))
     by_name = {one.name: one for one in jobs}
     one, two = (play(made, by_name, rounds=1, lanes=64, planes=planes) for planes in (1, 2))
     sound(two)
@@ -53,7 +53,7 @@ def test_two_planes_carry_what_one_does_and_odd_cycles_are_refused():
     assert (planes_of("oxc:pods=3,hosts=2,ports=2,planes=2"), planes_of("oxc:pods=3,hosts=2,ports=2")) == (2, 1)
     ring = ((0, 1, 1), (1, 0, 1), (1, 1, 0))
     hosts = ("h1", "h3", "h5")
-    plan = placed("a", hosts, 0, Tree(0, ((1, 0), (2, 0)), 1.0))
+    plan = placed("a", hosts, 0, PodTree(0, ((1, 0), (2, 0)), 1.0))
     odd = schedule((plan,), (ring,), 1.0, network=replace(PODS, delta_s=0.0))
     sound(play(odd, {"a": job("a", 10_000, 0.0, 3)}, rounds=1, lanes=64))
     with pytest.raises(TopologyError, match="3 circuits cannot be halved among two planes"):

@@ -13,8 +13,8 @@ from p4reduce.runs.real.sights import LinkSight, Showing, Sights
 from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import load
 from p4reduce.views.live.look import NO_HOLD, RealSource
-from p4reduce.views.live.play import Given, PlaySource
-from p4reduce.views.live.player import Player
+from p4reduce.views.live.play import PlaygroundStart, PlaySource
+from p4reduce.views.live.player import LivePlayer
 from p4reduce.views.live.session import LiveServer, VirtualSource
 from p4reduce.views.live.tasks import TaskSource
 from tests.support.browser import SCHEMES, SIZES, WHOLE, browser, whole, why_not
@@ -35,7 +35,7 @@ class Page:
     def __init__(self, browser, experiment=LOSSY):
         self.browser = browser
         self.experiment = experiment
-        self.player = Player(paused=True)
+        self.player = LivePlayer(paused=True)
         self.source = VirtualSource(f"tensor {EVIL}", self.player)
         self.results = []
         self.thread = threading.Thread(target=self._run)
@@ -428,7 +428,7 @@ def played(chromium, tmp_path):
     files = {which: tmp_path / f"my.{which}" for which in ("program", "entries", "packets")}
     for which, text in TEXTS.items():
         files[which].write_text(text)
-    with closing(PlaySource(Given(files))) as source, LiveServer(source) as server:
+    with closing(PlaySource(PlaygroundStart(files))) as source, LiveServer(source) as server:
         chromium.shape("desktop", "light")
         chromium.driver.get(server.url)
         chromium.until(lambda: chromium.all("#steps .stages button"))
@@ -605,7 +605,7 @@ def test_tasks_are_shown_with_their_states(chromium, tmp_path):
     chromium.shape("desktop", "light")
     with Store(tmp_path / "tasks.sqlite") as store:
         store.submit([replace(task, name=f"{task.name} {EVIL[:28]}") for task in some_tasks()])
-    player = Player()
+    player = LivePlayer()
     with observing(player.attach):
         run_experiment(LOSSY)
     source = TaskSource("tasks", player, tmp_path / "tasks.sqlite")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from p4reduce.cli.main import app
 from p4reduce.network.real.net import state, why_not
 from p4reduce.views.live import recording
-from p4reduce.views.live.session import Wanted
+from p4reduce.views.live.session import WantedView
 from tests.support.live import LONG_S, ask, ended, started, stayed, ticks
 
 SCRIPT = """
@@ -88,7 +88,7 @@ def test_a_launch_in_real_time_is_seen_while_it_goes_on_and_afterwards(script, t
     assert ended(watcher, signal.SIGINT)[0] == 0
     code, _, error = ended(process, signal.SIGINT)
     assert (code, "Traceback" in error) == (0, False)
-    assert recording.read(out / recording.FILE).view(Wanted())["workers"]
+    assert recording.read(out / recording.FILE).view(WantedView())["workers"]
     assert state.all_runs() == []
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.control_plane.orchestrator import TaskState
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from tests.support.orchestrated.histories import Histories
 from tests.support.orchestrated.instant import PS_PER_US
 
@@ -17,7 +17,7 @@ CASES = {
     "abort": (NAMED, (2,), TaskState.FAILED),
     "anew": ({**NAMED, "max_restarts": 1}, (2,), TaskState.FINISHED),
     "of those that were chosen": (
-        {**FIELDS, "workers": (), "wanted": Wanted(3), "on_failure": "shrink"},
+        {**FIELDS, "workers": (), "wanted": WantedHosts(3), "on_failure": "shrink"},
         (2,),
         TaskState.FINISHED,
     ),

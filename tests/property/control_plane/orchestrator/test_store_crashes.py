@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.orchestrator import Phase, PlanRow, Store, TaskState
+from p4reduce.control_plane.orchestrator import PlanPhase, PlanRow, Store, TaskState
 from p4reduce.control_plane.orchestrator.options import FOLLOWING
 from p4reduce.control_plane.scheduling import Task
 from tests.support.effort import examples
@@ -15,7 +15,7 @@ from tests.support.effort import examples
 NAMES = ("a", "b")
 ACTIONS = st.one_of(
     st.tuples(st.just("change"), st.sampled_from(NAMES), st.sampled_from(list(TaskState))),
-    st.tuples(st.just("plan"), st.sampled_from(NAMES), st.sampled_from(list(Phase))),
+    st.tuples(st.just("plan"), st.sampled_from(NAMES), st.sampled_from(list(PlanPhase))),
     st.tuples(st.just("fact"), st.sampled_from(NAMES), st.integers(0, 99)),
 )
 TRANSACTIONS = st.lists(st.lists(ACTIONS, min_size=1, max_size=3), max_size=6)
@@ -37,7 +37,7 @@ def perform(store, action):
 def content(store):
     return (
         store.tasks(),
-        store.plans(tuple(Phase)),
+        store.plans(tuple(PlanPhase)),
         [store.fact(name) for name in NAMES],
         [store.history.changes(name) for name in NAMES],
     )
@@ -86,5 +86,5 @@ def test_keys_are_never_given_twice(wishes):
                 assert (job, epoch) not in used
                 generation = store.next_generation()
                 assert generation == len(used) + 1
-                store.add_plan(PlanRow(generation, "a", "both", job, epoch, Phase.REMOVED, {}, "{}"), 0)
+                store.add_plan(PlanRow(generation, "a", "both", job, epoch, PlanPhase.REMOVED, {}, "{}"), 0)
                 used.append((job, epoch))

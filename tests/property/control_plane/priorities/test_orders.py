@@ -10,7 +10,7 @@ from p4reduce.control_plane.priorities import (
     PRIORITY_POLICIES,
     Flow,
     JobFacts,
-    Kind,
+    LaneDirection,
     Order,
     Situation,
     cut,
@@ -67,9 +67,9 @@ def test_no_other_cut_shares_fewer_links(links: list[frozenset[tuple[str, int]]]
     """All cuts are tried; costs are added pair by pair. Every job has one flow here."""
     names = [f"j{place}" for place in range(len(links))]
     situation = Situation(JobFacts(name, own) for name, own in zip(names, links, strict=True))
-    order = Order(tuple((Flow(name, Kind.PUSH),) for name in names))
+    order = Order(tuple((Flow(name, LaneDirection.PUSH),) for name in names))
     found = cut(order, situation, queues)
-    classes = [found[Flow(name, Kind.PUSH)] for name in names]
+    classes = [found[Flow(name, LaneDirection.PUSH)] for name in names]
     assert classes == sorted(classes, reverse=True)
     assert classes[0] == 6
     assert len(set(classes)) == min(queues, len(names)) == 6 - classes[-1] + 1
@@ -95,7 +95,7 @@ def test_batch_order_is_that_of_all_pairs(jobs: list[JobFacts]) -> None:
     batch = {job.name: job.newest for job in jobs}
     for one, other in itertools.combinations(classes, 2):
         first, second = batch[one.job] - one.lag, batch[other.job] - other.lag
-        if first < second or (first == second and (one.kind, other.kind) == (Kind.PULL, Kind.PUSH)):
+        if first < second or (first == second and (one.kind, other.kind) == (LaneDirection.PULL, LaneDirection.PUSH)):
             assert classes[one] >= classes[other]
         elif first == second and one.kind is other.kind:
             assert classes[one] == classes[other]

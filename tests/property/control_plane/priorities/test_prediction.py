@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4reduce.control_plane.priorities import FlowDetector, Forecast, Observed, Predictor
+from p4reduce.control_plane.priorities import FlowDetector, Forecast, ObservedFlow, Predictor
 from tests.support.effort import examples
 
 US = 1_000_000
@@ -31,7 +31,7 @@ def count(corners: list[tuple[int, int]], now: int) -> int:
     return corners[-1][1]
 
 
-def read(corners: list[tuple[int, int]], last: int, every: int, quiet: int) -> list[Observed]:
+def read(corners: list[tuple[int, int]], last: int, every: int, quiet: int) -> list[ObservedFlow]:
     detector, found = FlowDetector(quiet), []
     for now in range(0, last + 20 * quiet, every):
         flow = detector.read(now, count(corners, now))
@@ -84,9 +84,9 @@ def test_a_flow_that_goes_on_after_its_end_is_one() -> None:
 def test_nothing_is_said_before_two_flows_have_ended() -> None:
     predictor = Predictor()
     assert predictor.forecast() is None
-    predictor.observe(Observed(0, 10, 5))
+    predictor.observe(ObservedFlow(0, 10, 5))
     assert predictor.forecast() is None
-    predictor.observe(Observed(100, 115, 6))
+    predictor.observe(ObservedFlow(100, 115, 6))
     assert predictor.forecast() == Forecast(start_ps=205, bytes=6, compute_ps=90, communication_ps=10)
 
 
@@ -99,7 +99,7 @@ def test_the_next_start_is_the_end_and_the_median_compute(jitter: float) -> None
         if forecast is not None:
             errors.append(abs(forecast.start_ps - now) / (1000 * US))
         end = now + random.randrange(200 * US, 800 * US)
-        predictor.observe(Observed(now, end, 100))
+        predictor.observe(ObservedFlow(now, end, 100))
         now = end + round(800 * US * random.gauss(1, jitter)) if jitter else end + 800 * US
     # The error of a median of five, and of the time itself: about jitter * 0.8 * sqrt(1 + 1/5 * pi/2).
     assert statistics.median(errors) <= 1.1 * 0.8 * jitter
@@ -109,7 +109,7 @@ def test_the_next_start_is_the_end_and_the_median_compute(jitter: float) -> None
 def test_a_job_without_rhythm_is_forecast_wrong_but_forecast() -> None:
     predictor = Predictor()
     for start, end in ((0, 10), (10, 20), (1000, 1010), (1_000_000, 1_000_001)):
-        predictor.observe(Observed(start, end, 1))
+        predictor.observe(ObservedFlow(start, end, 1))
     forecast = predictor.forecast()
     assert forecast is not None
     assert forecast.start_ps >= 1_000_001

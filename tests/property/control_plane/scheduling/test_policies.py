@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from p4reduce.control_plane.plans import PLANS, TreeLayout, make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import (
+    LinkWeights,
     NetworkState,
     Rejection,
     Task,
-    Weights,
     copies,
     plan_requests,
     policy_named,
@@ -128,7 +128,7 @@ def test_an_unloaded_network_gets_the_tree_of_the_plan(situation):
     idle = NetworkState(state.topology)
     task = Task(task.name, task.server, task.workers, task.elements, aggregation="switches")
     try:
-        decision = policy_named("steiner")(task, idle, weights=Weights(bandwidth=1.0))
+        decision = policy_named("steiner")(task, idle, weights=LinkWeights(bandwidth=1.0))
     except Rejection:
         assert not any(switch.capable for switch in state.topology.switches)
         return

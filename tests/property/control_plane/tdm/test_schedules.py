@@ -9,11 +9,11 @@ from p4reduce.base.records import from_json, to_json
 from p4reduce.control_plane.tdm import one_topology, optimum  # noqa: F401  (register all)
 from p4reduce.control_plane.tdm.circuits import check_matrix, least_time, split
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
-from p4reduce.control_plane.tdm.registry import SCHEDULERS, Options, make_schedule
+from p4reduce.control_plane.tdm.registry import SCHEDULERS, TurnOptions, make_schedule
 from p4reduce.control_plane.tdm.schedule import Schedule
 from tests.support.effort import examples
 
-OPTIONS = Options(moves=500, restarts=2)
+OPTIONS = TurnOptions(moves=500, restarts=2)
 SWITCHED = ("seed", "tdm", "random")
 ELECTRICAL = ("eps-ideal", "eps-ecmp")
 

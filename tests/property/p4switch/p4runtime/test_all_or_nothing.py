@@ -6,7 +6,7 @@ from finsy.proto import p4r
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.p4runtime import Code, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeServer, StatusCode
 from tests.support.effort import examples
 from tests.support.p4runtime.client import RawClient, codes, details_of
 from tests.support.p4runtime.configs import config, forwarding, schema
@@ -126,7 +126,7 @@ def test_a_batch_is_done_as_a_whole_or_leaves_the_state_as_it_was(entries, first
     errors, outcomes = device.write_all(batch), twin.write(batch)
     if any(outcomes):
         at = next(i for i, error in enumerate(outcomes) if error is not None)
-        aborted = [Code.ABORTED] * len(batch)
+        aborted = [StatusCode.ABORTED] * len(batch)
         aborted[at] = outcomes[at].code
         assert [error.code for error in errors] == aborted
         assert state(device) == before
@@ -144,11 +144,11 @@ def test_action_sets_of_other_entries_count(atomicity):
         client.set_pipeline(config("control"))
         client.write(*(action_set(INSERT, n) for n in range(ROOM - 1)))
         before = client.read(*WHOLE_STATE)
-        with refused(Code.UNKNOWN) as caught:
+        with refused(StatusCode.UNKNOWN) as caught:
             client.write(
                 action_set(INSERT, 50),
                 action_set(INSERT, 51),
                 atomicity=p4r.WriteRequest.Atomicity.Value(atomicity),
             )
-        assert codes(details_of(caught.value)) == [Code.ABORTED, Code.RESOURCE_EXHAUSTED]
+        assert codes(details_of(caught.value)) == [StatusCode.ABORTED, StatusCode.RESOURCE_EXHAUSTED]
         assert client.read(*WHOLE_STATE) == before

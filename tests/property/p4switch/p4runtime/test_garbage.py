@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p4switch.p4runtime import Code, P4RuntimeServer
+from p4switch.p4runtime import P4RuntimeServer, StatusCode
 from tests.support.effort import examples
 from tests.support.p4runtime.client import TIMEOUT, RawClient, code_of
 from tests.support.p4runtime.configs import config, forwarding, schema
@@ -131,7 +131,7 @@ def test_a_refused_update_changes_nothing_and_none_is_an_internal_error(garbage,
         before = state(device)
         (error,) = device.write([update])
         if error is not None:
-            assert error.code is not Code.INTERNAL, error
+            assert error.code is not StatusCode.INTERNAL, error
             assert state(device) == before
 
 
@@ -139,7 +139,7 @@ def test_a_refused_update_changes_nothing_and_none_is_an_internal_error(garbage,
 @given(messages(p4r.Entity))
 def test_a_read_never_fails_inside(wanted):
     _, (error,) = forwarding().read([wanted])
-    assert error is None or error.code is not Code.INTERNAL, error
+    assert error is None or error.code is not StatusCode.INTERNAL, error
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def primary(server):
         yield client
 
 
-ANSWERS = set(Code) - {Code.INTERNAL}
+ANSWERS = set(StatusCode) - {StatusCode.INTERNAL}
 CALLS = {
     "Write": p4r.WriteRequest,
     "Read": p4r.ReadRequest,
@@ -172,7 +172,7 @@ def answer(call):
         call()
     except grpc.RpcError as error:
         return code_of(error)
-    return Code.OK
+    return StatusCode.OK
 
 
 @settings(max_examples=examples(25, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -200,7 +200,7 @@ def test_random_streams_end_or_go_on_but_never_stop_the_server(server, primary, 
             request.arbitration.ClearField("election_id") if request.HasField("arbitration") else None
             client.send(request)
         client.hang_up()
-    assert answer(primary.write) is Code.OK
+    assert answer(primary.write) is StatusCode.OK
 
 
 @settings(max_examples=examples(25, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -212,10 +212,10 @@ def test_bytes_that_are_no_message_are_answered(primary, garbage, name):
     try:
         CALLS[name].FromString(garbage)
     except DecodeError:
-        assert code is Code.INTERNAL  # gRPC's own answer to what cannot be deserialized
+        assert code is StatusCode.INTERNAL  # gRPC's own answer to what cannot be deserialized
     else:
         assert code in ANSWERS
-    assert answer(primary.write) is Code.OK
+    assert answer(primary.write) is StatusCode.OK
 
 
 def flip(data, at, bit):
@@ -230,7 +230,7 @@ def test_damaged_pipelines_are_refused_or_work(primary, flips):
     message = config()
     for at, bit in flips:
         message.p4_device_config = flip(message.p4_device_config, at, bit)
-    assert answer(lambda: primary.set_pipeline(message, "VERIFY")) in (Code.OK, Code.INVALID_ARGUMENT)
+    assert answer(lambda: primary.set_pipeline(message, "VERIFY")) in (StatusCode.OK, StatusCode.INVALID_ARGUMENT)
     p4info = message.p4info.SerializeToString()
     for at, bit in flips:
         p4info = flip(p4info, at, bit)
@@ -239,4 +239,4 @@ def test_damaged_pipelines_are_refused_or_work(primary, flips):
         message.p4info.ParseFromString(p4info)
     except DecodeError:
         return
-    assert answer(lambda: primary.set_pipeline(message, "VERIFY")) in (Code.OK, Code.INVALID_ARGUMENT)
+    assert answer(lambda: primary.set_pipeline(message, "VERIFY")) in (StatusCode.OK, StatusCode.INVALID_ARGUMENT)

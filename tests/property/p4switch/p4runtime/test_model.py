@@ -5,7 +5,7 @@ from finsy.proto import p4r
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.effort import examples
 from tests.support.p4runtime.configs import forwarding, schema
 
@@ -50,10 +50,10 @@ def entry(key, number):
 def expected_code(model, kind, key):
     table = key[0]
     if kind != "insert":
-        return Code.OK if key in model else Code.NOT_FOUND
+        return StatusCode.OK if key in model else StatusCode.NOT_FOUND
     if key in model:
-        return Code.ALREADY_EXISTS
-    return Code.RESOURCE_EXHAUSTED if sum(k[0] == table for k in model) >= CAPACITY[table] else Code.OK
+        return StatusCode.ALREADY_EXISTS
+    return StatusCode.RESOURCE_EXHAUSTED if sum(k[0] == table for k in model) >= CAPACITY[table] else StatusCode.OK
 
 
 @settings(max_examples=examples(25, 60), deadline=None)
@@ -63,10 +63,10 @@ def test_tables_are_dictionaries(steps):
     for kind, key, number in steps:
         code = expected_code(model, kind, key)
         (error,) = device.write([p4r.Update(type=KINDS[kind], entity=entry(key, number).encode(schema()))])
-        assert (Code.OK if error is None else error.code) is code
-        if code is Code.OK and kind == "delete":
+        assert (StatusCode.OK if error is None else error.code) is code
+        if code is StatusCode.OK and kind == "delete":
             del model[key]
-        elif code is Code.OK:
+        elif code is StatusCode.OK:
             model[key] = number
     found, _ = device.read([p4r.Entity(table_entry=p4r.TableEntry())])
     read = sorted(e.SerializeToString(deterministic=True) for e in found if not e.table_entry.is_const)

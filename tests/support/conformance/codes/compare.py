@@ -11,7 +11,7 @@ import grpc
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.conformance.codes.facts import MAX_PORT, port_of, replicas
 from tests.support.conformance.codes.generate import UpdateMaker
 from tests.support.conformance.codes.probes import PROBES, Call
@@ -40,14 +40,14 @@ class Answered:
     """A step with the canonical codes of both sides."""
 
     step: Step
-    bmv2: Code
-    ours: Code
+    bmv2: StatusCode
+    ours: StatusCode
 
 
 class Side(Protocol):
     """A switch."""
 
-    def answer(self, step: Step) -> Code:
+    def answer(self, step: Step) -> StatusCode:
         """The canonical code of an update or a read."""
 
     def reset(self) -> None:
@@ -61,7 +61,7 @@ class ServerSide:
         self._client = client
         self._config = config(program)
 
-    def answer(self, step: Step) -> Code:
+    def answer(self, step: Step) -> StatusCode:
         try:
             if step.call == "read":
                 self._client.read(step.update.entity)
@@ -71,8 +71,8 @@ class ServerSide:
             details = details_of(error)
             if step.call == "read" or not details:
                 return code_of(error)
-            return Code(details[0].canonical_code)
-        return Code.OK
+            return StatusCode(details[0].canonical_code)
+        return StatusCode.OK
 
     def reset(self) -> None:
         self._client.set_pipeline(self._config)
@@ -87,11 +87,11 @@ class Bmv2Side:
         self._damaged = False
         self._process: subprocess.Popen[bytes] | None = None
 
-    def answer(self, step: Step) -> Code:
+    def answer(self, step: Step) -> StatusCode:
         # Such a port is written beyond an array: what BMv2 does after that is chance.
         self._damaged |= any(port_of(replica) > MAX_PORT for replica in replicas(step.update.entity))
         code = self._server.answer(step)
-        if code is Code.UNAVAILABLE:
+        if code is StatusCode.UNAVAILABLE:
             assert self._process is not None
             self._process.wait(ENDS_WITHIN_S)
         return code
@@ -118,12 +118,12 @@ class OwnSide:
         self._program = program
         self.reset()
 
-    def answer(self, step: Step) -> Code:
+    def answer(self, step: Step) -> StatusCode:
         if step.call == "read":
             errors = self._device.read([step.update.entity])[1]
         else:
             errors = self._device.write([step.update])
-        return Code.OK if errors[0] is None else errors[0].code
+        return StatusCode.OK if errors[0] is None else errors[0].code
 
     def reset(self) -> None:
         self._device = forwarding(self._program)
@@ -184,7 +184,7 @@ def _apart(answered: Answered) -> bool:
     PI creates a group before it looks for its members, and keeps it without them; its UNKNOWN means that something
     failed on the way.
     """
-    if answered.step.call == "read" or answered.bmv2 is answered.ours is Code.OK:
-        return answered.bmv2 is Code.UNAVAILABLE
+    if answered.step.call == "read" or answered.bmv2 is answered.ours is StatusCode.OK:
+        return answered.bmv2 is StatusCode.UNAVAILABLE
     group = answered.step.update.entity.HasField("action_profile_group")
-    return Code.OK in (answered.bmv2, answered.ours) or answered.bmv2 is Code.UNKNOWN or group
+    return StatusCode.OK in (answered.bmv2, answered.ours) or answered.bmv2 is StatusCode.UNKNOWN or group

@@ -11,7 +11,7 @@ from typing import Final
 from finsy.proto import p4r
 from google.protobuf import text_format
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.conformance.codes.compare import Answered, Step, p4info
 from tests.support.conformance.codes.facts import (
     LONGEST_PORT,
@@ -28,10 +28,10 @@ from tests.support.conformance.codes.facts import (
     watched,
 )
 
-OK, UNKNOWN, INVALID, NOT_FOUND = Code.OK, Code.UNKNOWN, Code.INVALID_ARGUMENT, Code.NOT_FOUND
-UNIMPLEMENTED, EXHAUSTED, RANGE = Code.UNIMPLEMENTED, Code.RESOURCE_EXHAUSTED, Code.OUT_OF_RANGE
-DENIED, ENDED, EXISTS = Code.PERMISSION_DENIED, Code.UNAVAILABLE, Code.ALREADY_EXISTS
-ANY: Final = frozenset(Code)
+OK, UNKNOWN, INVALID, NOT_FOUND = StatusCode.OK, StatusCode.UNKNOWN, StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND
+UNIMPLEMENTED, EXHAUSTED, RANGE = StatusCode.UNIMPLEMENTED, StatusCode.RESOURCE_EXHAUSTED, StatusCode.OUT_OF_RANGE
+DENIED, ENDED, EXISTS = StatusCode.PERMISSION_DENIED, StatusCode.UNAVAILABLE, StatusCode.ALREADY_EXISTS
+ANY: Final = frozenset(StatusCode)
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Exception_:
     """
 
     name: str
-    bmv2: Collection[Code]
-    ours: Collection[Code]
+    bmv2: Collection[StatusCode]
+    ours: Collection[StatusCode]
     applies: Callable[[Step, Facts], bool]
 
 

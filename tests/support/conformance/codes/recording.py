@@ -9,7 +9,7 @@ from typing import Final
 from finsy.proto import p4r
 from google.protobuf import text_format
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.conformance.codes.compare import Answered, Step
 from tests.support.conformance.fuzz.recording import sha256
 from tests.support.p4runtime.configs import json_path
@@ -23,7 +23,7 @@ class Episode:
     """Steps from empty tables on, each with BMv2's code."""
 
     program: str
-    steps: tuple[tuple[Step, Code], ...]
+    steps: tuple[tuple[Step, StatusCode], ...]
 
 
 @dataclass(frozen=True)
@@ -72,5 +72,5 @@ def _load(row: dict[str, object]) -> Episode:
     program, steps = row["program"], row["steps"]
     assert isinstance(program, str)
     assert isinstance(steps, list)
-    loaded = ((Step(call, text_format.Parse(text, p4r.Update())), Code[code]) for call, text, code in steps)
+    loaded = ((Step(call, text_format.Parse(text, p4r.Update())), StatusCode[code]) for call, text, code in steps)
     return Episode(program, tuple(loaded))

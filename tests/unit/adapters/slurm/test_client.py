@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.adapters.slurm.service import Client, Programs, SlurmError
+from p4reduce.adapters.slurm.service import SlurmClient, SlurmError, SlurmPrograms
 
 NAMES = ["scontrol", "scancel", "squeue", "sinfo", "sbatch"]
 HOSTILE = [
@@ -36,11 +36,11 @@ def client(tmp_path):
         program.write_text(f"#!{sys.executable}\n{work}")
         program.chmod(0o700)
         paths[name] = str(program)
-    return Client(_programs(paths), {})
+    return SlurmClient(_programs(paths), {})
 
 
 def _programs(paths):
-    return Programs(paths=paths, environment={}, plugins=Path("/"))
+    return SlurmPrograms(paths=paths, environment={}, plugins=Path("/"))
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))

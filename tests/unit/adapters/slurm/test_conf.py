@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from p4reduce.adapters.slurm.cluster import Place, conf_files, topology_conf
+from p4reduce.adapters.slurm.cluster import ClusterPlace, conf_files, topology_conf
 from p4reduce.adapters.slurm.service import SlurmError
 from p4reduce.control_plane.placement import Racks
 from p4reduce.topologies import load
@@ -13,7 +13,7 @@ from p4reduce.topologies.datacenter import TopologyBuilder
 
 def place(topology, folder="/tmp/x"):  # noqa: S108  (no file is made)
     ports = {host.name: 30_000 + number for number, host in enumerate(topology.workers)}
-    return Place(Path(folder), "machine", "me", 29_999, ports)
+    return ClusterPlace(Path(folder), "machine", "me", 29_999, ports)
 
 
 def lines_of(text):

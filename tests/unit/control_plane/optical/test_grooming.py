@@ -3,13 +3,13 @@
 import pytest
 
 from p4reduce.control_plane.optical.arrivals import arrive, interval
-from p4reduce.control_plane.optical.auxiliary import Fibres, Groomer, Way
+from p4reduce.control_plane.optical.auxiliary import Fibres, Groomer, PathWeights
 from p4reduce.control_plane.optical.exact import _coloured
 from p4reduce.control_plane.optical.plan import GroomingPlan, OpticalError
 from p4reduce.control_plane.optical.policies import (
     FEW,
     Grooming,
-    Options,
+    GroomingOptions,
     draw_tasks,
     groom,
     laid_anew,
@@ -114,15 +114,15 @@ def test_a_new_lightpath_or_several_that_are_there() -> None:
     """phi = 1 takes two lightpaths that are there; phi = 0 lights one, since both cost the same."""
     for phi, hops in ((1.0, 2), (0.0, 1)):
         groomer = Groomer(Fibres(line()))
-        assert groomer.join(0, [1, 2], 1, Way(), opaque=True) is not None
-        found = groomer.join(0, [2], 1, Way(phi, mu=0.1))
+        assert groomer.join(0, [1, 2], 1, PathWeights(), opaque=True) is not None
+        found = groomer.join(0, [2], 1, PathWeights(phi, mu=0.1))
         assert found is not None
         assert len(found) == hops
 
 
 def test_the_flexible_grid_takes_slices_by_length_and_refuses_what_is_too_far() -> None:
     long = network(("A", "B", 400), ("B", "C", 900), ("C", "D", 3600), transponders=0)
-    options = Options(grid="flex")
+    options = GroomingOptions(grid="flex")
     plan = groom(
         "spff", [task("near", "A1", "B1"), task("far", "A1", "C1"), task("farther", "C1", "D1")], long, options
     )
@@ -135,7 +135,7 @@ def test_the_flexible_grid_takes_slices_by_length_and_refuses_what_is_too_far() 
 def test_optima_are_never_above_the_search_and_their_bounds_hold() -> None:
     square = network(("A", "B", 10), ("B", "C", 20), ("C", "D", 30), ("D", "A", 40), slots=2, transponders=4)
     tasks = draw_tasks(square, 0, tasks=4, models=3, demand_bps=50 * 10**9)
-    exact, best = (groom(policy, tasks, square, Options(moves=60, budget=0)) for policy in ("exact", "best"))
+    exact, best = (groom(policy, tasks, square, GroomingOptions(moves=60, budget=0)) for policy in ("exact", "best"))
     assert exact.bound <= exact.cost <= best.cost
     assert not faults(exact.as_data())
     assert not exact.blocked
@@ -218,7 +218,7 @@ def test_a_network_of_packets_has_a_port_for_each_transponder() -> None:
 
 def test_nothing_and_a_task_in_one_city() -> None:
     assert groom("best", [], line()).metrics()["transponders"] == 0
-    local = groom("best", [task("t", "A1", "A2")], line(), Options(moves=5))
+    local = groom("best", [task("t", "A1", "A2")], line(), GroomingOptions(moves=5))
     assert (local.blocked, local.lightpaths, local.uses) == (0, (), ((),))
     assert Grooming(line()).tree(task("t", "A1", "A2"), FEW) == {"": ()}
 
@@ -227,7 +227,7 @@ def test_regrooming_saves_what_each_task_that_is_laid_anew_must_save() -> None:
     small = ring(0)
     tasks = draw_tasks(small, 0, tasks=6, models=2, demand_bps=50 * 10**9)
     before = groom("opaque-agg", tasks, small)
-    options = Options(moves=150, budget=0)
+    options = GroomingOptions(moves=150, budget=0)
     for price in (0.0, 1.0, 1e9):
         after = regroom(before, options, price)
         anew = laid_anew(before, after)

@@ -6,7 +6,7 @@ from p4reduce.base.errors import PlanError
 from p4reduce.base.records import to_json
 from p4reduce.control_plane.orchestrator.history import PlanRow
 from p4reduce.control_plane.orchestrator.installer import Installer
-from p4reduce.control_plane.orchestrator.options import Options, Phase
+from p4reduce.control_plane.orchestrator.options import OrchestratorOptions, PlanPhase
 from p4reduce.control_plane.plans import make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import NetworkState, Task, plan_requests, policy_named
@@ -60,11 +60,11 @@ def running(topology):
         role="both",
         job=1,
         epoch=0,
-        phase=Phase.ACTIVE,
+        phase=PlanPhase.ACTIVE,
         demand_bps=decision.demand_bps,
         plan=to_json(plan),
     )
-    return Installer(Keys(), switches, None, lambda step: None, Options()), row
+    return Installer(Keys(), switches, None, lambda step: None, OrchestratorOptions()), row
 
 
 def busy(topology, *ways):

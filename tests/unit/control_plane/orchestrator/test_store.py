@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.orchestrator import Phase, PlanRow, Store, StoreError, TaskError, TaskState
+from p4reduce.control_plane.orchestrator import PlanPhase, PlanRow, Store, StoreError, TaskError, TaskState
 from p4reduce.control_plane.orchestrator.options import FOLLOWING
 from p4reduce.control_plane.scheduling import Task
 
@@ -15,7 +15,7 @@ def task(name="a", **fields):
     return Task(name, "h1", ("h2", "h3"), 100, **fields)
 
 
-def plan(generation, job=1, epoch=0, phase=Phase.INSTALLING):
+def plan(generation, job=1, epoch=0, phase=PlanPhase.INSTALLING):
     return PlanRow(generation, "a", "both", job, epoch, phase, {("h1", 1): 5}, "{}")
 
 
@@ -84,22 +84,28 @@ def test_keys_and_generations_are_given_once(store):
     store.submit([task()])
     assert store.free_keys(2) == [(1, 0), (2, 0)]
     store.add_plan(plan(4), 0)
-    store.set_phase(4, Phase.REMOVED)
+    store.set_phase(4, PlanPhase.REMOVED)
     assert store.free_keys(1) == [(2, 0)]
     assert store.next_epoch(1) == 1
     assert store.next_generation() == 5
     for again in (plan(4, job=9), plan(5)):
         with pytest.raises(StoreError, match="was used before"):
             store.add_plan(again, 0)
-    assert [row.generation for row in store.plans(tuple(Phase))] == [4]
+    assert [row.generation for row in store.plans(tuple(PlanPhase))] == [4]
     assert store.plans() == []
-    assert store.plans(tuple(Phase), "a")[0].demand_bps == {("h1", 1): 5}
+    assert store.plans(tuple(PlanPhase), "a")[0].demand_bps == {("h1", 1): 5}
 
 
 def test_job_numbers_that_come_round_go_on_with_their_epochs(store):
     store.submit([task()])
     for generation, (job, epoch, phase) in enumerate(
-        [(65_535, 0, Phase.REMOVED), (7, 3, Phase.ACTIVE), (8, 65_535, Phase.REMOVED), (9, 12, Phase.REMOVED)], 1
+        [
+            (65_535, 0, PlanPhase.REMOVED),
+            (7, 3, PlanPhase.ACTIVE),
+            (8, 65_535, PlanPhase.REMOVED),
+            (9, 12, PlanPhase.REMOVED),
+        ],
+        1,
     ):
         store.add_plan(plan(generation, job, epoch, phase), 0)
     assert store.free_keys(2) == [(65_535, 1), (9, 13)]
@@ -132,7 +138,7 @@ def test_what_fails_in_a_transaction_leaves_nothing(store):
     with pytest.raises(RuntimeError, match="half-way"):
         stop_half_way()
     assert store.task("a").state is TaskState.QUEUED
-    assert store.plans(tuple(Phase)) == []
+    assert store.plans(tuple(PlanPhase)) == []
     assert len(store.history.changes("a")) == 1
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from p4reduce.control_plane.orchestrator import TaskError, read_trace, write_trace
 from p4reduce.control_plane.scheduling import Selection, Task
-from p4reduce.control_plane.scheduling.task import Serving
+from p4reduce.control_plane.scheduling.task import ServiceRequests
 
 TASKS = [
     Task("a", "h1", ("h2", "h3"), 61_706, 3, 5_000_000, 10**9, 7, 10**12, 5),
@@ -12,9 +12,9 @@ TASKS = [
     Task("c", "h4", ("h2", "h3"), 1, select=Selection("useful", 0.4, utilities=(("h3", 2.5), ("h2", 1)))),
     Task("d", "h4", ("h2", "h3"), 1, select=Selection("random", 1, seed=7)),
     Task("e", "h4", ("h2", "h3"), 1, select=Selection("all")),
-    Task("f", "", ("h2", "h3"), 1024, 300, 10**6, serving=Serving(8000.5, 60_000_000, 7)),
+    Task("f", "", ("h2", "h3"), 1024, 300, 10**6, serving=ServiceRequests(8000.5, 60_000_000, 7)),
     Task("h", "h4", ("h2", "h3"), 1024, 3, exchange="a2a"),
-    Task("g", "h4", ("h2",), 1024, 300, serving=Serving(1.0)),
+    Task("g", "h4", ("h2",), 1024, 300, serving=ServiceRequests(1.0)),
 ]
 
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4reduce.base.errors import PlanError
-from p4reduce.control_plane.placement import PLACEMENTS, Cluster, Racks, place, register_placement
+from p4reduce.control_plane.placement import PLACEMENTS, ClusterView, Racks, place, register_placement
 from p4reduce.control_plane.placement.cluster import reads
 from p4reduce.control_plane.placement.policies import ORDERS, sorted_queue
 from p4reduce.control_plane.scheduling import NetworkState, Rejection, Task
-from p4reduce.control_plane.scheduling.task import Wanted
+from p4reduce.control_plane.scheduling.task import WantedHosts
 from p4reduce.topologies import fat_tree, leaf_spine
 from tests.support.effort import examples
 
@@ -25,12 +25,12 @@ ALL = ("random", "first-fit", "packed", "spread", *AWARE)
 
 def cluster(free=None, network=None, **more):
     state = network or NetworkState(TOPOLOGY)
-    return Cluster(RACKS, state, SLOTS, SLOTS if free is None else free, rings=True, **more)
+    return ClusterView(RACKS, state, SLOTS, SLOTS if free is None else free, rings=True, **more)
 
 
 def task(count, name="a", elements=10_000_000, **more):
     shards, size = more.pop("shards", ()), more.pop("shard_bytes", 0)
-    return Task(name, "", (), elements, 100, 10**9, wanted=Wanted(count, shards, size), **more)
+    return Task(name, "", (), elements, 100, 10**9, wanted=WantedHosts(count, shards, size), **more)
 
 
 def chosen(count, where, policy, **more):
@@ -84,7 +84,7 @@ def test_a_rack_that_cannot_aggregate_is_left_to_others():
         replace(node, capable=node.is_switch and node.name not in ("leaf1", "leaf2")) for node in topology.nodes
     )
     changed = replace(topology, nodes=nodes)
-    where = Cluster(Racks(changed), NetworkState(changed), SLOTS, SLOTS, rings=True)
+    where = ClusterView(Racks(changed), NetworkState(changed), SLOTS, SLOTS, rings=True)
     assert {"leaf3", "leaf4"} >= {where.racks.of[host] for host in chosen(4, where, "ina-aware").workers}
 
 
@@ -139,7 +139,7 @@ def test_data_do_not_spoil_what_a_policy_is_for(taken, count, homes, policy):
         shares = [sorted(one.why["racks"].values()) for one in (told, without)]
         assert shares[0] == shares[1]
     if policy in ("spread", "random"):
-        read = [len(reads(Wanted(count, tuple(homes), 1), one.workers)) for one in (told, without)]
+        read = [len(reads(WantedHosts(count, tuple(homes), 1), one.workers)) for one in (told, without)]
         assert read[0] <= read[1]
 
 
@@ -154,9 +154,9 @@ def test_a_task_keeps_away_from_links_that_others_use():
 
 
 def test_shards_are_read_by_whoever_has_fewest():
-    wanted = Wanted(2, ("h1", "h9", "h9", "h2"), 100)
+    wanted = WantedHosts(2, ("h1", "h9", "h9", "h2"), 100)
     assert reads(wanted, ["h1", "h3"]) == [("h9", "h3"), ("h9", "h1"), ("h2", "h3")]
-    assert reads(Wanted(2, ("h9",)), ["h1", "h3"]) == []
+    assert reads(WantedHosts(2, ("h9",)), ["h1", "h3"]) == []
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -216,7 +216,7 @@ def test_a_fat_tree_keeps_a_task_in_a_pod():
     racks = Racks(topology)
     slots = {host.name: 1 for host in topology.workers}
     for policy in ("packed", "ina-aware"):
-        where = Cluster(racks, NetworkState(topology), slots, slots, rings=True)
+        where = ClusterView(racks, NetworkState(topology), slots, slots, rings=True)
         hosts = chosen(4, where, policy).workers
         assert max(racks.distance(racks.of[a], racks.of[b]) for a in hosts for b in hosts) <= 2
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p4reduce.control_plane.placement import Load, Racks
+from p4reduce.control_plane.placement import IterationLoad, Racks
 from p4reduce.control_plane.placement.cluster import iteration_times, ring_copies, tree_copies
 from p4reduce.topologies import fat_tree, leaf_spine
 
@@ -62,30 +62,30 @@ def test_ways_of_a_fat_tree():
 
 
 def test_jobs_that_share_nothing_take_their_time_alone():
-    found = iteration_times([Load(1.0, {0: 2.0}), Load(0.5, {1: 1.0})], np.array([1.0, 1.0]))
+    found = iteration_times([IterationLoad(1.0, {0: 2.0}), IterationLoad(0.5, {1: 1.0})], np.array([1.0, 1.0]))
     assert found.tolist() == [3.0, 1.5]
 
 
 def test_jobs_that_only_communicate_share_evenly():
     for count in (2, 3, 5):
-        found = iteration_times([Load(0.0, {0: 1.0})] * count, np.array([1.0]))
+        found = iteration_times([IterationLoad(0.0, {0: 1.0})] * count, np.array([1.0]))
         assert found == pytest.approx(count, rel=1e-3)
 
 
 def test_two_jobs_that_communicate_half_of_the_time_meet_with_the_mean_of_all_phases():
     """M = 1 + p, p = M / (1 + M): M = (1 + sqrt 5) / 2."""
-    found = iteration_times([Load(1.0, {0: 1.0})] * 2, np.array([1.0]))
+    found = iteration_times([IterationLoad(1.0, {0: 1.0})] * 2, np.array([1.0]))
     assert found == pytest.approx(1 + (1 + 5**0.5) / 2, rel=1e-3)
 
 
 def test_who_is_slow_elsewhere_leaves_the_rest_of_a_link():
-    slow = Load(0.0, {0: 1.0, 1: 10.0})
-    alone, _ = iteration_times([Load(0.0, {0: 1.0}), slow], np.array([1.0, 1.0]))
+    slow = IterationLoad(0.0, {0: 1.0, 1: 10.0})
+    alone, _ = iteration_times([IterationLoad(0.0, {0: 1.0}), slow], np.array([1.0, 1.0]))
     assert alone == pytest.approx(1 + 0.1 / 0.9, rel=1e-2)
 
 
 def test_the_order_of_jobs_does_not_matter():
-    loads = [Load(0.1 * n, {0: 1.0, n: 2.0}) for n in range(1, 5)]
+    loads = [IterationLoad(0.1 * n, {0: 1.0, n: 2.0}) for n in range(1, 5)]
     capacity = np.ones(8)
     found = iteration_times(loads, capacity)
     assert iteration_times(loads[::-1], capacity)[::-1] == pytest.approx(found)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from p4reduce.base.errors import PlanError
 from p4reduce.control_plane.plans.best import FORESTS
-from p4reduce.control_plane.plans.forest import MOST_BLOCKS, Part, frames_of
+from p4reduce.control_plane.plans.forest import MOST_BLOCKS, TreeShare, frames_of
 from p4reduce.control_plane.plans.make import check_layout
 from p4reduce.control_plane.plans.problem import Problem, TreeLayout
 from p4reduce.topologies import load
@@ -21,7 +21,7 @@ def parts(plan: str, spec: str, workers: int | None = None) -> list[TreeLayout]:
     topology = load(spec)
     names = tuple(host.name for host in topology.workers)[:workers]
     problem = Problem(topology, names)
-    found: list[Part] = FORESTS[plan](problem)
+    found: list[TreeShare] = FORESTS[plan](problem)
     layouts = []
     for part in found:
         assert isinstance(part.layout, TreeLayout)

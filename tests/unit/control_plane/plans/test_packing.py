@@ -9,7 +9,7 @@ from p4reduce.control_plane.counters import parts_bound
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.plans.best import fastest
 from p4reduce.control_plane.plans.bounds import best_plan_ps
-from p4reduce.control_plane.plans.forest import MOST_TREES, Part, chunks_of, predicted_forest_ps
+from p4reduce.control_plane.plans.forest import MOST_TREES, TreeShare, chunks_of, predicted_forest_ps
 from p4reduce.control_plane.plans.packing import MOST_NODES, PACKING, Packer, packing
 from p4reduce.control_plane.plans.problem import MAX_CHILDREN, Problem
 from p4reduce.control_plane.resources import Resources
@@ -24,7 +24,7 @@ def problem(spec: str, elements: int = 262_144, workers: int | None = None) -> P
     return Problem(topology, tuple(host.name for host in topology.workers)[:workers], elements=elements)
 
 
-def installed_ps(given: Problem, parts: list[Part]) -> int:
+def installed_ps(given: Problem, parts: list[TreeShare]) -> int:
     """The bound of the plans that the parts become, by the links that they cross; all must be possible at once."""
     resources, plans = Resources(), []
     shares = chunks_of([part.weight for part in parts], given.chunks)

@@ -12,7 +12,7 @@ from p4reduce.control_plane.priorities import (
     Classes,
     Flow,
     JobFacts,
-    Kind,
+    LaneDirection,
     Order,
     Paces,
     Shifts,
@@ -92,12 +92,12 @@ def test_aalo_demotes_at_each_threshold() -> None:
 
 def test_pull_before_push_whatever_the_job() -> None:
     found = decide("pull-push", Situation([job("a"), job("b")])).classes
-    assert {flow.kind: value for flow, value in found.items()} == {Kind.PULL: 6, Kind.PUSH: 5}
+    assert {flow.kind: value for flow, value in found.items()} == {LaneDirection.PULL: 6, LaneDirection.PUSH: 5}
 
 
 def test_batch_order_ties_identical_jobs_and_tells_their_ways_apart() -> None:
     found = decide("batch", Situation([job("a", newest=3, oldest=3), job("b", newest=3, oldest=3)])).classes
-    assert {flow.kind: value for flow, value in found.items()} == {Kind.PULL: 6, Kind.PUSH: 5}
+    assert {flow.kind: value for flow, value in found.items()} == {LaneDirection.PULL: 6, LaneDirection.PUSH: 5}
 
 
 def test_raw_batch_numbers_put_younger_jobs_first_and_relative_ones_do_not() -> None:
@@ -150,7 +150,7 @@ def test_no_jobs_and_one_job() -> None:
     for policy in PRIORITY_POLICIES:
         assert decide(policy, Situation([])).classes == {}
         alone = decide(policy, Situation([job("a", bytes=1)]))
-        assert set(alone.classes) == {Flow("a", Kind.PULL), Flow("a", Kind.PUSH)}
+        assert set(alone.classes) == {Flow("a", LaneDirection.PULL), Flow("a", LaneDirection.PUSH)}
         assert not alone.shifts
 
 
@@ -182,7 +182,10 @@ def test_a_plug_in_that_returns_such_a_class_is_refused(value: Any) -> None:
         (lambda s: Classes({}), r"says nothing of pull of job 'a', lag 0; answer for all"),
         (lambda s: Order((s.flows, s.flows[:1])), r"puts pull of job 'a', lag 0, in two places"),
         (lambda s: Order((s.flows, ())), r"a group of its order is empty"),
-        (lambda s: Classes({**dict.fromkeys(s.flows, 1), Flow("z", Kind.PUSH): 1}), r"job 'z', lag 0, which is not"),
+        (
+            lambda s: Classes({**dict.fromkeys(s.flows, 1), Flow("z", LaneDirection.PUSH): 1}),
+            r"job 'z', lag 0, which is not",
+        ),
         (lambda s: Paces({"a": 0.0}), r"weight 0\.0 of job 'a': must be above 0"),
         (lambda s: Paces({"a": float("nan")}), r"weight nan of job 'a'"),
         (lambda s: Shifts({"a": -5}), r"shift -5 ps of job 'a'"),

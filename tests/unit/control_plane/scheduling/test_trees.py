@@ -12,9 +12,9 @@ from p4reduce.control_plane.plans.trees import mst, mst_shared
 from p4reduce.control_plane.resources import Resources
 from p4reduce.control_plane.scheduling import (
     POLICIES,
+    LinkWeights,
     NetworkState,
     Task,
-    Weights,
     consumed,
     copies,
     plan_requests,
@@ -191,16 +191,16 @@ def test_weights_trade_bandwidth_for_latency():
     totals = {0.0: [0, 0], 1.0: [0, 0]}
     for task in drawn(topology, 6, 8):
         for share, sums in totals.items():
-            decision = policy_named("steiner")(task, state, weights=Weights(bandwidth=share))
+            decision = policy_named("steiner")(task, state, weights=LinkWeights(bandwidth=share))
             hops = copies(task, topology, decision.upload, "upload")
             sums[0] += sum(hops.values())
             sums[1] += sum(topology.link_at(*hop).delay_ps * times for hop, times in hops.items())
     assert totals[1.0][0] < totals[0.0][0]
     assert totals[0.0][1] < totals[1.0][1]
     with pytest.raises(PlanError, match=r"outside 0\.\.1"):
-        Weights(bandwidth=1.5)
+        LinkWeights(bandwidth=1.5)
     with pytest.raises(PlanError, match="below 1"):
-        Weights(reference_ps=0)
+        LinkWeights(reference_ps=0)
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -242,7 +242,7 @@ def test_an_edge_that_the_overlay_uses_already_costs_nothing_more(network, worke
     spent = dict.fromkeys(("closure", "overlay-mst", "exact"), 0)
     for task in drawn(topology, workers, 6):
         view = View(task, state, 256)
-        upload = problem_of(view, view.words(Weights()), "upload")
+        upload = problem_of(view, view.words(LinkWeights()), "upload")
         trees = {"closure": mst(upload), "overlay-mst": mst_shared(upload), "exact": solve(upload).layout}
         costs = {name: weight(state, task, explicit(upload, tree), "upload") for name, tree in trees.items()}
         assert costs["exact"] <= costs["overlay-mst"] <= costs["closure"]

@@ -16,7 +16,7 @@ from p4reduce.control_plane.tdm.circuits import (
 )
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, parse_network, release_gpus, share_gpus
 from p4reduce.control_plane.tdm.optimum import solve, trees
-from p4reduce.control_plane.tdm.pairs import Alone, best_sharing, match, play, sharings
+from p4reduce.control_plane.tdm.pairs import TimesAlone, best_sharing, match, play, sharings
 from p4reduce.control_plane.tdm.registry import make_schedule
 
 
@@ -99,7 +99,7 @@ def test_seven_circuits_for_six_ports_are_no_matching() -> None:
 
 
 def test_equal_jobs_share_without_loss_only_when_they_are_gated() -> None:
-    job = Alone(1.0, 1.0)
+    job = TimesAlone(1.0, 1.0)
     gated, priority, free, exclusive = sharings(job, job)
     assert gated.relative == (1.0, 1.0)
     assert exclusive.relative == (0.5, 0.5)
@@ -111,13 +111,13 @@ def test_equal_jobs_share_without_loss_only_when_they_are_gated() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_sharing_against_small_steps_of_time(seed: int) -> None:
     random = np.random.default_rng(seed)
-    a, b = (Alone(*random.uniform(0.2, 1.0, 2)) for _ in range(2))
+    a, b = (TimesAlone(*random.uniform(0.2, 1.0, 2)) for _ in range(2))
     first = None if seed % 2 else (0 if a.period_s <= b.period_s else 1)
     expected = _stepped(a, b, first, 400.0)
     assert play(a, b, first) == (pytest.approx(expected[0], rel=0.05), pytest.approx(expected[1], rel=0.05))
 
 
-def _stepped(a: Alone, b: Alone, first: int | None, until: float, step: float = 0.002) -> list[float]:
+def _stepped(a: TimesAlone, b: TimesAlone, first: int | None, until: float, step: float = 0.002) -> list[float]:
     lengths, at, left, done = (
         ((a.train_s, a.communicate_s), (b.train_s, b.communicate_s)),
         [0, 0],
@@ -138,7 +138,7 @@ def _stepped(a: Alone, b: Alone, first: int | None, until: float, step: float = 
 
 
 def test_no_job_of_a_pair_is_slower_than_it_may_be() -> None:
-    quick, slow = Alone(0.001, 0.001), Alone(5.0, 5.0)
+    quick, slow = TimesAlone(0.001, 0.001), TimesAlone(5.0, 5.0)
     assert min(best_sharing(quick, slow).relative) >= 0.48
     pairs, alone = match([quick, slow, quick, slow], [2] * 4, 4)
     assert {frozenset((a, b)) for a, b, _ in pairs} == {frozenset((0, 2)), frozenset((1, 3))}

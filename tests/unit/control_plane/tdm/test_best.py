@@ -9,8 +9,8 @@ import pytest
 from p4reduce.control_plane.tdm.groups import keep_lit
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.optimum import ASKED, relative_to_alone
-from p4reduce.control_plane.tdm.pairs import LEAST, Alone, in_layers, turns_period_s
-from p4reduce.control_plane.tdm.registry import Options, make_schedule
+from p4reduce.control_plane.tdm.pairs import LEAST, TimesAlone, in_layers, turns_period_s
+from p4reduce.control_plane.tdm.registry import TurnOptions, make_schedule
 from p4reduce.control_plane.tdm.switched import renamed, striped_groups
 
 NETWORK = OpticalNetwork(4, 3, 25 * 10**9, 2, 10 * 10**9)
@@ -27,7 +27,7 @@ FEW = [TdmJob("a", "rar", 3 * 10**8, 0.1, 9), TdmJob("b", "ps", 2 * 10**8, 0.08,
 @pytest.mark.parametrize("of", ["round", "mean-relative"])
 def test_best_takes_the_best_of_what_it_asks(of: str) -> None:
     told: list[str] = []
-    options = Options(moves=500, of=of, progress=lambda label, _done, _all: told.append(label))  # type: ignore[arg-type]
+    options = TurnOptions(moves=500, of=of, progress=lambda label, _done, _all: told.append(label))  # type: ignore[arg-type]
     best = make_schedule("best", FEW, NETWORK, options)
     assert [one.policy for one in best.tried] == list(ASKED)
     assert set(told) >= set(ASKED)
@@ -45,7 +45,7 @@ def test_best_takes_the_best_of_what_it_asks(of: str) -> None:
 
 def test_what_best_looks_at_is_checked() -> None:
     with pytest.raises(TdmError, match="of: 'speed' is none of round, mean-relative"):
-        Options(of="speed")  # type: ignore[arg-type]
+        TurnOptions(of="speed")  # type: ignore[arg-type]
     with pytest.raises(TdmError, match="5 units, but the network has 4 GPUs"):
         make_schedule("best", [TdmJob("a", "ps", 4, 0.1, 5)], OpticalNetwork(4, 1, 10**9, 1, 10**9))
 
@@ -54,7 +54,7 @@ def test_what_best_looks_at_is_checked() -> None:
 def test_a_bound_below_every_round_that_slower_circuits_raise(policy: str) -> None:
     found = {}
     for rate in (25, 5):
-        schedule = make_schedule(policy, GANGS, replace(NETWORK, port_rate_bps=rate * 10**9), Options(moves=500))
+        schedule = make_schedule(policy, GANGS, replace(NETWORK, port_rate_bps=rate * 10**9), TurnOptions(moves=500))
         assert 0 < schedule.bound_s <= schedule.round_s * (1 + 1e-6)
         found[rate] = schedule.bound_s
     assert found[5] > found[25]
@@ -62,8 +62,8 @@ def test_a_bound_below_every_round_that_slower_circuits_raise(policy: str) -> No
 
 def test_circuits_of_both_groups_stay_lit_where_names_of_pods_allow_it() -> None:
     """With one configuration for both groups, or two that are equal up to names, 30 ms of darkness cost nothing."""
-    dark = make_schedule("striped", GANGS, NETWORK.with_delta(30e-3), Options(moves=500))
-    light = make_schedule("striped", GANGS, NETWORK.with_delta(0.0), Options(moves=500))
+    dark = make_schedule("striped", GANGS, NETWORK.with_delta(30e-3), TurnOptions(moves=500))
+    light = make_schedule("striped", GANGS, NETWORK.with_delta(0.0), TurnOptions(moves=500))
     assert dark.round_s <= light.round_s + 2 * 30e-3
     for plan in dark.jobs:
         before = dark.processes[plan.process - 1].configurations[-1].circuits
@@ -96,7 +96,7 @@ def test_other_names_of_pods_change_nothing_else() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_layers_against_all_ways_there_are(seed: int) -> None:
     random = np.random.default_rng(seed)
-    jobs = [Alone(*random.uniform(0.1, 1.0, 2)) for _ in range(4)]
+    jobs = [TimesAlone(*random.uniform(0.1, 1.0, 2)) for _ in range(4)]
     sizes = random.integers(1, 5, 4).tolist()
     gpus = max(*sizes, -(-sum(sizes) // 2) + int(random.integers(0, 2)))
     best: float | None = None
@@ -137,7 +137,7 @@ def test_gangs_of_unequal_size_that_pairs_refuses() -> None:
         schedule = make_schedule("layers", jobs, network)
         rates = relative_to_alone(schedule, jobs)
         assert min(rates.values()) > 0.3
-        two = relative_to_alone(make_schedule("tdm", jobs, network, Options(moves=500)), jobs)
+        two = relative_to_alone(make_schedule("tdm", jobs, network, TurnOptions(moves=500)), jobs)
         assert sum(rates.values()) >= sum(two.values()) * (1 - 1e-9)
 
 

@@ -8,11 +8,11 @@ from p4reduce.control_plane.tdm.schedule import (
     Configuration,
     Cycle,
     JobPlan,
-    Process,
+    PodRoute,
+    PodTree,
     Ring,
-    Route,
+    RoundProcess,
     Schedule,
-    Tree,
 )
 
 
@@ -85,13 +85,13 @@ def test_json_gives_the_same_schedule_back() -> None:
         "tdm",
         network,
         (
-            JobPlan("a", (("h1", 1), ("h3", 1)), 0, 0, 0, trees=(Tree(1, ((0, 1),), 1.0),), duration_s=0.5),
-            JobPlan("b", (("h1", 1), ("h5", 1)), 0, 1, 1, routes=(Route((0, 1, 2), 1.0), Route((2, 1, 0), 1.0))),
+            JobPlan("a", (("h1", 1), ("h3", 1)), 0, 0, 0, trees=(PodTree(1, ((0, 1),), 1.0),), duration_s=0.5),
+            JobPlan("b", (("h1", 1), ("h5", 1)), 0, 1, 1, routes=(PodRoute((0, 1, 2), 1.0), PodRoute((2, 1, 0), 1.0))),
             JobPlan("c", (("h1", 1), ("h5", 1)), 0, 1, 1, ring=Ring((0, 2), 512), priority=1),
         ),
         (
-            Process((Configuration(circuits, 0.0, 0.5),), 0.0, 0.5),
-            Process((Configuration(circuits, 0.5, 0.5),), 0.5, 0.5),
+            RoundProcess((Configuration(circuits, 0.0, 0.5),), 0.0, 0.5),
+            RoundProcess((Configuration(circuits, 0.5, 0.5),), 0.5, 0.5),
         ),
         (Cycle(("a", "b", "c"), 1.0, "gated"),),
         1.0,

@@ -3,7 +3,7 @@
 import pytest
 
 from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob, parse_network
-from p4reduce.control_plane.tdm.registry import Options, make_schedule
+from p4reduce.control_plane.tdm.registry import TurnOptions, make_schedule
 
 
 def job(name: str = "a", units: int = 2, *hosts: str) -> TdmJob:
@@ -41,4 +41,4 @@ def test_darkness_longer_than_the_round() -> None:
 @pytest.mark.parametrize("wrong", [{"reading": "my"}, {"clock": "sun"}, {"moves": -1}, {"flows": 0}])
 def test_options_that_are_none(wrong: dict[str, object]) -> None:
     with pytest.raises(TdmError, match=next(iter(wrong))):
-        Options(**wrong)  # type: ignore[arg-type]
+        TurnOptions(**wrong)  # type: ignore[arg-type]

@@ -3,11 +3,22 @@
 import pytest
 
 from p4reduce.group import agreement as made
-from p4reduce.group.agreement import Agreement, Answered, Beat, Built, Damaged, Ended, Joined, Left, Named, Tell
+from p4reduce.group.agreement import (
+    Agreement,
+    Answered,
+    Beat,
+    BlamedMembers,
+    Built,
+    Damaged,
+    Joined,
+    Left,
+    ProcessEnded,
+    Tell,
+)
 from p4reduce.group.errors import ClusterError, CollectiveError
-from p4reduce.group.membership import Answer, Lease, Leases
+from p4reduce.group.membership import Lease, Leases, SurvivorAnswer
 
-CALLED = Answer(4, (0, 1, 2), "all_reduce")
+CALLED = SurvivorAnswer(4, (0, 1, 2), "all_reduce")
 
 
 class Ground:
@@ -54,7 +65,7 @@ def group():
 
 
 def test_a_decision_is_made_once_all_have_stopped_and_its_tree_stands(group):
-    assert group.on(1, Ended(1, "was killed")) == [Tell((0, 2), "prepare", 1)]
+    assert group.on(1, ProcessEnded(1, "was killed")) == [Tell((0, 2), "prepare", 1)]
     assert group.answer(2, (0, CALLED)) == []
     (install,) = group.answer(3, (2, CALLED))
     assert (install.epoch, install.decision.after, install.decision.outcome) == (1, (0, 2), "redone")
@@ -66,8 +77,8 @@ def test_a_decision_is_made_once_all_have_stopped_and_its_tree_stands(group):
 
 
 def test_what_one_has_and_another_lacks_is_there_before_the_decision(group):
-    group.on(1, Ended(1, "was killed"))
-    group.answer(2, (0, Answer(5, (0, 1, 2))), (2, CALLED))
+    group.on(1, ProcessEnded(1, "was killed"))
+    group.answer(2, (0, SurvivorAnswer(5, (0, 1, 2))), (2, CALLED))
     assert group.on(3, Built(1)) == [Tell((0,), "give", 1)]
     assert group.on(4, Answered(2, 1, None), Answered(0, 7, None)) == []
     (commit,) = group.on(5, Answered(0, 1, None))
@@ -76,13 +87,13 @@ def test_what_one_has_and_another_lacks_is_there_before_the_decision(group):
 
 @pytest.mark.parametrize("phase", ["asking", "installing", "giving"])
 def test_one_more_that_dies_before_the_decision_is_in_it(group, phase):
-    group.on(1, Ended(1, "was killed"))
+    group.on(1, ProcessEnded(1, "was killed"))
     if phase != "asking":
-        group.answer(2, (0, Answer(5, (0, 1, 2))), (2, CALLED))
+        group.answer(2, (0, SurvivorAnswer(5, (0, 1, 2))), (2, CALLED))
     if phase == "giving":
         group.on(2, Built(1))
     abandoned = [] if phase == "asking" else [made.Abandon(1)]
-    assert group.on(3, Ended(0, "fell")) == [Tell((2,), "prepare", 2), *abandoned]
+    assert group.on(3, ProcessEnded(0, "fell")) == [Tell((2,), "prepare", 2), *abandoned]
     assert group.on(3, Built(1), Answered(0, 1, CALLED), Answered(2, 1, CALLED)) == []
     (install,) = group.answer(4, (2, CALLED))
     (commit,) = group.on(5, Built(install.epoch))
@@ -91,8 +102,8 @@ def test_one_more_that_dies_before_the_decision_is_in_it(group, phase):
 
 def test_two_that_die_at_once_are_one_question_and_who_dies_where_nobody_waits_is_none():
     group = Group()
-    assert group.on(1, Ended(1, "a"), Ended(2, "b")) == [Tell((0,), "prepare", 1)]
-    nobody = Ended(7, "a rank that there never was")
+    assert group.on(1, ProcessEnded(1, "a"), ProcessEnded(2, "b")) == [Tell((0,), "prepare", 1)]
+    nobody = ProcessEnded(7, "a rank that there never was")
     assert group.on(2, Damaged("link x-y is down"), nobody) == [Tell((0,), "prepare", 2)]
     (install,) = group.answer(3, (0, CALLED))
     group.on(4, Built(install.epoch))
@@ -101,12 +112,12 @@ def test_two_that_die_at_once_are_one_question_and_who_dies_where_nobody_waits_i
 
 
 def test_whom_the_others_wait_for_is_asked_before_anything_follows(group):
-    assert group.on(10, made.Alive((0, 1)), Ended(1, "was killed")) == [made.Blame(frozenset())]
+    assert group.on(10, made.Alive((0, 1)), ProcessEnded(1, "was killed")) == [made.Blame(frozenset())]
     assert group.agreement.wakes is None
-    assert group.on(10, Named((), again=12)) == [Tell((0, 2), "prepare", 1)]
+    assert group.on(10, BlamedMembers((), again=12)) == [Tell((0, 2), "prepare", 1)]
     assert group.agreement.wakes == 12
     assert group.on(12) == [made.Blame(frozenset({0, 2}))]
-    actions = group.on(12, Named({0, 2}))
+    actions = group.on(12, BlamedMembers({0, 2}))
     assert actions == [Tell((2,), "excluded", group.agreement.leases.dead[2]), Tell((0,), "prepare", 2)]
 
 
@@ -117,7 +128,7 @@ def test_who_joins_waits_for_all_to_call_the_same_and_for_one_to_have_begun_noth
     assert group.on(3, beats[2]) == [Tell((0, 1, 2), "prepare", 2)]
     (install,) = group.answer(4, *((member, CALLED) for member in range(3)))
     assert install.decision.joined == (3,)
-    assert kinds(group.on(5, Ended(3, "was killed"))) == ["prepare", "Abandon"]
+    assert kinds(group.on(5, ProcessEnded(3, "was killed"))) == ["prepare", "Abandon"]
     assert group.on(6, Built(1)) == []
     assert group.agreement.refused == {3: "was killed"}
     (install,) = group.answer(7, *((member, CALLED) for member in range(3)))
@@ -138,7 +149,7 @@ def test_one_for_whom_there_is_no_tree_holds_up_nobody(group):
 
 
 def test_a_switch_that_takes_no_tree_is_waited_for_until_it_is_known_why(group):
-    group.on(1, Ended(1, "was killed"))
+    group.on(1, ProcessEnded(1, "was killed"))
     group.answer(2, (0, CALLED), (2, CALLED))
     refused = Built(1, "2 ranks cannot go on: s1 does not answer", known_by=9)
     assert group.on(3, refused) == []
@@ -147,7 +158,7 @@ def test_a_switch_that_takes_no_tree_is_waited_for_until_it_is_known_why(group):
     group.answer(9, (0, CALLED), (2, CALLED))
     group.on(9, Built(2, refused.error, known_by=9))
     with pytest.raises(ClusterError, match="s1 does not answer"):
-        group.on(10, made.Alive((0, 2)), Named(()))
+        group.on(10, made.Alive((0, 2)), BlamedMembers(()))
 
 
 def test_a_switch_may_come_back_before_others_are_cut_off(group):
@@ -159,9 +170,9 @@ def test_a_switch_may_come_back_before_others_are_cut_off(group):
 
 def test_with_abort_the_reason_is_waited_for_and_then_all_end():
     group = Group("abort")
-    assert group.on(1, Ended(1, made.PARTED, known_by=4)) == []
+    assert group.on(1, ProcessEnded(1, made.PARTED, known_by=4)) == []
     assert group.agreement.wakes == 4
-    assert group.on(2, Ended(1, "ended with signal 9")) == [made.Abort({1: "ended with signal 9"}, made.PARTED)]
+    assert group.on(2, ProcessEnded(1, "ended with signal 9")) == [made.Abort({1: "ended with signal 9"}, made.PARTED)]
 
 
 def test_who_waits_for_one_that_left_ends_all_and_who_went_back_is_excluded(group):
@@ -184,4 +195,4 @@ def test_one_that_was_lost_before_it_came_does_not_join_as_another():
 def test_time_that_stands_still_and_time_in_which_nobody_was_heard_exclude_nobody(group):
     for _ in range(100):
         assert group.on(9) == []
-    assert group.on(1009, made.Unheard(1000), Named((0, 1, 2))) == []
+    assert group.on(1009, made.Unheard(1000), BlamedMembers((0, 1, 2))) == []

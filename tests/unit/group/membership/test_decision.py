@@ -5,7 +5,7 @@ import json
 import pytest
 
 from p4reduce.group.errors import ClusterError
-from p4reduce.group.membership import Answer, Journal, decide, group_changed
+from p4reduce.group.membership import Journal, SurvivorAnswer, decide, group_changed
 
 ALL = (0, 1, 2)
 LOST = {1: "was killed"}
@@ -16,25 +16,25 @@ def made(answers, *, lost=LOST, term=1, epoch=1, **more):
 
 
 def test_nobody_finished_it_is_done_again_over_the_survivors():
-    decision = made({0: Answer(4), 2: Answer(4)})
+    decision = made({0: SurvivorAnswer(4), 2: SurvivorAnswer(4)})
     assert (decision.outcome, decision.operation, decision.contributors) == ("redone", 4, (0, 2))
-    assert made({0: Answer(4), 2: Answer(4)}, redo=False).outcome == "raised"
+    assert made({0: SurvivorAnswer(4), 2: SurvivorAnswer(4)}, redo=False).outcome == "raised"
 
 
 def test_somebody_finished_it_stands_with_whom_it_had():
     for redo in (True, False):
-        decision = made({0: Answer(4), 2: Answer(5, ALL)}, redo=redo)
+        decision = made({0: SurvivorAnswer(4), 2: SurvivorAnswer(5, ALL)}, redo=redo)
         assert (decision.outcome, decision.operation, decision.contributors) == ("kept", 4, ALL)
         assert decision.holder == 2
 
 
 def test_all_finished_it_the_next_one_is_over_the_survivors():
-    decision = made({0: Answer(5, ALL), 2: Answer(5, ALL)})
+    decision = made({0: SurvivorAnswer(5, ALL), 2: SurvivorAnswer(5, ALL)})
     assert (decision.outcome, decision.operation, decision.contributors) == ("redone", 5, (0, 2))
 
 
 def test_who_joins_comes_in_before_an_operation_that_nobody_has_begun():
-    answers = {0: Answer(4), 2: Answer(4)}
+    answers = {0: SurvivorAnswer(4), 2: SurvivorAnswer(4)}
     decision = made(answers, joined=(3,))
     assert (decision.outcome, decision.operation, decision.contributors) == ("raised", 4, ())
     assert decision.after == (0, 2, 3)
@@ -42,12 +42,12 @@ def test_who_joins_comes_in_before_an_operation_that_nobody_has_begun():
         decision.describe() == "rank 1 was killed; rank 3 joined: 2 of 3 go on, with 1 more; operation 4 was not done"
     )
     with pytest.raises(ClusterError, match="rank 3 joins in operation 4, which rank 2 has finished"):
-        made({0: Answer(4), 2: Answer(5, ALL)}, joined=(3,))
+        made({0: SurvivorAnswer(4), 2: SurvivorAnswer(5, ALL)}, joined=(3,))
 
 
 def test_who_came_and_went_since_a_caller_last_heard_is_no_news():
-    first = made({0: Answer(4), 2: Answer(4)}, joined=(3, 4))
-    answers = {0: Answer(4), 2: Answer(4), 4: Answer(4)}
+    first = made({0: SurvivorAnswer(4), 2: SurvivorAnswer(4)}, joined=(3, 4))
+    answers = {0: SurvivorAnswer(4), 2: SurvivorAnswer(4), 4: SurvivorAnswer(4)}
     second = decide(answers, before=first.after, lost={3: "was killed"}, term=2, epoch=2, redo=False)
     change = group_changed([first, second], 0, 4)
     assert (change.joined, change.lost, change.members) == ((4,), LOST, (0, 2, 4))
@@ -58,8 +58,8 @@ def test_who_came_and_went_since_a_caller_last_heard_is_no_news():
     ("answers", "lost", "said"),
     [
         ({}, {0: "a", 1: "b", 2: "c"}, "no rank survived"),
-        ({0: Answer(4)}, LOST, "rank 2 has not said"),
-        ({0: Answer(4), 2: Answer(6)}, LOST, "none is two ahead"),
+        ({0: SurvivorAnswer(4)}, LOST, "rank 2 has not said"),
+        ({0: SurvivorAnswer(4), 2: SurvivorAnswer(6)}, LOST, "none is two ahead"),
     ],
 )
 def test_what_cannot_be(answers, lost, said):
@@ -68,14 +68,14 @@ def test_what_cannot_be(answers, lost, said):
 
 
 def test_results_of_different_members_contradict_each_other():
-    answers = {0: Answer(4), 1: Answer(5, (0, 1)), 2: Answer(5, ALL)}
+    answers = {0: SurvivorAnswer(4), 1: SurvivorAnswer(5, (0, 1)), 2: SurvivorAnswer(5, ALL)}
     with pytest.raises(ClusterError, match="different members"):
         decide(answers, before=(*ALL, 3), lost={3: "x"}, term=1, epoch=1)
 
 
 def test_decisions_are_on_disk_and_never_share_a_term_or_an_epoch(tmp_path):
     journal = Journal(tmp_path / "decisions")
-    answers = {0: Answer(4), 2: Answer(4)}
+    answers = {0: SurvivorAnswer(4), 2: SurvivorAnswer(4)}
     journal.write(made(answers))
     for term, epoch in ((1, 2), (2, 1)):
         with pytest.raises(ClusterError, match="not above"):
@@ -88,8 +88,8 @@ def test_decisions_are_on_disk_and_never_share_a_term_or_an_epoch(tmp_path):
 
 
 def test_who_missed_two_changes_hears_of_both():
-    first = made({0: Answer(4), 2: Answer(4)})
-    second = decide({2: Answer(6)}, before=(0, 2), lost={0: "fell silent"}, term=2, epoch=2)
+    first = made({0: SurvivorAnswer(4), 2: SurvivorAnswer(4)})
+    second = decide({2: SurvivorAnswer(6)}, before=(0, 2), lost={0: "fell silent"}, term=2, epoch=2)
     change = group_changed([first, second], 0, 6)
     assert (change.view, change.members, change.operation) == (2, (2,), 6)
     assert change.lost == {0: "fell silent", 1: "was killed"}

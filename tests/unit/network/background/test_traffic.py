@@ -13,7 +13,7 @@ from p4reduce.network.background import (
     sndlib,
 )
 from p4reduce.network.jobs.network import EmbeddedSwitches, bundled
-from p4reduce.network.virtual import FabricError, HostEndpoints, Stop, VirtualNetwork
+from p4reduce.network.virtual import FabricError, HostEndpoints, StopReason, VirtualNetwork
 from p4reduce.network.virtual.synthetic import route_all
 from p4reduce.topologies import leaf_spine, wan
 
@@ -66,9 +66,9 @@ def test_links_carry_about_what_was_demanded_and_nothing_is_lost():
     topology = leaf_spine(2, 2, 4, rate="10G")
     demands = gravity(tuple(host.name for host in topology.workers), 3, sigma=0.5).at_load(topology, 0.4)
     network, endpoints = network_with(topology, demands)
-    assert network.run(MS) is Stop.TIME
+    assert network.run(MS) is StopReason.TIME
     before, since = dict(network.links), network.now
-    assert network.run(21 * MS) is Stop.TIME
+    assert network.run(21 * MS) is StopReason.TIME
     loads = link_loads(network, before, since)
     for place, host in enumerate(demands.hosts):
         # Frames occupy 24 bytes more than their length; bursts are random, so the rate is only near its mean.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from p4switch.interpreter.evaluate import Phv, Scope, arith, cast, compare
+from p4switch.interpreter.evaluate import Phv, ValueScope, arith, cast, compare
 from p4switch.program.expressions import (
     Arith,
     BoolConst,
@@ -30,7 +30,7 @@ SIGNED = FieldRef("h", "s", 8, signed=True)
 @pytest.fixture
 def scope():
     values = {("h", "u"): 200, ("h", "s"): 200, ("g", "u"): 200, ("g", "s"): 200}
-    return Scope(Phv(values, valid={"h"}), arguments=(7, 9))
+    return ValueScope(Phv(values, valid={"h"}), arguments=(7, 9))
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,23 @@ from p4switch import abi
 from p4switch.device import Device
 from p4switch.interpreter import Interpreter
 from p4switch.interpreter.trace import (
-    Change,
     ChecksumUpdated,
     ChecksumVerified,
     ConditionEvaluated,
+    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
+    PrimitiveChange,
     PrimitiveRun,
     Selected,
     StageStarted,
     StateEntered,
     TableApplied,
-    Verdict,
 )
 from p4switch.program import load_program
 from p4switch.program.actions import Count, LogMessage, RegisterRead, RegisterWrite
-from p4switch.tables import Exact, Lpm, Range, TableEntry, Ternary
+from p4switch.tables import Exact, Lpm, Range, TableEntry, TernaryMatch
 from tests.support.p4runtime.configs import json_path
 
 INGRESS = "EntitiesIngress."
@@ -60,15 +60,18 @@ def test_the_stages_of_a_packet(entities):
     entities.tables[INGRESS + "exact_table"].set_default(INGRESS + "forward", (4,))
     events, sent = trace(entities, 1, packet())
     assert [e.stage for e in of(events, StageStarted)] == ["parser", "ingress", "egress", "deparser"]
-    assert of(events, Verdict) == [Verdict("ingress", "unicast", 4), Verdict("egress", "unicast", 4)]
+    assert of(events, ForwardingVerdict) == [
+        ForwardingVerdict("ingress", "unicast", 4),
+        ForwardingVerdict("egress", "unicast", 4),
+    ]
     assert [e.header for e in of(events, HeaderEmitted)] == ["ethernet"]
     assert len(sent) == 1
 
 
 def test_drop_and_multicast_verdicts(entities):
-    assert of(trace(entities, 1, packet())[0], Verdict) == [Verdict("ingress", "drop")]
+    assert of(trace(entities, 1, packet())[0], ForwardingVerdict) == [ForwardingVerdict("ingress", "drop")]
     entities.tables[INGRESS + "exact_table"].set_default(INGRESS + "multicast", (7,))
-    assert of(trace(entities, 1, packet())[0], Verdict) == [Verdict("ingress", "multicast", 7)]
+    assert of(trace(entities, 1, packet())[0], ForwardingVerdict) == [ForwardingVerdict("ingress", "multicast", 7)]
 
 
 def test_the_parser(entities):
@@ -89,7 +92,7 @@ def test_a_parser_error_is_named(constructs):
     [
         ("exact_table", TableEntry((Exact(MAC), Exact(1)), INGRESS + "forward", (4,)), (MAC, 1)),
         ("lpm_table", TableEntry((Lpm(MAC >> 8 << 8, 40),), INGRESS + "forward", (4,)), (MAC,)),
-        ("ternary_table", TableEntry((Ternary(1, 1), Ternary(0, 0)), "NoAction", (), 9), (MAC, 0x1234)),
+        ("ternary_table", TableEntry((TernaryMatch(1, 1), TernaryMatch(0, 0)), "NoAction", (), 9), (MAC, 0x1234)),
         ("range_table", TableEntry((Range(0x1000, 0x2000), Exact(1)), "NoAction", (), 9), (0x1234, 1)),
     ],
 )
@@ -97,7 +100,7 @@ def test_a_hit_shows_the_key_the_entry_and_the_action(entities, table, entry, ke
     decoy = {
         "exact_table": TableEntry((Exact(MAC), Exact(2)), INGRESS + "forward", (9,)),
         "lpm_table": TableEntry((Lpm(0, 0),), INGRESS + "forward", (9,)),
-        "ternary_table": TableEntry((Ternary(0, 0), Ternary(0, 0)), "NoAction", (), 3),
+        "ternary_table": TableEntry((TernaryMatch(0, 0), TernaryMatch(0, 0)), "NoAction", (), 3),
         "range_table": TableEntry((Range(0, 0xFFFF), Exact(1)), "NoAction", (), 3),
     }[table]
     for e in (decoy, entry):
@@ -126,12 +129,12 @@ def test_primitives_show_values_before_and_after(entities):
     (read,) = [r for r in runs if isinstance(r.primitive, RegisterRead)]
     assert (read.index, read.changes[0].before, read.changes[0].after) == (0, 0, 41)
     writes = {r.primitive.register: r for r in runs if isinstance(r.primitive, RegisterWrite)}
-    assert writes[INGRESS + "narrow"].changes == (Change(INGRESS + "narrow[0]", 41, 42),)
-    assert writes[INGRESS + "signed"].changes == (Change(INGRESS + "signed[0]", 0, 251),)
+    assert writes[INGRESS + "narrow"].changes == (PrimitiveChange(INGRESS + "narrow[0]", 41, 42),)
+    assert writes[INGRESS + "signed"].changes == (PrimitiveChange(INGRESS + "signed[0]", 0, 251),)
     counts = {r.primitive.counter: r for r in runs if isinstance(r.primitive, Count)}
     assert counts[INGRESS + "both_count"].changes == (
-        Change(INGRESS + "both_count[3] packets", 0, 1),
-        Change(INGRESS + "both_count[3] bytes", 0, 64),
+        PrimitiveChange(INGRESS + "both_count[3] packets", 0, 1),
+        PrimitiveChange(INGRESS + "both_count[3] bytes", 0, 64),
     )
 
 

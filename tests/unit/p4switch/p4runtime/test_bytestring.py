@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.p4runtime import Code, P4RuntimeError
+from p4switch.p4runtime import P4RuntimeError, StatusCode
 from p4switch.p4runtime.errors import decode, decode_signed, encode, encode_signed
 
 
@@ -45,7 +45,7 @@ def test_bit_values_of_any_length_are_accepted(width, value, data):
 def test_bit_values_that_do_not_fit_are_refused(width, data):
     with pytest.raises(P4RuntimeError) as caught:
         decode(data, width, "field 'x'")
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
     assert "field 'x'" in caught.value.message
 
 

@@ -4,7 +4,7 @@ import finsy as fy
 import pytest
 from finsy.proto import p4r
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.p4runtime.configs import forwarding, schema
 from tests.support.p4runtime.table_entries import (
     CONST,
@@ -31,31 +31,31 @@ def test_the_default_entry_is_modified_and_reset(device):
     assert read(device, default("exact_table")) == [default("exact_table", fy.Action("drop"))]
     changed = default("exact_table", fy.Action("forward", port=9))
     changed.metadata = b"mine"
-    assert write(device, MODIFY, changed) is Code.OK
+    assert write(device, MODIFY, changed) is StatusCode.OK
     assert read(device, default("exact_table")) == [changed]
     assert device.device.inject(1, bytes(14)) == [(9, bytes(14))]
-    assert write(device, MODIFY, default("exact_table")) is Code.OK
+    assert write(device, MODIFY, default("exact_table")) is StatusCode.OK
     assert read(device, default("exact_table")) == [default("exact_table", fy.Action("drop"))]
 
 
 def test_a_keyless_table_has_a_default_entry_too(device):
-    assert write(device, MODIFY, default("keyless_table", fy.Action("mark", tag=1, src=2))) is Code.OK
+    assert write(device, MODIFY, default("keyless_table", fy.Action("mark", tag=1, src=2))) is StatusCode.OK
     assert device.device.inject(1, bytes(14)) == []
-    assert write(device, MODIFY, default("exact_table", fy.Action("forward", port=2))) is Code.OK
+    assert write(device, MODIFY, default("exact_table", fy.Action("forward", port=2))) is StatusCode.OK
     assert device.device.inject(1, bytes(14)) == [(2, bytes(11) + b"\x02\x00\x00")]
 
 
 def test_what_a_default_entry_does_not_take(device):
     forward = fy.Action("forward", port=1)
-    assert write(device, INSERT, default("exact_table", forward)) is Code.INVALID_ARGUMENT
-    assert write(device, DELETE, default("exact_table")) is Code.INVALID_ARGUMENT
-    assert write(device, MODIFY, default("exact_table", forward), priority=1) is Code.INVALID_ARGUMENT
-    assert write(device, MODIFY, raw(EXACT), is_default_action=True) is Code.INVALID_ARGUMENT
+    assert write(device, INSERT, default("exact_table", forward)) is StatusCode.INVALID_ARGUMENT
+    assert write(device, DELETE, default("exact_table")) is StatusCode.INVALID_ARGUMENT
+    assert write(device, MODIFY, default("exact_table", forward), priority=1) is StatusCode.INVALID_ARGUMENT
+    assert write(device, MODIFY, raw(EXACT), is_default_action=True) is StatusCode.INVALID_ARGUMENT
     message = default("exact_table", forward)
     message.counter_data.packet_count = 1
-    assert write(device, MODIFY, message) is Code.UNIMPLEMENTED
-    assert write(device, MODIFY, default("const_default_table", fy.Action("NoAction"))) is Code.PERMISSION_DENIED
-    assert write(device, MODIFY, default("const_default_table")) is Code.PERMISSION_DENIED
+    assert write(device, MODIFY, message) is StatusCode.UNIMPLEMENTED
+    assert write(device, MODIFY, default("const_default_table", fy.Action("NoAction"))) is StatusCode.PERMISSION_DENIED
+    assert write(device, MODIFY, default("const_default_table")) is StatusCode.PERMISSION_DENIED
 
 
 def test_defaults_of_all_tables_are_read_at_once(device):
@@ -73,9 +73,9 @@ def test_a_constant_table_is_read_but_not_changed(device):
     assert all(e.is_const for e in found)
     new = fy.P4TableEntry("const_table", match=fy.Match(ether_type=1), action=fy.Action("NoAction"))
     for kind, entry in ((INSERT, new), (MODIFY, CONST), (DELETE, CONST)):
-        assert write(device, kind, entry) is Code.PERMISSION_DENIED
+        assert write(device, kind, entry) is StatusCode.PERMISSION_DENIED
     assert read(device, fy.P4TableEntry("const_table")) == found
-    assert write(device, MODIFY, default("const_table", fy.Action("mark", tag=1, src=1))) is Code.OK
+    assert write(device, MODIFY, default("const_table", fy.Action("mark", tag=1, src=1))) is StatusCode.OK
 
 
 # --- reads
@@ -104,4 +104,4 @@ def test_reads_that_make_no_sense(device):
     ]
     found, errors = device.read([p4r.Entity(table_entry=r) for r in requests])
     assert found == []
-    assert [e.code for e in errors] == [Code.INVALID_ARGUMENT] * len(requests)
+    assert [e.code for e in errors] == [StatusCode.INVALID_ARGUMENT] * len(requests)

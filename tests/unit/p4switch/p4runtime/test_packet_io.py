@@ -5,12 +5,12 @@ from finsy.proto import p4r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.p4runtime import Code, P4RuntimeError
+from p4switch.p4runtime import P4RuntimeError, StatusCode
 from p4switch.p4runtime.forwarding import decode_packet_in, encode_packet_out
-from p4switch.p4runtime.p4info import Field
+from p4switch.p4runtime.p4info import P4InfoField
 
-HEADER = (Field(1, "port", 9), Field(2, "flags", 3), Field(7, "reason", 4))
-ODD = (Field(1, "a", 3), Field(2, "b", 7))
+HEADER = (P4InfoField(1, "port", 9), P4InfoField(2, "flags", 3), P4InfoField(7, "reason", 4))
+ODD = (P4InfoField(1, "a", 3), P4InfoField(2, "b", 7))
 
 
 def packet_out(payload=b"frame", **values):
@@ -59,7 +59,7 @@ def test_packet_out_puts_the_header_in_front():
 def test_wrong_metadata_is_refused(packet, said):
     with pytest.raises(P4RuntimeError, match=said) as caught:
         encode_packet_out(HEADER, packet)
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
 
 
 def test_metadata_without_a_header_is_refused():
@@ -69,7 +69,7 @@ def test_metadata_without_a_header_is_refused():
 
 @given(st.lists(st.integers(1, 70), min_size=1, max_size=6), st.data())
 def test_what_is_sent_out_comes_in_alike(widths, data):
-    fields = tuple(Field(i, f"f{i}", width) for i, width in enumerate(widths, start=1))
+    fields = tuple(P4InfoField(i, f"f{i}", width) for i, width in enumerate(widths, start=1))
     values = {f.id: data.draw(st.integers(0, 2**f.width - 1)) for f in fields}
     metadata = [p4r.PacketMetadata(metadata_id=i, value=v.to_bytes(10, "big")) for i, v in values.items()]
     frame = encode_packet_out(fields, p4r.PacketOut(payload=b"xyz", metadata=metadata))

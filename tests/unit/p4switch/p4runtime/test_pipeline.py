@@ -6,7 +6,7 @@ import pytest
 from finsy.proto import p4d, p4r, p4t
 from google.protobuf import text_format
 
-from p4switch.p4runtime import Code, P4RuntimeError
+from p4switch.p4runtime import P4RuntimeError, StatusCode
 from p4switch.p4runtime.forwarding import PipelineLoader
 from p4switch.p4runtime.p4info import ValueType, value_type
 from tests.support.p4runtime.configs import config
@@ -16,7 +16,7 @@ def refusal(message):
     """What is said about a configuration."""
     with pytest.raises(P4RuntimeError) as caught:
         PipelineLoader().load(message)
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
     return caught.value.message
 
 

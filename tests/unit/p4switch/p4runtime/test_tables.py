@@ -4,7 +4,7 @@ import finsy as fy
 import pytest
 from finsy.proto import p4r
 
-from p4switch.p4runtime import Code
+from p4switch.p4runtime import StatusCode
 from tests.support.p4runtime.configs import forwarding, schema
 from tests.support.p4runtime.table_entries import (
     DELETE,
@@ -31,7 +31,7 @@ def device():
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_entry_reads_back_as_it_was_written(device, kind):
     entry = KINDS[kind]
-    assert write(device, INSERT, entry) is Code.OK
+    assert write(device, INSERT, entry) is StatusCode.OK
     assert dynamic(read(device)) == [raw(entry)]
     assert read(device, entry) == [raw(entry)]
 
@@ -41,22 +41,22 @@ def test_insert_modify_delete(device, kind):
     entry = KINDS[kind]
     changed = raw(entry)
     changed.action.action.params[0].value = b"\x11"
-    assert write(device, MODIFY, entry) is Code.NOT_FOUND
-    assert write(device, DELETE, entry) is Code.NOT_FOUND
-    assert write(device, INSERT, entry) is Code.OK
-    assert write(device, INSERT, changed) is Code.ALREADY_EXISTS
+    assert write(device, MODIFY, entry) is StatusCode.NOT_FOUND
+    assert write(device, DELETE, entry) is StatusCode.NOT_FOUND
+    assert write(device, INSERT, entry) is StatusCode.OK
+    assert write(device, INSERT, changed) is StatusCode.ALREADY_EXISTS
     assert dynamic(read(device)) == [raw(entry)]
-    assert write(device, MODIFY, changed) is Code.OK
+    assert write(device, MODIFY, changed) is StatusCode.OK
     assert dynamic(read(device)) == [changed]
-    assert write(device, DELETE, raw(entry), metadata=b"ignored") is Code.OK
+    assert write(device, DELETE, raw(entry), metadata=b"ignored") is StatusCode.OK
     assert dynamic(read(device)) == []
 
 
 def test_delete_looks_at_the_key_only(device):
-    assert write(device, INSERT, EXACT) is Code.OK
+    assert write(device, INSERT, EXACT) is StatusCode.OK
     entry = raw(EXACT)
     entry.action.action.action_id = 12345
-    assert write(device, DELETE, entry) is Code.OK
+    assert write(device, DELETE, entry) is StatusCode.OK
 
 
 def test_the_device_uses_what_was_written(device):
@@ -71,9 +71,9 @@ def test_padded_values_are_the_same_entry_and_the_shortest_form_is_returned(devi
     for match in padded.match:
         match.exact.value = bytes(3) + match.exact.value
     padded.action.action.params[0].value = bytes(5) + b"\x07"
-    assert write(device, INSERT, padded) is Code.OK
+    assert write(device, INSERT, padded) is StatusCode.OK
     assert read(device, EXACT) == [raw(EXACT)]
-    assert write(device, INSERT, EXACT) is Code.ALREADY_EXISTS
+    assert write(device, INSERT, EXACT) is StatusCode.ALREADY_EXISTS
 
 
 def test_zero_is_one_zero_byte(device):
@@ -90,7 +90,7 @@ def test_priorities_tell_ternary_entries_apart_and_the_higher_one_wins(device):
     low = fy.P4TableEntry("ternary_table", action=fy.Action("remember", index=1, value=1), priority=1)
     high = fy.P4TableEntry("ternary_table", action=fy.Action("remember", index=1, value=2), priority=2)
     for entry in (high, low):
-        assert write(device, INSERT, entry) is Code.OK
+        assert write(device, INSERT, entry) is StatusCode.OK
     device.device.inject(1, bytes(14))
     assert device.device.registers["EntitiesIngress.narrow"].read(1) == 2
     assert len(read(device, fy.P4TableEntry("ternary_table"))) == 2
@@ -102,8 +102,8 @@ def test_a_full_table_says_so(device):
         entry = fy.P4TableEntry(
             "exact_table", match=fy.Match(dst=0, ingress_port=port), action=fy.Action("forward", port=1)
         )
-        assert write(device, INSERT, entry) is Code.OK
-    assert write(device, INSERT, EXACT) is Code.RESOURCE_EXHAUSTED
+        assert write(device, INSERT, entry) is StatusCode.OK
+    assert write(device, INSERT, EXACT) is StatusCode.RESOURCE_EXHAUSTED
     assert len(dynamic(read(device))) == 4
 
 
@@ -161,7 +161,7 @@ BAD_KEYS = {
 @pytest.mark.parametrize("what", BAD_KEYS)
 def test_bad_keys_are_refused_and_change_nothing(device, what):
     before = read(device)
-    assert write(device, INSERT, BAD_KEYS[what]) is Code.INVALID_ARGUMENT
+    assert write(device, INSERT, BAD_KEYS[what]) is StatusCode.INVALID_ARGUMENT
     assert read(device) == before
 
 
@@ -170,7 +170,7 @@ def test_bad_keys_are_refused_and_change_nothing(device, what):
 )
 def test_priority_is_needed_where_there_is_a_choice_and_only_there(device, entry, priority):
     for kind in (INSERT, MODIFY, DELETE):
-        assert write(device, kind, entry, priority=priority) is Code.INVALID_ARGUMENT
+        assert write(device, kind, entry, priority=priority) is StatusCode.INVALID_ARGUMENT
 
 
 # --- refused actions
@@ -214,15 +214,15 @@ BAD_ACTIONS = {
 
 @pytest.mark.parametrize("what", BAD_ACTIONS)
 def test_bad_actions_are_refused(device, what):
-    assert write(device, INSERT, BAD_ACTIONS[what]) is Code.INVALID_ARGUMENT
+    assert write(device, INSERT, BAD_ACTIONS[what]) is StatusCode.INVALID_ARGUMENT
     assert dynamic(read(device)) == []
 
 
 def test_action_scopes(device):
     drop = fy.P4TableEntry("exact_table", match=fy.Match(dst=1, ingress_port=1), action=fy.Action("drop"))
-    assert write(device, INSERT, drop) is Code.PERMISSION_DENIED
+    assert write(device, INSERT, drop) is StatusCode.PERMISSION_DENIED
     mark = fy.P4TableEntry("exact_table", is_default_action=True, action=fy.Action("mark", tag=1, src=1))
-    assert write(device, MODIFY, mark) is Code.PERMISSION_DENIED
+    assert write(device, MODIFY, mark) is StatusCode.PERMISSION_DENIED
 
 
 def test_modify_without_action_keeps_the_action(device):
@@ -230,7 +230,7 @@ def test_modify_without_action_keeps_the_action(device):
     message = raw(EXACT)
     message.ClearField("action")
     message.counter_data.packet_count = 3
-    assert write(device, MODIFY, message) is Code.OK
+    assert write(device, MODIFY, message) is StatusCode.OK
     wanted = raw(EXACT)
     wanted.counter_data.SetInParent()
     (found,) = read(device, wanted)
@@ -243,28 +243,28 @@ def test_modify_without_action_keeps_the_action(device):
 
 @pytest.mark.parametrize("entry", KINDS.values(), ids=KINDS)
 def test_update_type_unset(device, entry):
-    assert write(device, p4r.Update.UNSPECIFIED, entry) is Code.INVALID_ARGUMENT
+    assert write(device, p4r.Update.UNSPECIFIED, entry) is StatusCode.INVALID_ARGUMENT
 
 
 def test_unknown_table(device):
-    assert write(device, INSERT, EXACT, table_id=33554433) is Code.INVALID_ARGUMENT
+    assert write(device, INSERT, EXACT, table_id=33554433) is StatusCode.INVALID_ARGUMENT
     _, (error,) = device.read([p4r.Entity(table_entry=p4r.TableEntry(table_id=33554433))])
-    assert error.code is Code.INVALID_ARGUMENT
+    assert error.code is StatusCode.INVALID_ARGUMENT
 
 
 def test_fields_that_a_write_must_not_set(device):
-    assert write(device, INSERT, EXACT, is_const=True) is Code.INVALID_ARGUMENT
-    assert write(device, INSERT, EXACT, idle_timeout_ns=5) is Code.INVALID_ARGUMENT
+    assert write(device, INSERT, EXACT, is_const=True) is StatusCode.INVALID_ARGUMENT
+    assert write(device, INSERT, EXACT, idle_timeout_ns=5) is StatusCode.INVALID_ARGUMENT
     for field in ("meter_config", "meter_counter_data", "time_since_last_hit"):
         message = raw(EXACT)
         getattr(message, field).SetInParent()
-        assert write(device, INSERT, message) is Code.INVALID_ARGUMENT
+        assert write(device, INSERT, message) is StatusCode.INVALID_ARGUMENT
     assert dynamic(read(device)) == []
 
 
 def test_metadata_is_kept_replaced_and_used_as_filter(device):
-    assert write(device, INSERT, EXACT, metadata=b"cookie", controller_metadata=42) is Code.OK
-    assert write(device, INSERT, LPM) is Code.OK
+    assert write(device, INSERT, EXACT, metadata=b"cookie", controller_metadata=42) is StatusCode.OK
+    assert write(device, INSERT, LPM) is StatusCode.OK
     (found,) = read(device, p4r.TableEntry(metadata=b"cookie"))
     assert (found.metadata, found.controller_metadata) == (b"cookie", 42)
     assert read(device, p4r.TableEntry(table_id=found.table_id, metadata=b"other")) == []
@@ -283,7 +283,7 @@ def test_metadata_is_kept_replaced_and_used_as_filter(device):
 def test_a_direct_counter_starts_as_given_and_is_read_only_on_request(device):
     message = raw(EXACT)
     message.counter_data.packet_count, message.counter_data.byte_count = 5, 600
-    assert write(device, INSERT, message) is Code.OK
+    assert write(device, INSERT, message) is StatusCode.OK
     assert not read(device, EXACT)[0].HasField("counter_data")
     device.device.inject(3, bytes.fromhex("020000000001 000000000000 0000") + bytes(86))
     wanted = raw(EXACT)
@@ -302,8 +302,8 @@ def test_a_wildcard_read_adds_counters_where_there_are_any(device):
 def test_counter_data_is_refused_where_it_makes_no_sense(device):
     message = raw(LPM)
     message.counter_data.packet_count = 1
-    assert write(device, INSERT, message) is Code.INVALID_ARGUMENT
+    assert write(device, INSERT, message) is StatusCode.INVALID_ARGUMENT
     message = raw(EXACT)
     message.counter_data.packet_count = -1
-    assert write(device, INSERT, message) is Code.INVALID_ARGUMENT
+    assert write(device, INSERT, message) is StatusCode.INVALID_ARGUMENT
     assert dynamic(read(device)) == []

@@ -7,10 +7,10 @@ import pytest
 from p4switch import compile_p4
 from p4switch.device import Device
 from p4switch.program import load_program
-from p4switch.trace import Packet, Recorder, TextFormat, parse_entries
+from p4switch.trace import Recorder, TextFormat, TracedPacket, parse_entries
 from p4switch.trace.record import cut
 from p4switch.trace.steps import MOST_STEPS, copied, steps_of, what_if
-from p4switch.trace.to_text import NOTHING, Sources, of_folder
+from p4switch.trace.to_text import NOTHING, SourceLines, of_folder
 from tests.support.labs import SOLUTIONS
 from tests.support.p4runtime.configs import COMPILED, json_path
 from tests.unit.p4switch.trace.test_text import inc  # noqa: F401  (a fixture)
@@ -71,8 +71,8 @@ def switch(tmp_path):
     program = compile_p4(tmp_path / "my.p4")
     device = Device(program, executor="interpreted")
     parse_entries(ENTRIES, program).apply(device)
-    text = TextFormat(program, Sources([tmp_path]), NOTHING, all_writes=False)
-    return device, lambda port, data: steps_of(Recorder(device).run(Packet(data, port)), text)
+    text = TextFormat(program, SourceLines([tmp_path]), NOTHING, all_writes=False)
+    return device, lambda port, data: steps_of(Recorder(device).run(TracedPacket(data, port)), text)
 
 
 def folded(steps):

@@ -11,12 +11,12 @@ from p4reduce_course.catalogue import find, home
 from p4reduce_course.lab01.bench import CHILD, JOBS, PEERS, roles, script
 from p4reduce_course.lab01.grade import ROOT_SWITCH
 from p4switch.device import Device
-from p4switch.interpreter.trace import PrimitiveRun, StageStarted, TableApplied, Verdict
+from p4switch.interpreter.trace import ForwardingVerdict, PrimitiveRun, StageStarted, TableApplied
 from p4switch.program import load_program
-from p4switch.trace import Packet, Recorder, TextFormat, packet_json
+from p4switch.trace import Recorder, TextFormat, TracedPacket, packet_json
 from p4switch.trace.entries import load_entries
-from p4switch.trace.record import Names, outcome_of
-from p4switch.trace.to_text import Glossary, Sources, from_sources, of_folder, summary
+from p4switch.trace.record import ReadableNames, outcome_of
+from p4switch.trace.to_text import Glossary, SourceLines, from_sources, of_folder, summary
 from tests.support import paths
 from tests.support.labs import SOLUTIONS
 from tests.support.p4runtime.configs import COMPILED, json_path
@@ -33,8 +33,8 @@ def inc():
     device = Device(program, executor="interpreted")
     load_entries(SOLUTIONS / "01" / "leaf1.yaml", program).apply(device)
     role = roles(load(LAB / "network.yaml"), ROOT_SWITCH)["leaf1"]
-    packets = [Packet(step.frame, step.port, step.note) for step in script(role)]
-    text = TextFormat(program, Sources([P4SRC.parent]), of_folder(P4SRC))
+    packets = [TracedPacket(step.frame, step.port, step.note) for step in script(role)]
+    text = TextFormat(program, SourceLines([P4SRC.parent]), of_folder(P4SRC))
     return text, Recorder(device).run_all(packets)
 
 
@@ -171,7 +171,7 @@ def test_a_program_without_inc_is_summarized_by_its_headers():
     device = entities()
     device.tables[INGRESS + "exact_table"].set_default(INGRESS + "forward", (4,))
     text = TextFormat(device.program)
-    found = lines(text, Recorder(device).run(Packet(frame()), 1))
+    found = lines(text, Recorder(device).run(TracedPacket(frame()), 1))
     assert found[1] == "  ethernet, 50 bytes of payload"
     assert found[-2] == "  left by port 4, 64 bytes: ethernet, 50 bytes of payload"
 
@@ -180,43 +180,43 @@ def test_a_group_that_does_not_exist_is_why_nothing_leaves():
     device = entities()
     device.tables[INGRESS + "exact_table"].set_default(INGRESS + "multicast", (7,))
     text, recorder = TextFormat(device.program), Recorder(device)
-    assert recorder.run(Packet(frame())).outcome.why.endswith("there is no such group, so nothing leaves")
+    assert recorder.run(TracedPacket(frame())).outcome.why.endswith("there is no such group, so nothing leaves")
     device.multicast.set(7, ())
-    trace = recorder.run(Packet(frame()))
+    trace = recorder.run(TracedPacket(frame()))
     assert "the group has no replicas" in trace.outcome.why
     assert lines(text, trace)[-2] == "  nothing left"
 
 
 def test_a_dropped_packet_whose_clones_left():
-    events = [StageStarted("ingress"), Verdict("ingress", "drop")]
+    events = [StageStarted("ingress"), ForwardingVerdict("ingress", "drop")]
     assert outcome_of(events, entities(), True).why.endswith("; copies of it left")
     assert outcome_of(events[:1], entities(), False).kind == "drop"
 
 
 def test_an_index_out_of_range_is_told():
     device = entities()
-    found = lines(TextFormat(device.program), Recorder(device).run(Packet(frame(), 9)))
+    found = lines(TextFormat(device.program), Recorder(device).run(TracedPacket(frame(), 9)))
     assert any("index 9 is out of range: nothing happens" in line for line in found)
 
 
 def test_a_parser_error_is_told():
     device = Device(load_program(json_path("constructs")), executor="interpreted")
-    found = lines(TextFormat(device.program), Recorder(device).run(Packet(bytes(53))))
+    found = lines(TextFormat(device.program), Recorder(device).run(TracedPacket(bytes(53))))
     assert any("parsing ends in state parse_words with error.PacketTooShort" in line for line in found)
 
 
 def test_source_lines_come_from_the_file_or_from_p4c(tmp_path):
     device = entities()
-    trace = Recorder(device).run(Packet(frame()))
+    trace = Recorder(device).run(TracedPacket(frame()))
     source = next(e.source for e in trace.events if isinstance(e, TableApplied) and e.source is not None)
-    assert Sources().line(source) in source.fragment
+    assert SourceLines().line(source) in source.fragment
     file = tmp_path / source.file
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n" * (source.line - 1) + "    the line;\n")
-    assert Sources([tmp_path]).line(source) == "the line;"
+    assert SourceLines([tmp_path]).line(source) == "the line;"
     outside = dataclasses.replace(source, file="../" + source.file)
-    assert Sources([tmp_path / "below"]).line(outside) in outside.fragment
-    assert Sources().line(None) == ""
+    assert SourceLines([tmp_path / "below"]).line(outside) in outside.fragment
+    assert SourceLines().line(None) == ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Unheard:
 
 def test_events_of_new_kinds_are_shown_by_their_fields():
     device = entities()
-    trace = Recorder(device).run(Packet(frame()))
+    trace = Recorder(device).run(TracedPacket(frame()))
     trace = dataclasses.replace(trace, events=(*trace.events, Unheard()))
     assert one(lines(TextFormat(device.program), trace), "Unheard(what='digest'")
     expected = {"event": "Unheard", "what": "digest", "values": [1, hex(1 << 60)]}
@@ -237,7 +237,7 @@ def test_events_of_new_kinds_are_shown_by_their_fields():
 
 
 def test_names_of_flattened_metadata(inc):
-    names = Names(inc[0].program)
+    names = ReadableNames(inc[0].program)
     changed = {c.what for t in inc[1] for e in t.events if isinstance(e, PrimitiveRun) for c in e.changes}
     found = {names(what) for what in changed if what.startswith("scalars.metadata_t.")}
     assert {"meta.slot_generation", "meta.refused", "meta.parent_port"} <= found

@@ -8,7 +8,7 @@ import pytest
 from p4reduce.base.records import to_plain
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError, GroupChanged
-from p4reduce.group.membership import Decision
+from p4reduce.group.membership import MembershipDecision
 from p4reduce.runs.real.member import Calling, Member
 
 
@@ -58,7 +58,7 @@ def told(tmp_path):
 def decision(epoch, operation, outcome, before, after, **more):
     lost = dict.fromkeys(set(before) - set(after), "ended")
     given = {"contributors": (), "holder": None, "joined": tuple(set(after) - set(before)), **more}
-    return Decision(epoch, epoch, operation, outcome, before, after, lost=lost, **given)
+    return MembershipDecision(epoch, epoch, operation, outcome, before, after, lost=lost, **given)
 
 
 COMMIT = to_plain(decision(1, 0, "kept", (0, 1, 2), (0, 1)))

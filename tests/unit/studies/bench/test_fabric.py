@@ -11,7 +11,7 @@ from p4reduce.network.virtual.synthetic import route_all
 from p4reduce.topologies import star
 from p4switch.native.memory import SEGMENTS
 from studies.bench import exchange, fabric
-from studies.bench.fabric import Tree
+from studies.bench.fabric import BenchTree
 from studies.bench.study import STUDY
 from studies.bench.veth import BenchLab
 from studies.pages import study_main
@@ -47,7 +47,7 @@ def test_the_large_all_reduce_is_checked_and_counted(run):
 
 
 def test_a_tree_sums_and_notices_wrong_sums():
-    tree = Tree(64, 640)
+    tree = BenchTree(64, 640)
     tree.fill()
     expected = tree.tensors.sum(axis=0)
     tree.all_reduce()

@@ -6,31 +6,31 @@ from itertools import product
 import numpy as np
 import pytest
 
-from p4reduce.network.virtual import FabricError, Faults, Stop
-from studies.bench.switch import Racks
+from p4reduce.network.virtual import FabricError, Faults, StopReason
+from studies.bench.switch import RackNetwork
 
 LANES, CHUNKS, WORKERS = 64, 40, 3
 
 
-def sums(racks: Racks) -> np.ndarray:
+def sums(racks: RackNetwork) -> np.ndarray:
     """What every worker should get, in float64."""
     by_rack = racks.inputs.reshape(-1, WORKERS, LANES * CHUNKS).astype(np.float64)
     return np.repeat(by_rack.sum(axis=1), WORKERS, axis=0)
 
 
-def sent_by_program(racks: Racks, rack: int, port: int) -> tuple[int, int]:
+def sent_by_program(racks: RackNetwork, rack: int, port: int) -> tuple[int, int]:
     """First transmissions and resends to a port, as the P4 program counted them in egress."""
     counter = racks.devices[f"rack{rack}"].counters["IncEgress.depart.link_sent"]
     return counter.read(2 * port)[0], counter.read(2 * port + 1)[0]
 
 
 def test_all_reduce_without_faults() -> None:
-    racks = Racks(2, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16)
-    assert racks.all_reduce() is Stop.DONE
+    racks = RackNetwork(2, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16)
+    assert racks.all_reduce() is StopReason.DONE
     np.testing.assert_allclose(racks.outputs, sums(racks), atol=1e-6)
     # Deadlines move with every answer; a timer for each endpoint is all that waits.
     assert racks.network._memory.world[0]["heap_size"] <= 2 * len(racks.inputs)
-    assert racks.network.run() is Stop.QUIET
+    assert racks.network.run() is StopReason.QUIET
     links = racks.network.links
     for rack, rank in product(range(2), range(WORKERS)):
         up, down = links[f"h{rack}-{rank}", 1], links[f"rack{rack}", rank + 1]
@@ -44,10 +44,10 @@ def test_all_reduce_without_faults() -> None:
 
 @pytest.mark.parametrize("queue_frames", [1024, 1])
 def test_faults_change_no_sum_and_every_first_transmission_is_accounted_for(queue_frames: int) -> None:
-    calm = Racks(1, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16)
+    calm = RackNetwork(1, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16)
     calm.all_reduce()
     calm.network.run()
-    rough = Racks(
+    rough = RackNetwork(
         1,
         WORKERS,
         lanes=LANES,
@@ -57,7 +57,7 @@ def test_faults_change_no_sum_and_every_first_transmission_is_accounted_for(queu
         faults=Faults(loss=0.05, duplicate=0.05, reorder=0.05, corrupt=0.05),
         seed=5,
     )
-    assert rough.all_reduce() is Stop.DONE
+    assert rough.all_reduce() is StopReason.DONE
     rough.network.run()
     assert rough.outputs.tobytes() == calm.outputs.tobytes()
     assert sum(link.lost + link.corrupted for link in rough.network.links.values()) > 0
@@ -78,13 +78,15 @@ def test_faults_change_no_sum_and_every_first_transmission_is_accounted_for(queu
 
 def test_frames_longer_than_cells_are_refused() -> None:
     with pytest.raises(FabricError, match="318 bytes: raise max_frame"):
-        Racks(1, WORKERS, lanes=LANES, chunks=1, slots=16, max_frame=317)
+        RackNetwork(1, WORKERS, lanes=LANES, chunks=1, slots=16, max_frame=317)
 
 
 def test_same_seed_same_everything() -> None:
     runs = []
     for _ in range(2):
-        racks = Racks(1, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16, faults=Faults(loss=0.1, reorder=0.1), seed=9)
+        racks = RackNetwork(
+            1, WORKERS, lanes=LANES, chunks=CHUNKS, slots=16, faults=Faults(loss=0.1, reorder=0.1), seed=9
+        )
         racks.all_reduce()
         racks.network.run()
         counters = {port: asdict(seen) for port, seen in racks.network.links.items()}

@@ -6,15 +6,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from studies.placement.calibration import MODELS, ClusterJob, Flow, draw_jobs, ends_of, steady_times
+from studies.placement.calibration import MODELS, ClusterJob, FluidJob, draw_jobs, ends_of, steady_times
 from studies.placement.flow_model import ClusterRun
-from studies.placement.settings import CAPABLE, RING, SCARCE, UNIFORM, Scenario
+from studies.placement.settings import CAPABLE, RING, SCARCE, UNIFORM, ClusterScenario
 
 ONE = np.array([1.0, 1.0])
 
 
 def test_alone_an_iteration_is_computing_its_busiest_link_and_its_latency():
-    flow = Flow(1.0, {0: 2.0, 1: 0.5}, 0.5, latency_s=0.25)
+    flow = FluidJob(1.0, {0: 2.0, 1: 0.5}, 0.5, latency_s=0.25)
     assert flow.alone_s(ONE) == 3.25
     assert ends_of([flow], ONE, 3).tolist() == [[3.25, 6.5, 9.75]]
     with pytest.raises(ValueError, match="rounds: 0"):
@@ -22,32 +22,32 @@ def test_alone_an_iteration_is_computing_its_busiest_link_and_its_latency():
 
 
 def test_jobs_in_step_stay_in_step_and_jobs_that_take_turns_do_not_meet():
-    same = Flow(1.0, {0: 1.0}, 1.0)
+    same = FluidJob(1.0, {0: 1.0}, 1.0)
     assert steady_times([same, same], ONE) == pytest.approx([3.0, 3.0])
     assert steady_times([same, replace(same, begin_s=1.0)], ONE) == pytest.approx([2.0, 2.0])
 
 
 def test_flows_share_evenly_and_one_of_three_copies_has_three_shares():
     """Three of four shares for the first while both send: 3 / (3/4) = 4 s, in which the other sends its one."""
-    found = ends_of([Flow(0.0, {0: 3.0}, 1.0), Flow(0.0, {0: 1.0}, 1.0)], ONE, 1)
+    found = ends_of([FluidJob(0.0, {0: 3.0}, 1.0), FluidJob(0.0, {0: 1.0}, 1.0)], ONE, 1)
     assert found[:, 0] == pytest.approx([4.0, 4.0], abs=1e-6)
 
 
 def test_a_flow_of_twice_the_weight_has_two_thirds_of_a_link():
     """1 / (2/3) = 1.5 s, and again; the other has its third all the time."""
-    found = ends_of([Flow(0.0, {0: 1.0}, 0.5), Flow(0.0, {0: 1.0}, 1.0)], ONE, 1)
+    found = ends_of([FluidJob(0.0, {0: 1.0}, 0.5), FluidJob(0.0, {0: 1.0}, 1.0)], ONE, 1)
     assert found[:, 0] == pytest.approx([1.5, 3.0], abs=1e-6)
 
 
 def test_what_one_cannot_use_others_get():
     """The first is held to 1/4 by the second link: the other has 3/4 of the shared one."""
     capacity = np.array([1.0, 0.25])
-    found = ends_of([Flow(0.0, {0: 1.0, 1: 1.0}, 1.0), Flow(0.0, {0: 1.0}, 1.0)], capacity, 1)
+    found = ends_of([FluidJob(0.0, {0: 1.0, 1: 1.0}, 1.0), FluidJob(0.0, {0: 1.0}, 1.0)], capacity, 1)
     assert found[:, 0] == pytest.approx([4.0, 4 / 3], abs=1e-6)
 
 
 def test_the_order_of_jobs_does_not_matter():
-    flows = [Flow(0.3 + 0.1 * n, {0: 0.2, 1: 0.1 * n + 0.1}, 0.1, begin_s=0.2 * n) for n in range(6)]
+    flows = [FluidJob(0.3 + 0.1 * n, {0: 0.2, 1: 0.1 * n + 0.1}, 0.1, begin_s=0.2 * n) for n in range(6)]
     assert ends_of(flows[::-1], ONE, 5)[::-1] == pytest.approx(ends_of(flows, ONE, 5), rel=1e-9)
 
 
@@ -112,5 +112,5 @@ def test_jobs_are_those_that_were_asked_for():
 
 def test_no_jobs_and_one_job():
     assert ClusterRun(UNIFORM, [], "packed").run() == []
-    (one,) = ClusterRun(Scenario("x", network="fat-tree"), [job("job0", 5.0, 2)], "ina-aware").run()
+    (one,) = ClusterRun(ClusterScenario("x", network="fat-tree"), [job("job0", 5.0, 2)], "ina-aware").run()
     assert (one.wait_s, round(one.slowdown, 9)) == (0.0, 1.0)

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from studies.placement import learned
-from studies.placement.learned import FEATURES, LearnCell, Learned, LearnRow, Weights, learn, mean_jct, run_learning
-from studies.placement.settings import BACKGROUND_90, SMALL_HOSTS, Scenario
+from studies.placement.learned import (
+    FEATURES,
+    LayerWeights,
+    LearnCell,
+    Learned,
+    LearnRow,
+    learn,
+    mean_jct,
+    run_learning,
+)
+from studies.placement.settings import BACKGROUND_90, SMALL_HOSTS, ClusterScenario
 
 
 def log_chance(weights, rows, chosen):
@@ -16,7 +25,7 @@ def log_chance(weights, rows, chosen):
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_the_gradient_is_that_of_the_logarithm(part):
     random = np.random.default_rng(2)
-    rows, weights = random.standard_normal((5, FEATURES)), Weights.drawn(3)
+    rows, weights = random.standard_normal((5, FEATURES)), LayerWeights.drawn(3)
     weights.linear[:] = random.standard_normal(FEATURES)
     policy = Learned(weights, np.random.Generator(np.random.Philox(1)))
     chosen = policy._choose(rows)
@@ -38,8 +47,8 @@ def test_a_training_repeats_itself_and_its_policy_ends_every_job(monkeypatch):
     again, same = learn(1, 1)
     assert curve == same
     assert all((a == b).all() for a, b in zip(weights.parts(), again.parts(), strict=True))
-    assert not np.array_equal(weights.linear, Weights.drawn(1).linear)
-    small = Scenario("small", "small")
+    assert not np.array_equal(weights.linear, LayerWeights.drawn(1).linear)
+    small = ClusterScenario("small", "small")
     assert 0 < mean_jct(small, Learned(weights), 5, 10, SMALL_HOSTS) < np.inf
 
 

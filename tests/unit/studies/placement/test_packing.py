@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studies.placement.knobs import Packing
+from studies.placement.knobs import NumberPacking
 
 
 @given(
@@ -16,7 +16,7 @@ from studies.placement.knobs import Packing
     seed=st.integers(0, 99),
 )
 def test_sums_of_lanes_hold_the_sums_of_numbers(workers, level, signed, count, seed):
-    packing = Packing(workers, level, signed)
+    packing = NumberPacking(workers, level, signed)
     random = np.random.default_rng(seed)
     given = random.integers(-level if signed else 0, level + 1, (workers, count)).astype(np.int32)
     given[:, : count // 2] = level  # the most that there can be
@@ -29,13 +29,13 @@ def test_sums_of_lanes_hold_the_sums_of_numbers(workers, level, signed, count, s
 
 @pytest.mark.parametrize(("workers", "level", "in_word"), [(8, 127, 2), (8, 7, 4), (8, 1, 6), (1, 7, 7)])
 def test_how_many_fit(workers, level, in_word):
-    assert Packing(workers, level).in_word == in_word
+    assert NumberPacking(workers, level).in_word == in_word
 
 
 def test_what_does_not_fit_is_an_error():
     with pytest.raises(ValueError, match="no room in a lane"):
-        Packing(65535, 32767)
+        NumberPacking(65535, 32767)
     with pytest.raises(ValueError, match=r"-7\.\.7"):
-        Packing(8, 7).pack(np.array([8], np.int32))
+        NumberPacking(8, 7).pack(np.array([8], np.int32))
     with pytest.raises(ValueError, match=r"0\.\.7"):
-        Packing(8, 7, signed=False).pack(np.array([-1], np.int32))
+        NumberPacking(8, 7, signed=False).pack(np.array([-1], np.int32))

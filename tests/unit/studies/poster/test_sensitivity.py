@@ -8,7 +8,7 @@ from p4reduce.control_plane.scheduling.view import POLICIES, NetworkState, consu
 from p4reduce.topologies import load
 from studies.frame import StudyResult
 from studies.poster.sensitivity import ACCESS, failing_rate_bps, larger_models, longest_training_ms, variations
-from studies.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings, Scenario, draw_tasks, with_share
+from studies.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings, TrafficScenario, draw_tasks, with_share
 from studies.poster.swaps import largest_utilisation
 from tests.unit.studies.poster.test_statistics import MS, found, row, verdicts
 
@@ -47,7 +47,7 @@ def test_every_rate_and_delay_changes_that_and_nothing_else():
 
 
 def test_a_network_without_these_parameters_is_not_varied():
-    plain = Scenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
+    plain = TrafficScenario("racks", "leaf-spine:leaves=3,spines=2,hosts=3,rate=10G")
     assert variations(replace(SETTINGS, scenarios=(plain,))) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from p4reduce.group.errors import ClusterError
 from p4reduce.topologies import leaf_spine
 from studies.frame import StudyResult
-from studies.poster.cells import FINISHED, REJECTED, TaskRow, calibrate_flow, policy_cells
+from studies.poster.cells import FINISHED, REJECTED, PolicyRow, calibrate_flow, policy_cells
 from studies.poster.settings import POSTER_SAVING, SCENARIOS, PosterSettings, draw_tasks
 from studies.poster.study import STUDY, calibrate, derive
 
@@ -32,7 +32,7 @@ def points(rows, training_ps=None):
 
 
 def row(policy, communication_ps, size=15, *, bytes_=1000, seed=0, task="task0", **changes):
-    made = TaskRow(
+    made = PolicyRow(
         scenario="germany50",
         capable=1.0,
         chooser="random",

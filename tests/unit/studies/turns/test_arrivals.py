@@ -3,23 +3,23 @@
 import pytest
 
 from p4reduce.control_plane.tdm.jobs import TdmError
-from p4reduce.control_plane.tdm.pairs import Alone
-from p4reduce.play.turns.arrivals import GPUS, MODES, Arrival, draw_trace, rated, run_trace
+from p4reduce.control_plane.tdm.pairs import TimesAlone
+from p4reduce.play.turns.arrivals import GPUS, MODES, JobArrival, draw_trace, rated, run_trace
 
-STEP = Alone(1.0, 1.0)
+STEP = TimesAlone(1.0, 1.0)
 
 
 def test_first_in_first_out_with_backfilling() -> None:
     jobs = [
-        Arrival(0.0, 3, 10.0, STEP),
-        Arrival(1.0, 4, 10.0, STEP),  # waits for the first
-        Arrival(2.0, 1, 3.0, STEP),  # fits beside the first
+        JobArrival(0.0, 3, 10.0, STEP),
+        JobArrival(1.0, 4, 10.0, STEP),  # waits for the first
+        JobArrival(2.0, 1, 3.0, STEP),  # fits beside the first
     ]
     assert run_trace(jobs, 4, "exclusive").jct_s == [10.0, 19.0, 3.0]
 
 
 def test_equal_jobs_in_turns_do_not_notice_each_other() -> None:
-    jobs = [Arrival(0.0, 4, 10.0, STEP), Arrival(1.0, 4, 10.0, STEP), Arrival(2.0, 4, 10.0, STEP)]
+    jobs = [JobArrival(0.0, 4, 10.0, STEP), JobArrival(1.0, 4, 10.0, STEP), JobArrival(2.0, 4, 10.0, STEP)]
     outcome = run_trace(jobs, 4, "pairs")
     assert outcome.jct_s == [10.0, 10.0, pytest.approx(18.0)]  # the third waits for the first
     assert outcome.paired == 3
@@ -27,12 +27,12 @@ def test_equal_jobs_in_turns_do_not_notice_each_other() -> None:
 
 
 def test_guests_on_different_gpus_of_a_host() -> None:
-    jobs = [Arrival(0.0, 4, 10.0, STEP), Arrival(1.0, 2, 4.0, STEP), Arrival(1.0, 2, 4.0, STEP)]
+    jobs = [JobArrival(0.0, 4, 10.0, STEP), JobArrival(1.0, 2, 4.0, STEP), JobArrival(1.0, 2, 4.0, STEP)]
     assert run_trace(jobs, 4, "gated").jct_s == [10.0, 4.0, 4.0]
 
 
 def test_a_guest_moves_out_when_gpus_are_free() -> None:
-    jobs = [Arrival(0.0, 2, 4.0, STEP), Arrival(0.0, 2, 20.0, STEP), Arrival(1.0, 2, 20.0, STEP)]
+    jobs = [JobArrival(0.0, 2, 4.0, STEP), JobArrival(0.0, 2, 20.0, STEP), JobArrival(1.0, 2, 20.0, STEP)]
     free = run_trace(jobs, 4, "free").jct_s
     assert free[1] == pytest.approx(20.0) or free[2] < 40.0
     assert max(free) < 30.0
@@ -70,13 +70,13 @@ def test_what_is_no_trace(changes: dict[str, object], said: str) -> None:
     with pytest.raises(TdmError, match=said):
         draw_trace(**{**fields, **changes})  # type: ignore[arg-type]
     with pytest.raises(TdmError, match="32 units for 8"):
-        run_trace([Arrival(0.0, 32, 1.0, STEP)], 8, "pairs")
+        run_trace([JobArrival(0.0, 32, 1.0, STEP)], 8, "pairs")
     with pytest.raises(TdmError, match="none of exclusive"):
         run_trace([], 8, "best")
 
 
 def test_nobody_is_slower_than_it_may_be() -> None:
-    quick = Alone(0.1, 0.1)
+    quick = TimesAlone(0.1, 0.1)
     assert rated(STEP, (), ("gated",)) == (1.0,)
     assert rated(STEP, (STEP, STEP), ("gated",)) == (1.0, 1.0, 1.0)
     assert rated(STEP, (STEP, quick), ("gated",)) is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob, parse_network
-from p4reduce.control_plane.tdm.pairs import Alone, play
+from p4reduce.control_plane.tdm.pairs import TimesAlone, play
 from p4reduce.control_plane.tdm.registry import make_schedule
 from p4reduce.control_plane.tdm.schedule import Configuration
 from p4reduce.play.turns.flow_model import BYTES, WAYS, Factors, play_flows
@@ -40,7 +40,7 @@ def test_all_together() -> None:
 def test_two_jobs_that_share_freely() -> None:
     jobs = [TdmJob("a", "ps", 10**8, 0.13, 12), TdmJob("b", "ps", 6 * 10**7, 0.1, 12)]
     schedule = make_schedule("free", jobs, NETWORK)
-    alone = [Alone(0.13, 0.1), Alone(0.1, 0.06)]
+    alone = [TimesAlone(0.13, 0.1), TimesAlone(0.1, 0.06)]
     expected = play(alone[0], alone[1], None, 80)
     played = play_flows(schedule, named(jobs), rounds=80)
     for name, one, share in zip("ab", alone, expected, strict=True):

@@ -10,7 +10,7 @@ from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live import film as filming
 from p4reduce.views.live.film import KINDS, Film, kind_of
-from p4reduce.views.live.player import WATCH, Player
+from p4reduce.views.live.player import WATCH, LivePlayer
 from p4reduce.views.live.session import NotOffered, VirtualSource
 from tests.support.effort import examples
 
@@ -24,7 +24,7 @@ RUNS = [
 ]
 
 
-class Slices(Player):
+class Slices(LivePlayer):
     """Is asked again after so many events."""
 
     many = 40
@@ -119,14 +119,14 @@ def test_a_run_that_is_watched_is_the_same_run():
     from p4reduce.base.records import to_file
 
     alone = run_experiment(RUNS[1])
-    player = Player(speed=QUICK)
+    player = LivePlayer(speed=QUICK)
     player.looks(1)
     with observing(player.attach):
         assert to_file(run_experiment(RUNS[1])) == to_file(alone)
 
 
 def test_nothing_is_kept_at_full_speed():
-    player = filmed(RUNS[0], Player())
+    player = filmed(RUNS[0], LivePlayer())
     assert player.film is None
     with pytest.raises(NotOffered, match="slowed down"):
         VirtualSource("x", player).flights(0, 1)
@@ -153,7 +153,7 @@ def test_the_source_tells_of_frames_after_the_end():
 def test_a_capture_goes_on_beside_a_film(tmp_path):
     plain, seen = tmp_path / "plain.pcap", tmp_path / "seen.pcap"
     run_experiment(RUNS[0], capture=plain)
-    player = Player(speed=QUICK)
+    player = LivePlayer(speed=QUICK)
     with observing(player.attach):
         run_experiment(RUNS[0], capture=seen)
     assert isinstance(player.film, Film)
@@ -190,7 +190,7 @@ def test_a_watched_run_chooses_its_speed_by_its_progress(monkeypatch):
 
 
 def test_the_speed_to_be_watched_can_be_asked_for():
-    player = Player(speed=WATCH)
+    player = LivePlayer(speed=WATCH)
     assert (player.speed, player.pace_ps) == (WATCH, None)
     player.pace(5e6)
     assert (player.speed, player.pace_ps) == (5e6, 5e6)

@@ -14,8 +14,8 @@ from p4reduce.views.live.play import (
     FIRST_PACKETS,
     TOO_MUCH,
     WHICH,
-    Bench,
-    Given,
+    PlaygroundBench,
+    PlaygroundStart,
     PlaySource,
     TraceSource,
     attempt,
@@ -131,7 +131,7 @@ def test_what_fails_unforeseen_is_said(monkeypatch):
 
 
 def test_the_process_is_started_again_and_leaves_nothing(files):
-    bench = Bench()
+    bench = PlaygroundBench()
     try:
         question = {"path": "p.p4", "names": dict.fromkeys(WHICH, ""), "defines": {}, "folders": [], "port": 1, **TEXTS}
         assert len(bench.ask(question)["traces"]) == 2
@@ -145,10 +145,10 @@ def test_the_process_is_started_again_and_leaves_nothing(files):
 
 @pytest.fixture
 def source(files, monkeypatch):
-    monkeypatch.setattr(Bench, "_start", staticmethod(lambda: None))
-    monkeypatch.setattr(Bench, "close", lambda self: None)
-    monkeypatch.setattr(Bench, "ask", lambda self, question: attempt(question))
-    return PlaySource(Given(files))
+    monkeypatch.setattr(PlaygroundBench, "_start", staticmethod(lambda: None))
+    monkeypatch.setattr(PlaygroundBench, "close", lambda self: None)
+    monkeypatch.setattr(PlaygroundBench, "ask", lambda self, question: attempt(question))
+    return PlaySource(PlaygroundStart(files))
 
 
 def test_files_on_disk_are_the_truth(source, files):

@@ -8,8 +8,8 @@ from p4reduce.base.records import to_file
 from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
-from p4reduce.views.live.moments import LEAST, History, Moment
-from p4reduce.views.live.player import Player
+from p4reduce.views.live.moments import LEAST, Moment, MomentHistory
+from p4reduce.views.live.player import LivePlayer
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
 LONG_S = 300  # code may have to be compiled first
@@ -20,7 +20,7 @@ LONG_S = 300  # code may have to be compiled first
 def test_whoever_looks_changes_nothing(plan, viewers):
     experiment = SMALL.model_copy(update={"plan": plan, "faults": SMALL.faults.model_copy(update={"loss": 0.02})})
     alone = run_experiment(experiment)
-    player = Player()
+    player = LivePlayer()
     player.looks(viewers)
     with observing(player.attach):
         seen = run_experiment(experiment)
@@ -31,7 +31,7 @@ def test_whoever_looks_changes_nothing(plan, viewers):
 
 
 def test_the_last_moment_is_the_end():
-    player = Player()
+    player = LivePlayer()
     with observing(player.attach):
         result = run_experiment(SMALL.model_copy(update={"elements": 400_000}))
     player.note()
@@ -44,7 +44,7 @@ class Held:
     """A run in a thread of its own that begins paused."""
 
     def __init__(self, experiment=SMALL):
-        self.player = Player(paused=True)
+        self.player = LivePlayer(paused=True)
         self.results = []
         self.thread = threading.Thread(target=self._run, args=(experiment,))
 
@@ -101,7 +101,7 @@ def test_the_end_of_a_group_ends_a_run_that_is_held():
     from p4reduce.runs.runner import move_tensors
     from p4reduce.runs.virtual.cluster import Cluster
 
-    player = Player(paused=False)
+    player = LivePlayer(paused=False)
     errors = []
     with observing(player.attach), Cluster(SMALL) as cluster:
         player.pause()
@@ -126,7 +126,7 @@ def test_history_forgets_every_second_moment_and_keeps_the_latest(monkeypatch):
     from p4reduce.views.live import moments
 
     monkeypatch.setattr(moments, "MOST", LEAST)
-    history = History()
+    history = MomentHistory()
     for time in range(0, 100_000, 10):
         history.add(Moment(time, time, np.zeros(1), np.zeros(1), ()))
     assert LEAST // 4 < len(history) <= LEAST + 1
@@ -135,4 +135,4 @@ def test_history_forgets_every_second_moment_and_keeps_the_latest(monkeypatch):
     assert history.at(50_000, 1)[0].time_ps > 50_000
     assert history.at(-5)[0].time_ps == history.at(0, -3)[0].time_ps == 0
     assert history.at(10**9, 5)[0].time_ps == 99_990
-    assert History().at(None) is None
+    assert MomentHistory().at(None) is None

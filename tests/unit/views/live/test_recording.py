@@ -15,8 +15,8 @@ from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live import recording
 from p4reduce.views.live.application import drawn
-from p4reduce.views.live.player import Player
-from p4reduce.views.live.session import NotOffered, VirtualSource, Wanted
+from p4reduce.views.live.player import LivePlayer
+from p4reduce.views.live.session import NotOffered, VirtualSource, WantedView
 
 EVIL = "<script>alert(1)</script>\u202e"
 
@@ -24,7 +24,7 @@ EVIL = "<script>alert(1)</script>\u202e"
 @pytest.fixture(scope="module")
 def seen():
     """A run, and what was taken down of it."""
-    player = Player()
+    player = LivePlayer()
     source = VirtualSource(f"a tensor {EVIL}", player)
     with observing(player.attach):
         result = run_experiment(Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64))
@@ -40,12 +40,17 @@ def test_what_was_seen_is_read_back(seen, tmp_path):
     assert (tick["first_ps"], tick["last_ps"]) == (moments[0].time_ps, moments[-1].time_ps)
     assert (tick["state"], tick["controls"]) == ("ended", False)
     middle = moments[len(moments) // 2].time_ps
-    for wanted in (Wanted(), Wanted(switch="s1", job="1.0"), Wanted(time_ps=middle, switch="s1"), Wanted(time_ps=0)):
+    for wanted in (
+        WantedView(),
+        WantedView(switch="s1", job="1.0"),
+        WantedView(time_ps=middle, switch="s1"),
+        WantedView(time_ps=0),
+    ):
         assert found.view(wanted) == json.loads(json.dumps(source.view(wanted)))
-    first, second = found.view(Wanted(time_ps=0)), found.view(Wanted(time_ps=0, offset=1))
+    first, second = found.view(WantedView(time_ps=0)), found.view(WantedView(time_ps=0, offset=1))
     assert first["time_ps"] < second["time_ps"]
-    assert found.view(Wanted(offset=9))["time_ps"] == moments[-1].time_ps
-    assert found.view(Wanted(time_ps=0, offset=-9))["time_ps"] == moments[0].time_ps
+    assert found.view(WantedView(offset=9))["time_ps"] == moments[-1].time_ps
+    assert found.view(WantedView(time_ps=0, offset=-9))["time_ps"] == moments[0].time_ps
     for ask in (
         lambda: found.control("go", None),
         lambda: found.frames(("h1", 1)),
@@ -67,7 +72,7 @@ def test_the_end_of_a_run_that_nobody_recorded(seen, tmp_path):
     _, result = seen
     (tmp_path / "result.json").write_text(to_file(result))
     found = _source(tmp_path)
-    view = found.view(Wanted())
+    view = found.view(WantedView())
     assert sum(row[0] for row in view["links"]) == result.network.total_bytes
     scene = found.scene()
     assert scene["jobs"][0]["switches"] == ["s1"]
@@ -86,17 +91,17 @@ def test_recordings_beside_each_other_show_the_same_time(seen, tmp_path):
     assert [job["switches"] for job in scene["jobs"]] == [["1:s1"], ["2:s1"], ["3:s1"]]
     assert drawn(scene)["svg"].count('data-node="') == 3 * len(one.scene()["nodes"])
     for time_ps in (0, one.views[len(one.views) // 2].time_ps, None):
-        alone, found = one.view(Wanted(time_ps)), both.view(Wanted(time_ps))
+        alone, found = one.view(WantedView(time_ps)), both.view(WantedView(time_ps))
         assert [row[0] for row in found["links"][:links]] == [row[0] for row in alone["links"]]
         assert found["links"][:links] == found["links"][links : 2 * links]
         assert [row["done"] for row in found["workers"][: len(alone["workers"])]] == [
             row["done"] for row in alone["workers"]
         ]
-    slots = both.view(Wanted(switch="2:s1", job="2:1.0"))["slots"]
-    assert slots["rows"] == one.view(Wanted(switch="s1", job="1.0"))["slots"]["rows"]
+    slots = both.view(WantedView(switch="2:s1", job="2:1.0"))["slots"]
+    assert slots["rows"] == one.view(WantedView(switch="s1", job="1.0"))["slots"]["rows"]
     late = recording.beside([("a", one), ("b", _later(one))])  # over: bytes stay, nothing is under way
-    rows = late.view(Wanted())["links"][:links]
-    assert [row[0] for row in rows] == [row[0] for row in one.view(Wanted())["links"]]
+    rows = late.view(WantedView())["links"][:links]
+    assert [row[0] for row in rows] == [row[0] for row in one.view(WantedView())["links"]]
     assert {(row[1], row[2]) for row in rows} == {(0.0, 0.0)}
 
 

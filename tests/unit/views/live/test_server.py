@@ -15,7 +15,7 @@ from p4reduce.network.jobs.network import observing
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.runner import run_experiment
 from p4reduce.views.live import application
-from p4reduce.views.live.player import Player
+from p4reduce.views.live.player import LivePlayer
 from p4reduce.views.live.session import LiveServer, VirtualSource
 
 SMALL = Experiment(topology="star:hosts=3,servers=1", elements=20_000, lanes=64)
@@ -51,7 +51,7 @@ class Page:
 @pytest.fixture(scope="module")
 def ended():
     """A page of a run that has ended."""
-    player = Player()
+    player = LivePlayer()
     source = VirtualSource("a tensor", player)
     with observing(player.attach):
         run_experiment(SMALL)
@@ -63,7 +63,7 @@ def ended():
 @pytest.fixture
 def held():
     """A page of a run that is paused in its midst."""
-    player = Player(paused=True)
+    player = LivePlayer(paused=True)
     source = VirtualSource("a tensor", player)
     results = []
 
@@ -186,7 +186,7 @@ def test_the_scene_has_the_network_the_tree_and_a_drawing(ended):
 
 
 def test_a_page_that_was_opened_before_there_is_a_network_says_so():
-    with LiveServer(VirtualSource("nothing", Player())) as server:
+    with LiveServer(VirtualSource("nothing", LivePlayer())) as server:
         page = Page(server)
         assert page.ask("scene")["svg"] is None
         assert page.ask("view") is None
@@ -274,7 +274,7 @@ def test_a_frame_is_traced_and_nothing_changes(held):
 
 
 def test_closing_ends_streams_and_frees_the_port():
-    server = LiveServer(VirtualSource("nothing", Player()))
+    server = LiveServer(VirtualSource("nothing", LivePlayer()))
     with server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LONG_S)
         connection.request("GET", f"/api/stream?token={server.token}")
@@ -308,7 +308,7 @@ server.close()
 
 def test_a_request_that_waits_is_read_before_connections_behind_it_take_its_place():
     """Connections wait while what answers is imported; the first of them is not closed to make room for the last."""
-    source = VirtualSource("a tensor", Player())
+    source = VirtualSource("a tensor", LivePlayer())
     source.end = "the run has ended"
     server = LiveServer(source)
     with contextlib.ExitStack() as held:
@@ -320,7 +320,7 @@ def test_a_request_that_waits_is_read_before_connections_behind_it_take_its_plac
         connection.request("GET", f"/api/scene?token={server.token}")
         for _ in range(4 * application.MOST_CONNECTIONS):
             held.enter_context(socket.create_connection(("127.0.0.1", port)))
-        serving = application.Serving(source, server.token, port)
+        serving = application.PageServer(source, server.token, port)
         thread = threading.Thread(target=serving.run, args=(listener,))
         thread.start()
         try:
@@ -334,7 +334,7 @@ def test_a_request_that_waits_is_read_before_connections_behind_it_take_its_plac
 def test_who_asks_without_the_token_and_never_reads_is_closed_and_keeps_nobody_away(monkeypatch):
     """A connection is not busy because of what anybody may ask for."""
     monkeypatch.setattr(application, "IDLE_S", 1.0)
-    player = Player()
+    player = LivePlayer()
     source = VirtualSource("a tensor", player)
     source.end = "the run has ended"
     with LiveServer(source) as server, contextlib.ExitStack() as held:

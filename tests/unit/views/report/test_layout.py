@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from p4reduce.topologies import bundled, load
-from p4reduce.views.report.network import Placed, place
+from p4reduce.views.report.network import NodePositions, place
 
 
 def placed(topology, positions=True):
@@ -56,5 +56,5 @@ def test_a_map_keeps_north_and_west():
 @pytest.mark.parametrize(("nodes", "hosts", "links"), [("a", [], []), ("ab", ["a", "b"], [("a", "b")])])
 def test_very_small_networks(nodes, hosts, links):
     found = place(dict.fromkeys(nodes), hosts, links)
-    assert isinstance(found, Placed)
+    assert isinstance(found, NodePositions)
     assert set(found.at) == set(nodes)

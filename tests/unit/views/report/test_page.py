@@ -15,8 +15,8 @@ from p4reduce.runs.result import RealRun, RunResult, TrainingPoint, TrainingResu
 from p4reduce.runs.runner import run_experiment
 from p4reduce.topologies import bundled, load
 from p4reduce.views.report import curves as svg
-from p4reduce.views.report.curves import Bar, Curve, bars, curves
-from p4reduce.views.report.network import Drawing, draw, topology_svg
+from p4reduce.views.report.curves import Curve, DrawnBar, bars, curves
+from p4reduce.views.report.network import NetworkDrawing, draw, topology_svg
 from p4reduce.views.report.page import labels, page
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -172,7 +172,7 @@ def test_drawing_shows_what_links_carried(results):
 
 
 def test_bars_are_as_long_as_their_values():
-    chart = drawn(bars("Bytes", [Bar("a", 50.0, "50 B"), Bar("b", 200.0, "200 B", mark=100.0)]))
+    chart = drawn(bars("Bytes", [DrawnBar("a", 50.0, "50 B"), DrawnBar("b", 200.0, "200 B", mark=100.0)]))
     rects = list(chart.iter(f"{SVG}rect"))
     widths = [float(rect.get("width")) for rect in rects]
     assert widths[1] == pytest.approx(4 * widths[0], rel=1e-3)
@@ -181,7 +181,7 @@ def test_bars_are_as_long_as_their_values():
 
 
 def test_bars_of_nothing_are_drawn():
-    assert drawn(bars("Bytes", [Bar("a", 0.0, "0 B")])) is not None
+    assert drawn(bars("Bytes", [DrawnBar("a", 0.0, "0 B")])) is not None
 
 
 @pytest.mark.parametrize("factor", [1.0, 100.0])
@@ -219,7 +219,7 @@ def test_bundled_topologies_can_be_drawn(name):
 
 
 def test_a_file_stands_alone(results):
-    text = draw(Drawing.of_result(results[0].topology, title="A & B"))
+    text = draw(NetworkDrawing.of_result(results[0].topology, title="A & B"))
     assert "prefers-color-scheme" in text
     assert drawn(text).find(f"{SVG}title").text == "A & B"
 

@@ -14,9 +14,9 @@ import pytest
 from p4reduce.workers import wire
 from p4reduce.workers.endpoints import Endpoints
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.specs import Congestion, HostAddress, PsServerSpec, PsWorkerSpec, RingSpec, Timing
-from p4reduce.workers.udp import Driver, Port, SilenceError, run
+from p4reduce.workers.udp import EndpointDriver, Port, SilenceError, run
 from p4switch.base.values import PS_PER_MS
 from p4switch.native.memory import SUPPORTED
 from tests.support.loopback.golden import rank_order_sum, ring_sum
@@ -38,10 +38,10 @@ class Host:
         self.endpoints = Endpoints()
         local = (str(address).split(":")[0], address.udp)
         self.port = Port(address, LANES, local=local, remote=remote, rate_bps=rate_bps)
-        self.driver: Driver | None = None
+        self.driver: EndpointDriver | None = None
 
     def start(self) -> None:
-        self.driver = Driver(self.endpoints, self.port)
+        self.driver = EndpointDriver(self.endpoints, self.port)
 
     def close(self) -> None:
         if self.driver is not None:
@@ -263,7 +263,7 @@ def test_silence_names_what_is_missing(stack: ExitStack) -> None:
     array = np.ones(100, np.float32)
     with pytest.raises(SilenceError, match=r"nothing came in for 0\.2 s; the oldest seq that is missing: 0"):
         driver.carry_out({0: Post(Collective.ALL_REDUCE, array, array)}, patience_s=0.2)
-    assert hosts[0].endpoints.status(0).state is State.ACTIVE
+    assert hosts[0].endpoints.status(0).state is EndpointState.ACTIVE
 
 
 def test_an_address_that_is_not_ours_is_named() -> None:

@@ -19,7 +19,7 @@ from p4reduce_course.frame.report import Wrong
 
 
 @dataclass(frozen=True)
-class Row:
+class EntryRow:
     """An entry of a table: its key, its action and the action's parameters."""
 
     match: dict[str, Any]
@@ -74,7 +74,7 @@ class Book:
                 if what := self._needed(switch, row, gone):
                     self.undermined.append((switch, row.match["job"], row.match["epoch"], what))
 
-    def _needed(self, switch: str, job: Row, entity: Entity) -> str:
+    def _needed(self, switch: str, job: EntryRow, entity: Entity) -> str:
         """Returns the use of an entry for an entry of table job; empty if it has none."""
         number = job.params["group"]
         if isinstance(entity, fy.P4MulticastGroupEntry):
@@ -89,18 +89,18 @@ class Book:
             return f"replication id {rid}" if used else ""
         return ""
 
-    def rows(self, switch: str, table: str) -> Iterator[Row]:
+    def rows(self, switch: str, table: str) -> Iterator[EntryRow]:
         """Yields the entries of a table."""
         for entity in self.held.get(switch, {}).values():
             row = _row(entity, table)
             if row is not None:
                 yield row
 
-    def jobs(self, switch: str) -> dict[tuple[int, int], Row]:
+    def jobs(self, switch: str) -> dict[tuple[int, int], EntryRow]:
         """Returns the entries of table job, by job and epoch."""
         return {(row.match["job"], row.match["epoch"]): row for row in self.rows(switch, "job")}
 
-    def peers(self, switch: str, job: int, epoch: int) -> dict[tuple[int, int], Row]:
+    def peers(self, switch: str, job: int, epoch: int) -> dict[tuple[int, int], EntryRow]:
         """Returns the entries of table peer for a job's epoch, by ingress port and source address."""
         rows = self.rows(switch, "peer")
         mine = (row for row in rows if (row.match["job"], row.match["epoch"]) == (job, epoch))
@@ -118,18 +118,18 @@ class Book:
         """Returns (port, replication id) of each copy of a multicast group; None if it does not exist."""
         return self.groups(switch).get(number)
 
-    def replica(self, switch: str, rid: int) -> Row | None:
+    def replica(self, switch: str, rid: int) -> EntryRow | None:
         """Returns the entry of table replica for a replication id; None if there is none."""
         return next((row for row in self.rows(switch, "replica") if row.match["egress_rid"] == rid), None)
 
 
-def _row(entity: Entity, table: str) -> Row | None:
+def _row(entity: Entity, table: str) -> EntryRow | None:
     if not isinstance(entity, fy.P4TableEntry) or entity.table_id.rpartition(".")[2] != table:
         return None
     if not isinstance(entity.action, fy.P4TableAction):
         return None
     match = {name.rpartition(".")[2]: value for name, value in (entity.match or {}).items()}
-    return Row(match, entity.action.name.rpartition(".")[2], dict(entity.action.args))
+    return EntryRow(match, entity.action.name.rpartition(".")[2], dict(entity.action.args))
 
 
 def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()) -> None:
@@ -157,7 +157,7 @@ def check_entries(book: Book, plan: Plan, where: str, dead: Collection[str] = ()
             raise Wrong(f"{problem}, and no worker below it: it waits for contributions that no worker sends", where)
 
 
-def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
+def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> EntryRow:
     name, jobs = aggregator.name, book.jobs(aggregator.name)
     entry = jobs.get((plan.job, plan.epoch))
     if entry is None:
@@ -184,7 +184,7 @@ def _job(book: Book, plan: Plan, aggregator: Aggregator, where: str) -> Row:
     return entry
 
 
-def _children(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+def _children(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where: str) -> None:
     name, peers = aggregator.name, book.peers(aggregator.name, plan.job, plan.epoch)
     bits: dict[str, int] = {}
     lowest = []
@@ -237,7 +237,7 @@ def _not_a_child(plan: Plan, aggregator: Aggregator, port: int, ip: int) -> str:
     return f"{problem}, where {there} is: it has no part in job {plan.job}"
 
 
-def _group(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+def _group(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where: str) -> None:
     name, number = aggregator.name, job.params["group"]
     replicas = book.group(name, number)
     ports = {child.address.port: child for child in aggregator.children}
@@ -268,7 +268,7 @@ def _group(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str)
                 raise Wrong(f"{problem}{_shown(member, row.params.get(member, 0))}, not {_shown(member, value)}", where)
 
 
-def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: Row, where: str) -> None:
+def _parent(book: Book, plan: Plan, aggregator: Aggregator, job: EntryRow, where: str) -> None:
     parent = aggregator.parent
     if parent is None:
         return

@@ -23,12 +23,12 @@ from p4reduce.control_plane.plans import Plan, PlanRequest, make_plan
 from p4reduce.control_plane.plans.problem import TreeLayout
 from p4reduce.control_plane.resources import Resources
 from p4reduce.network.jobs.network import Job, JobNetwork, ServedSwitches, bundled
-from p4reduce.network.virtual import Faults, Stop
+from p4reduce.network.virtual import Faults, StopReason
 from p4reduce.topologies import Topology
 from p4reduce.topologies.datacenter import TopologyBuilder
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Post
-from p4reduce.workers.records import Collective, State
+from p4reduce.workers.records import Collective, EndpointState
 from p4reduce.workers.wire import PacketType, headers, pack
 from p4reduce_course.controllers.diagnose import Book
 from p4reduce_course.frame.lab import Draws
@@ -412,7 +412,7 @@ class Room:
         """Lets virtual time pass while an endpoint of ``watch`` works; switches die at their times."""
         while self.deaths and self.deaths[0][0] <= until_ps:
             at_ps, switch = self.deaths[0]
-            if self.network.advance(max(at_ps, self.network.now), watch) is Stop.DONE:
+            if self.network.advance(max(at_ps, self.network.now), watch) is StopReason.DONE:
                 return
             del self.deaths[0]
             self.die(switch)
@@ -500,7 +500,7 @@ class Room:
         """Returns the waiting workers of a job, with the chunk that they lack, as texts."""
         waiting = []
         for worker, index in job.members.items():
-            if self.network.endpoints.records[index]["status"] != State.DONE:
+            if self.network.endpoints.records[index]["status"] != EndpointState.DONE:
                 waiting.append(f"{worker} for chunk {self.network.endpoints.oldest_missing(index)}")
         return waiting
 

@@ -22,7 +22,7 @@ from joblib.externals.loky import get_reusable_executor
 from p4reduce.base.signals import end_with
 from p4reduce_course import __version__
 from p4reduce_course.frame.grading import answers_folder, checked_student, grade, lab_of
-from p4reduce_course.frame.report import LabError, Report, counted, said_of, write_looks
+from p4reduce_course.frame.report import GradeReport, LabError, counted, said_of, write_looks
 from p4switch.base.files import read_text
 from p4switch.base.safe_yaml import PlainNodes, one_line
 
@@ -46,7 +46,7 @@ class Graded:
     """
 
     student: str
-    report: Report | None
+    report: GradeReport | None
     problem: str = ""
     same_as: tuple[str, ...] = ()
     folder: str = ""

@@ -15,9 +15,9 @@ from typing import Final
 import yaml
 
 from p4reduce_course import catalogue
-from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, SKELETON, Lab, Task, failure, hidden, personal
+from p4reduce_course.frame.lab import EXAMPLE, PRACTICE, SKELETON, GradingTask, Lab, failure, hidden, personal
 from p4reduce_course.frame.likeness import digest
-from p4reduce_course.frame.report import Check, Finding, LabError, Report, shared_out
+from p4reduce_course.frame.report import Check, Finding, GradeReport, LabError, shared_out
 from p4reduce_course.sandbox.intake import Intake, taken_in
 from p4switch.base.safe_yaml import PlainNodes, one_line
 
@@ -86,7 +86,7 @@ def new_lab(folder: Path, kind: str) -> None:
         path.write_text(filled(path.read_text("utf-8"), lab.parameters(personal(lab.name, EXAMPLE))), "utf-8")
 
 
-def skeleton_of(task: Task, name: str) -> str:
+def skeleton_of(task: GradingTask, name: str) -> str:
     """Returns a skeleton's file as its student got it."""
     path = catalogue.home(task.lab) / SKELETON / name
     return filled(path.read_text("utf-8"), task.parameters)
@@ -184,7 +184,7 @@ def grade(
     seed: bytes = PRACTICE,
     only: Sequence[str] = (),
     follow: bool = True,
-) -> Report:
+) -> GradeReport:
     """Grades a submission; checks are in the order in which a student would repair them.
 
     The submission is copied once, without links (also hard links), pipes and devices, and only the copy is read
@@ -219,7 +219,7 @@ def _contents(folder: Path) -> str:
     return sha256.hexdigest()
 
 
-def _as_named(report: Report, taken: Intake) -> Report:
+def _as_named(report: GradeReport, taken: Intake) -> GradeReport:
     """Returns the report on a copy as a report on the folder that the user named."""
     checks = []
     for check in report.checks:
@@ -236,17 +236,17 @@ def _left_out(taken: Intake) -> list[str]:
     return [f"{name} {why}" for name, why in sorted(taken.left_out.items())]
 
 
-def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only: Sequence[str]) -> Report:
+def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only: Sequence[str]) -> GradeReport:
     what = lab_of(folder, lab)
     answers = answers_folder(what, folder)
     whose = checked_student(student) if student is not None else student_of(folder)
     wanted = _parts(what, only)
-    task = Task(
+    task = GradingTask(
         what, answers, folder, whose, personal(what.name, whose), hidden(what.name, whose, seed), frozenset(wanted)
     )
     checks = _checks(what, task)
     own_digest = digest(answers, what.files)
-    return Report(
+    return GradeReport(
         lab=what.name,
         folder=str(answers),
         checks=tuple(_with_points(what, wanted, checks)),
@@ -258,7 +258,7 @@ def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only
     )
 
 
-def _checks(lab: Lab, task: Task) -> list[Check]:
+def _checks(lab: Lab, task: GradingTask) -> list[Check]:
     """Returns all checks; if the grader fails, those before it, and one that says so for each part without a check."""
     checks: list[Check] = []
     try:

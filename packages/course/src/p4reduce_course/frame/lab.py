@@ -71,7 +71,7 @@ SKELETON: Final = "skeleton"
 
 
 @dataclass(frozen=True)
-class Part:
+class LabPart:
     """A part of a lab that can be graded alone; its checks share its ``points``."""
 
     name: str
@@ -80,7 +80,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Task:
+class GradingTask:
     """A folder to be graded.
 
     Attributes:
@@ -110,7 +110,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Step:
+class LabStep:
     """A check to run.
 
     Attributes:
@@ -143,9 +143,9 @@ class Lab:
     name: str
     title: str
     minutes: int
-    parts: tuple[Part, ...]
+    parts: tuple[LabPart, ...]
     files: tuple[str, ...]
-    grade: Callable[[Task], Iterable[Check]]
+    grade: Callable[[GradingTask], Iterable[Check]]
     praise: str
     parameters: Callable[[Draws], Mapping[str, str]] = lambda _: {}
     made: Callable[[Draws], Mapping[str, str]] = lambda _: {}
@@ -159,7 +159,7 @@ def failure(error: Exception) -> Finding:
     return Finding(f"{problem}. Tell your teacher")
 
 
-def run_steps(task: Task, steps: Sequence[Step]) -> Iterator[Check]:
+def run_steps(task: GradingTask, steps: Sequence[LabStep]) -> Iterator[Check]:
     """Runs checks in order; those behind a failed gate or outside the requested parts are marked as not tried."""
     shut = False
     for step in steps:

@@ -117,7 +117,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Report:
+class GradeReport:
     """All checks of a folder.
 
     Attributes:
@@ -198,7 +198,7 @@ class Report:
         }
 
 
-def write_looks(folder: Path, report: Report) -> bool:
+def write_looks(folder: Path, report: GradeReport) -> bool:
     """Writes the files of a report's commands into the folder ``look``; returns whether this was possible.
 
     Submissions are hostile: links are not followed, and existing files are replaced, not written to.
@@ -236,7 +236,7 @@ def shared_out(points: int, checks: Iterable[Check]) -> list[Check]:
 # Gradescope's ``results.json``: https://gradescope-autograders.readthedocs.io/en/latest/specs/.
 
 
-def gradescope(report: Report) -> str:
+def gradescope(report: GradeReport) -> str:
     """Returns one test for each check, numbered within its part."""
     counts: dict[str, int] = {}
     tests: list[dict[str, Any]] = []
@@ -273,7 +273,7 @@ def said_of(check: Check) -> str:
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(report: Report) -> str:
+def junit(report: GradeReport) -> str:
     """Returns JUnit's XML; points are properties of the suites."""
     failed = sum(check.passed is False for check in report.checks)
     root = Xml.Element("testsuites", name=report.lab, tests=str(len(report.checks)), failures=str(failed))
@@ -307,7 +307,7 @@ def junit(report: Report) -> str:
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def checks_csv(report: Report) -> str:
+def checks_csv(report: GradeReport) -> str:
     """Returns one row for each check."""
     rows = [
         [report.lab, report.student, c.subject, c.title, _state(c.passed), c.scored, c.points, said_of(c)]

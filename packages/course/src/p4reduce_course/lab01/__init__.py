@@ -5,7 +5,7 @@ from typing import Final
 
 from p4reduce.topologies.files import load
 from p4reduce_course import catalogue
-from p4reduce_course.frame.lab import Draws, Lab, Part
+from p4reduce_course.frame.lab import Draws, Lab, LabPart
 from p4reduce_course.lab01.bench import as_text, roles
 from p4reduce_course.lab01.grade import NAME, ROOT_SWITCH, answer_sheet, grade, job_of, leaf2
 
@@ -29,11 +29,11 @@ LAB: Final = Lab(
     title="a sum in a switch",
     minutes=60,
     parts=(
-        Part("leaf1", "the entries of a leaf", 30),
-        Part("leaf2", "three mistakes found in a colleague's entries", 20),
-        Part("root", "the entries of the root", 20),
-        Part("network", "four workers, also under loss", 20),
-        Part("questions", "what the traces show", 10),
+        LabPart("leaf1", "the entries of a leaf", 30),
+        LabPart("leaf2", "three mistakes found in a colleague's entries", 20),
+        LabPart("root", "the entries of the root", 20),
+        LabPart("network", "four workers, also under loss", 20),
+        LabPart("questions", "what the traces show", 10),
     ),
     files=("root.yaml", "leaf1.yaml", "leaf2.yaml", "answers.yaml"),
     grade=grade,

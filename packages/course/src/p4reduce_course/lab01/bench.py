@@ -21,7 +21,7 @@ from p4switch.device import Device
 from p4switch.interpreter.trace import TableApplied
 from p4switch.program import Program
 from p4switch.trace.entries import Entries
-from p4switch.trace.record import Packet, PacketTrace, Recorder
+from p4switch.trace.record import PacketTrace, Recorder, TracedPacket
 from p4switch.trace.to_text import TextFormat
 
 # The roles of switches in a lab's tree, with the addresses that frames must carry.
@@ -35,7 +35,7 @@ LANES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class BenchNeighbour:
     """A node next to a switch; ``port`` is the switch's port."""
 
     name: str
@@ -58,14 +58,14 @@ class Role:
     name: str
     ip: int
     mac: int
-    children: tuple[Neighbour, ...]
-    parent: Neighbour | None
+    children: tuple[BenchNeighbour, ...]
+    parent: BenchNeighbour | None
     workers: int
     job: int = JOB
     epoch: int = EPOCH
 
     @property
-    def neighbours(self) -> tuple[Neighbour, ...]:
+    def neighbours(self) -> tuple[BenchNeighbour, ...]:
         """Children, then the parent."""
         return self.children if self.parent is None else (*self.children, self.parent)
 
@@ -90,9 +90,9 @@ def _visit(topology: Topology, name: str, parent: str | None, by_name: dict[str,
     return workers
 
 
-def _neighbour(topology: Topology, name: str, other: str) -> Neighbour:
+def _neighbour(topology: Topology, name: str, other: str) -> BenchNeighbour:
     node = topology.node(other)
-    return Neighbour(other, node.ip, node.mac, topology.port(name, other))
+    return BenchNeighbour(other, node.ip, node.mac, topology.port(name, other))
 
 
 def parent_of(worker: str, tree: Mapping[str, Role]) -> Role:
@@ -115,7 +115,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Message:
+class FrameMessage:
     """The contents of a frame.
 
     Attributes:
@@ -162,13 +162,13 @@ def frame(
     return bytes(packed[0])
 
 
-def read(data: bytes) -> Message | None:
+def read(data: bytes) -> FrameMessage | None:
     """Returns the contents of a frame; None if it is not an INC frame of the lab's length."""
     if len(data) not in (wire.frame_bytes(0), wire.frame_bytes(LANES)):
         return None
     headers, lanes = wire.unpack(np.frombuffer(data, np.uint8).reshape(1, -1))
     h = headers[0]
-    return Message(
+    return FrameMessage(
         type=int(h["type"]),
         seq=int(h["seq"]),
         count=int(h["count"]),
@@ -196,7 +196,7 @@ INNER = "IncIngress.aggregate.inner"
 
 
 @dataclass(frozen=True)
-class Answer:
+class PacketAnswer:
     """The result of one packet in a switch.
 
     Attributes:
@@ -219,12 +219,12 @@ class Answer:
         return 0 if applied is None else dict(applied.arguments).get(name, 0)
 
     @cached_property
-    def messages(self) -> list[tuple[int, Message]]:
+    def messages(self) -> list[tuple[int, FrameMessage]]:
         """Returns the INC packets that left, with their ports."""
         return [(port, message) for port, data in self.sent if (message := read(data)) is not None]
 
 
-class Bench:
+class PacketBench:
     """Sends packets into a switch. Raises EntriesError where the switch refuses the entries."""
 
     def __init__(self, name: str, program: Program, entries: Entries, text: TextFormat) -> None:
@@ -235,13 +235,13 @@ class Bench:
         entries.apply(device)
         self._recorder = Recorder(device)
 
-    def send(self, port: int, data: bytes) -> Answer:
+    def send(self, port: int, data: bytes) -> PacketAnswer:
         """Sends one frame in by a port; returns the result."""
-        trace = self._recorder.run(Packet(data, port))
+        trace = self._recorder.run(TracedPacket(data, port))
         reason = self._text.refusal(trace)
         number = int(reason.partition(",")[0]) if reason else 0
         sent = tuple((s.port, s.frame) for s in trace.sent if s.port != CPU_PORT)
-        return Answer(trace, number, reason, sent)
+        return PacketAnswer(trace, number, reason, sent)
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ Purpose: TypeAlias = Literal["push", "again", "result", "replay", "wrong"]
 
 
 @dataclass(frozen=True)
-class Step:
+class PacketStep:
     """One packet.
 
     Attributes:
@@ -295,15 +295,15 @@ class Step:
     frame: bytes
     note: str
     purpose: Purpose
-    sender: Neighbour
+    sender: BenchNeighbour
 
 
-def script(role: Role) -> list[Step]:
+def script(role: Role) -> list[PacketStep]:
     """Returns all packets for a switch: chunk 0 of every child, repetitions, its RESULT, then a misdirected chunk 1."""
     return list(_steps(role))
 
 
-def _steps(role: Role) -> Iterator[Step]:
+def _steps(role: Role) -> Iterator[PacketStep]:
     for number, child in enumerate(role.children):
         yield _up(role, child, number, "push", f"PUSH of chunk 0 from {child.name}")
     parent = role.parent
@@ -320,13 +320,13 @@ def _steps(role: Role) -> Iterator[Step]:
             job=role.job,
             epoch=role.epoch,
         )
-        yield Step(parent.port, down, f"RESULT of chunk 0 from {parent.name}", "result", parent)
+        yield PacketStep(parent.port, down, f"RESULT of chunk 0 from {parent.name}", "result", parent)
     for number, child in enumerate(role.children):
         yield _up(role, child, number, "replay", f"the same from {child.name} again: its RESULT got lost")
     other = role.neighbours[1]
     first = role.children[0]
     astray = frame(PacketType.PUSH, end(first), end(role), 1, contribution(0, 1), job=role.job, epoch=role.epoch)
-    yield Step(
+    yield PacketStep(
         other.port, astray, f"PUSH of chunk 1 from {first.name}'s address, but by port {other.port}", "wrong", first
     )
     if parent is not None:
@@ -340,16 +340,16 @@ def _steps(role: Role) -> Iterator[Step]:
             job=role.job,
             epoch=role.epoch,
         )
-        yield Step(
+        yield PacketStep(
             first.port, forged, f"RESULT from {parent.name}'s address, but by port {first.port}", "wrong", parent
         )
 
 
-def _up(role: Role, child: Neighbour, number: int, purpose: Purpose, note: str) -> Step:
+def _up(role: Role, child: BenchNeighbour, number: int, purpose: Purpose, note: str) -> PacketStep:
     again = purpose != "push"
     lanes = contribution(number, 0)
     sent = frame(PacketType.PUSH, end(child), end(role), 0, lanes, resend=again, job=role.job, epoch=role.epoch)
-    return Step(child.port, sent, note, purpose, child)
+    return PacketStep(child.port, sent, note, purpose, child)
 
 
 def total(role: Role) -> Lanes:
@@ -359,7 +359,7 @@ def total(role: Role) -> Lanes:
     return summed
 
 
-def end(node: Role | Neighbour) -> End:
+def end(node: Role | BenchNeighbour) -> End:
     """Returns a node's addresses."""
     return End(node.ip, node.mac)
 
@@ -374,7 +374,7 @@ def as_text(role: Role) -> str:
 # A simple worker of a lab: a window of chunks; when all is quiet it sends the oldest missing one again.
 
 
-class Worker:
+class BenchWorker:
     """Pushes chunks 0..n-1 and collects their RESULTs.
 
     Attributes:
@@ -456,8 +456,8 @@ class Wire:
     """
 
     topology: Topology
-    switches: Mapping[str, Bench]
-    workers: Mapping[str, Worker]
+    switches: Mapping[str, PacketBench]
+    workers: Mapping[str, BenchWorker]
     loss: float = 0.0
     duplicate: float = 0.0
     seed: int = 1

@@ -14,7 +14,7 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.files import load
 from p4reduce.workers.wire import INC_UDP_PORT, PacketType
 from p4reduce_course import catalogue
-from p4reduce_course.frame.lab import EXAMPLE, Draws, Question, Task, judge, personal, sheet
+from p4reduce_course.frame.lab import EXAMPLE, Draws, GradingTask, Question, judge, personal, sheet
 from p4reduce_course.frame.report import Check, Finding, counted, todo_lines
 from p4reduce_course.lab01.bench import (
     CHILD,
@@ -28,15 +28,15 @@ from p4reduce_course.lab01.bench import (
     REPLICAS,
     ROOT,
     SLOTS,
-    Answer,
-    Bench,
+    BenchNeighbour,
+    BenchWorker,
     End,
-    Neighbour,
+    PacketAnswer,
+    PacketBench,
+    PacketStep,
     Role,
-    Step,
     Student,
     Wire,
-    Worker,
     contribution,
     end,
     frame,
@@ -67,7 +67,7 @@ _RESULT: Final = 14
 """Reasons of p4src/refuse.p4 that have a message of their own."""
 
 
-def refused(role: Role, student: Student, step: Step, answer: Answer) -> Said:
+def refused(role: Role, student: Student, step: PacketStep, answer: PacketAnswer) -> Said:
     """Explains why a neighbour's packet was refused that the switch should have taken in."""
     sender = step.sender
     local = answer.table(LOCAL)
@@ -92,7 +92,7 @@ def refused(role: Role, student: Student, step: Step, answer: Answer) -> Said:
     return f"{sender.name}'s packet was refused: {answer.reason}", student.where(JOBS)
 
 
-def _unknown(role: Role, student: Student, sender: Neighbour) -> Said:
+def _unknown(role: Role, student: Student, sender: BenchNeighbour) -> Said:
     problem = (
         f"table peer has no entry for {sender.name}: port {sender.port}, {_ip(sender.ip)}, "
         f"job {role.job}, epoch {role.epoch}"
@@ -108,7 +108,7 @@ def _unknown(role: Role, student: Student, sender: Neighbour) -> Said:
     return problem, student.peer(sender.port, sender.ip)
 
 
-def _wrong_kind(role: Role, student: Student, sender: Neighbour) -> Said:
+def _wrong_kind(role: Role, student: Student, sender: BenchNeighbour) -> Said:
     wanted, given = ("child", "parent") if sender in role.children else ("parent", "child")
     problem = (
         f"table peer says that {sender.name} is a {given} of {role.name}, but it is its {wanted}: use action {wanted}"
@@ -116,7 +116,7 @@ def _wrong_kind(role: Role, student: Student, sender: Neighbour) -> Said:
     return problem, student.peer(sender.port, sender.ip)
 
 
-def _unexpected_result(role: Role, student: Student, sender: Neighbour, answer: Answer) -> Said:
+def _unexpected_result(role: Role, student: Student, sender: BenchNeighbour, answer: PacketAnswer) -> Said:
     full = answer.argument(JOBS, "full")
     problem = (
         f"the RESULT from {sender.name} was refused ({answer.reason}): the slot was not full ({full:#b}) "
@@ -136,7 +136,7 @@ def bits(role: Role, student: Student) -> dict[str, int]:
     return by_child
 
 
-def shared_bit(role: Role, student: Student, step: Step, answer: Answer) -> Said:
+def shared_bit(role: Role, student: Student, step: PacketStep, answer: PacketAnswer) -> Said:
     """Explains why a first contribution was taken for a repetition."""
     name = step.sender.name
     problem = f"{name}'s contribution was taken for a repetition (refused {answer.reason})"
@@ -172,7 +172,7 @@ def _bits_text(role: Role, student: Student) -> str:
     return f"The children's bits are {listed}, together {union:#b}; job's full is {_full(student):#b}"
 
 
-def too_early(role: Role, student: Student, step: Step) -> Said:
+def too_early(role: Role, student: Student, step: PacketStep) -> Said:
     """Explains why a frame left before all children had contributed."""
     problem = f"{role.name} answered after {step.sender.name}'s contribution already, without waiting for the others. "
     if sharing := _sharing(role, student, step.sender.name):
@@ -191,7 +191,7 @@ def never_full(role: Role, student: Student) -> Said:
     return problem + _bits_text(role, student) + ": full must be all of the bits and no other", student.where(JOBS)
 
 
-def copies(role: Role, student: Student, answer: Answer) -> Said | None:
+def copies(role: Role, student: Student, answer: PacketAnswer) -> Said | None:
     """Explains what is wrong with the copies of a RESULT, one for each child; None if all are right."""
     group = answer.argument(JOBS, "group")
     place = f"{student.path}: multicast"
@@ -254,12 +254,12 @@ class Examined:
 
     role: Role
     student: Student
-    steps: list[Step]
-    answers: list[Answer]
+    steps: list[PacketStep]
+    answers: list[PacketAnswer]
     look: Look
-    fresh: Callable[[], Bench]
+    fresh: Callable[[], PacketBench]
 
-    def of(self, purpose: str) -> list[tuple[int, Step, Answer]]:
+    def of(self, purpose: str) -> list[tuple[int, PacketStep, PacketAnswer]]:
         """Returns number (from 1), step and result of the steps with a purpose."""
         pairs = zip(self.steps, self.answers, strict=True)
         return [(n, step, answer) for n, (step, answer) in enumerate(pairs, start=1) if step.purpose == purpose]
@@ -269,7 +269,7 @@ class Examined:
         return Finding(problem, where, self.look(number))
 
 
-def examine(role: Role, student: Student, fresh: Callable[[], Bench], look: Look) -> list[Check]:
+def examine(role: Role, student: Student, fresh: Callable[[], PacketBench], look: Look) -> list[Check]:
     """Returns all checks of a switch; after the first failure, the others are not tried."""
     bench = fresh()
     steps = script(role)
@@ -330,7 +330,7 @@ def _waits_for_all(examined: Examined) -> Finding | None:
     return None
 
 
-def _installed(answer: Answer) -> str | None:
+def _installed(answer: PacketAnswer) -> str | None:
     """Returns the action that table `job` ran."""
     applied = answer.table(JOBS)
     return None if applied is None else applied.action
@@ -404,7 +404,7 @@ def _parents_result_down(examined: Examined) -> Finding | None:
     return _copies(examined, number, answer)
 
 
-def _copies(examined: Examined, number: int, answer: Answer) -> Finding | None:
+def _copies(examined: Examined, number: int, answer: PacketAnswer) -> Finding | None:
     """Checks for one RESULT to each child, by its port and with its addresses."""
     finding = copies(examined.role, examined.student, answer)
     if finding is not None:
@@ -466,7 +466,7 @@ def _remembers(examined: Examined) -> Finding | None:
     return None
 
 
-def _forgotten(examined: Examined, answer: Answer, problem: str) -> Finding:
+def _forgotten(examined: Examined, answer: PacketAnswer, problem: str) -> Finding:
     base, slots = answer.argument(JOBS, "base"), answer.argument(JOBS, "slots")
     problem += f": job has base {base} and slots {slots}. slots must be {SLOTS} here, and base + slots at most 4096"
     return Finding(problem, examined.student.where(JOBS))
@@ -638,7 +638,7 @@ def questions(path: Path, draws: Draws, traced: Mapping[str, str]) -> Iterator[C
     return judge("questions", path, asked, draws)
 
 
-def traced_answers(role: Role, bench: Bench) -> dict[str, str]:
+def traced_answers(role: Role, bench: PacketBench) -> dict[str, str]:
     """Returns the answers of a student's leaf1 for packets 2 to 4; its bits and ``lowest`` may differ from the example.
 
     Empty if the switch does not take in the first two packets, since nothing can be read from it then.
@@ -668,7 +668,7 @@ _RUNS: Final = (
 
 
 def examine_network(
-    topology: Topology, tree: Mapping[str, Role], fresh: Callable[[str], Bench], *, tried: bool
+    topology: Topology, tree: Mapping[str, Role], fresh: Callable[[str], PacketBench], *, tried: bool
 ) -> list[Check]:
     """Runs both networks; with ``tried`` False they are skipped, because a switch by itself fails."""
     checks: list[Check] = []
@@ -682,12 +682,14 @@ def examine_network(
     return checks
 
 
-def _workers(topology: Topology, tree: Mapping[str, Role]) -> dict[str, Worker]:
+def _workers(topology: Topology, tree: Mapping[str, Role]) -> dict[str, BenchWorker]:
     workers = {}
     for number, host in enumerate(topology.workers):
         leaf = parent_of(host.name, tree)
         parent = End(leaf.ip, leaf.mac)
-        workers[host.name] = Worker(host.name, number, End(host.ip, host.mac), parent, CHUNKS, leaf.job, leaf.epoch)
+        workers[host.name] = BenchWorker(
+            host.name, number, End(host.ip, host.mac), parent, CHUNKS, leaf.job, leaf.epoch
+        )
     return workers
 
 
@@ -714,7 +716,7 @@ MOST_COPIES: Final = 64
 """most copies of one multicast group: grading must end whatever a file says"""
 
 
-def grade(task: Task) -> Iterator[Check]:
+def grade(task: GradingTask) -> Iterator[Check]:
     """Yields all checks, in the order in which a student would repair them."""
     topology = load(catalogue.home(task.lab) / "network.yaml")
     job, epoch = job_of(task.personal)
@@ -724,8 +726,8 @@ def grade(task: Task) -> Iterator[Check]:
     students: dict[str, Student] = {}
     right = True
 
-    def fresh(name: str) -> Bench:
-        return Bench(name, program, students[name].entries, text)
+    def fresh(name: str) -> PacketBench:
+        return PacketBench(name, program, students[name].entries, text)
 
     for role in tree.values():
         if not task.only & {role.name, "network"}:
@@ -759,7 +761,7 @@ def _examine(role: Role, student: Student | None, program: Program, text: TextFo
     def look(number: int) -> str:
         return f"p4reduce trace --program {LANES} --entries {student.path} --packet {packets} --only {number}"
 
-    return examine(role, student, lambda: Bench(role.name, program, student.entries, text), look)
+    return examine(role, student, lambda: PacketBench(role.name, program, student.entries, text), look)
 
 
 def packets_folder(folder: Path) -> Path:
@@ -779,7 +781,7 @@ def _read(path: Path, program: Program, text: TextFormat, students: dict[str, St
         return Finding(problem, f"{path}, line {lines}")
     try:
         entries: Entries = load_entries(path, program)
-        Bench(path.stem, program, entries, text)
+        PacketBench(path.stem, program, entries, text)
     except EntriesError as error:
         return Finding(str(error))
     for group, replicas in entries.groups.items():

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from p4reduce_course.sandbox.confine import Limits, confine, die_with_parent
+from p4reduce_course.sandbox.confine import ProcessLimits, confine, die_with_parent
 from p4reduce_course.sandbox.messages import LOAD, MessageError, Remote, pack, unpack
 
 
@@ -70,7 +70,7 @@ def main() -> None:
     """Answers calls until the grader closes its end."""
     die_with_parent()
     file = Path(sys.argv[1])
-    limits = Limits(**json.loads(sys.argv[2]))
+    limits = ProcessLimits(**json.loads(sys.argv[2]))
     channel = Channel(*moved(int(sys.argv[3]), int(sys.argv[4])))
     readable = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     readable |= {Path("/usr/lib"), Path("/lib"), Path("/lib64"), Path("/usr/local/lib"), Path("/etc/ld.so.cache")}

@@ -26,7 +26,7 @@ MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """Limits of one process.
 
     Attributes:
@@ -70,7 +70,7 @@ def die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
 
 
-def confine(limits: Limits, readable: Iterable[Path], folder: Path) -> list[str]:
+def confine(limits: ProcessLimits, readable: Iterable[Path], folder: Path) -> list[str]:
     """Confines this process for good; returns the effective ways.
 
     Args:
@@ -91,7 +91,7 @@ def confine(limits: Limits, readable: Iterable[Path], folder: Path) -> list[str]
     return ways
 
 
-def _rlimits(limits: Limits) -> None:
+def _rlimits(limits: ProcessLimits) -> None:
     def at_most(what: int, wanted: int) -> None:
         _, hard = resource.getrlimit(what)
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

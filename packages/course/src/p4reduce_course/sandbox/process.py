@@ -21,7 +21,7 @@ import numpy as np
 
 import p4reduce
 from p4reduce_course.frame.report import LOOK, Wrong
-from p4reduce_course.sandbox.confine import MIB, Limits, undumpable
+from p4reduce_course.sandbox.confine import MIB, ProcessLimits, undumpable
 from p4reduce_course.sandbox.messages import LIMIT, LOAD, MessageError, Remote, pack, unpack
 from p4switch.base.closing import Closable
 
@@ -41,7 +41,7 @@ class Untold(Exception):
     """An exception that a service raises in the student's code."""
 
 
-class Process(Protocol):
+class GraderProcess(Protocol):
     """A process that the grader has started, with the methods of ``subprocess.Popen``."""
 
     pid: int
@@ -70,7 +70,7 @@ class Apart(Closable, ABC):
     Every failure of the process is raised as Wrong, because it is the student's; later calls fail in the same way.
     """
 
-    def __init__(self, file: Path, limits: Limits, seen: dict[str, None] | None = None) -> None:
+    def __init__(self, file: Path, limits: ProcessLimits, seen: dict[str, None] | None = None) -> None:
         """Does not start the process before the first call.
 
         Args:
@@ -82,7 +82,7 @@ class Apart(Closable, ABC):
         self.limits = limits
         self.printed = ""
         self._seen = seen if seen is not None else {}
-        self._process: Process | None = None
+        self._process: GraderProcess | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._dead: Wrong | None = None
         self._output = 0
@@ -169,7 +169,7 @@ class Apart(Closable, ABC):
         self._checked(self._message(self.file.name), self.file.name)
 
     @abstractmethod
-    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> Process:
+    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> GraderProcess:
         """Starts the process, which confines itself to ``folder``.
 
         It reads requests from descriptor ``inward``, writes answers to ``outward``, and prints to ``prints``.
@@ -323,9 +323,9 @@ class Apart(Closable, ABC):
 class StudentCode(Apart):
     """A student's Python file in a separate process, with a temporary copy of the other files of its folder."""
 
-    def __init__(self, file: Path, limits: Limits | None = None, seen: dict[str, None] | None = None) -> None:
+    def __init__(self, file: Path, limits: ProcessLimits | None = None, seen: dict[str, None] | None = None) -> None:
         """Makes an :class:`Apart` with the limits of Python code."""
-        super().__init__(file, limits or Limits(), seen)
+        super().__init__(file, limits or ProcessLimits(), seen)
 
     def load(self, text: str) -> None:
         """Loads a text, whose functions replace the file's in later calls. Raises Wrong."""
@@ -361,7 +361,7 @@ class StudentCode(Apart):
         look = f"cd {self.file.parent} && PYTHONPATH=. python3 {home / LOOK / name}.py"
         return Wrong(wrong.finding.said, wrong.finding.where, look, ((f"{name}.py", text),))
 
-    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> Process:
+    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> GraderProcess:
         _copy(self.file.parent, folder)
         root = Path(p4reduce.__file__).parent.parent
         environment = {

@@ -29,18 +29,18 @@ from pydantic.dataclasses import dataclass as checked
 import p4switch
 from p4reduce_course.frame.report import Wrong
 from p4reduce_course.sandbox.child import Channel, moved, serve
-from p4reduce_course.sandbox.confine import MIB, Limits, confine, die_with_parent, undumpable
-from p4reduce_course.sandbox.process import Apart, Process
+from p4reduce_course.sandbox.confine import MIB, ProcessLimits, confine, die_with_parent, undumpable
+from p4reduce_course.sandbox.process import Apart, GraderProcess
 from p4switch.device import Device
 from p4switch.interpreter.trace import (
     ConditionEvaluated,
     Event,
+    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
     PrimitiveRun,
     TableApplied,
-    Verdict,
 )
 from p4switch.p4.compile import compile_text
 from p4switch.program.errors import ProgramError, SourceInfo
@@ -48,9 +48,9 @@ from p4switch.program.expressions import FieldRef
 from p4switch.program.loader import load_program
 from p4switch.program.program import ParserState, Program, Transition
 from p4switch.tables import Exact, TableEntry
-from p4switch.trace import EntriesError, Packet, Recorder, parse_entries
+from p4switch.trace import EntriesError, Recorder, TracedPacket, parse_entries
 
-LIMITS: Final = Limits(cpu_s=30, wall_s=60, calls_s=120, memory=1024 * MIB, files=32)
+LIMITS: Final = ProcessLimits(cpu_s=30, wall_s=60, calls_s=120, memory=1024 * MIB, files=32)
 """``memory`` is added to what the process has at its start; ``cpu_s`` covers compiling and all frames"""
 _STRICT: Final = ConfigDict(extra="forbid")
 _MESSAGE: Final = 1 << 14
@@ -95,7 +95,7 @@ class Compiled:
 
 
 @checked(config=_STRICT, frozen=True)
-class Answer:
+class FrameAnswer:
     """The result of one frame in a switch.
 
     Attributes:
@@ -128,7 +128,7 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
 class StudentProgram(Apart):
     """A P4 program and its switches in a confined process. Every failure of the process is raised as Wrong."""
 
-    def __init__(self, file: Path, limits: Limits = LIMITS, seen: dict[str, None] | None = None) -> None:
+    def __init__(self, file: Path, limits: ProcessLimits = LIMITS, seen: dict[str, None] | None = None) -> None:
         """Does not start the process before the first call."""
         super().__init__(file, limits, seen)
 
@@ -144,13 +144,13 @@ class StudentProgram(Apart):
         """Frees the memory of a switch."""
         self.call("forget", switch)
 
-    def send(self, switch: int, port: int, frame: bytes) -> Answer:
+    def send(self, switch: int, port: int, frame: bytes) -> FrameAnswer:
         """Sends one frame in by a port; returns the result."""
         return self.play(switch, [(port, frame, 0)])[0]
 
-    def play(self, switch: int, frames: Sequence[tuple[int, bytes, int]]) -> list[Answer]:
+    def play(self, switch: int, frames: Sequence[tuple[int, bytes, int]]) -> list[FrameAnswer]:
         """Sends several frames in order: port, frame and time in microseconds of each. Returns the results."""
-        answers = self._told(list[Answer], self.call("play", switch, [list(frame) for frame in frames]))
+        answers = self._told(list[FrameAnswer], self.call("play", switch, [list(frame) for frame in frames]))
         if len(answers) != len(frames):
             raise self._no_answer()
         return answers
@@ -188,7 +188,7 @@ class StudentProgram(Apart):
     def _no_answer(self) -> Wrong:
         return Wrong(f"{self.file.name}: what came from the process that runs it is no answer", str(self.file))
 
-    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> Process:
+    def _begin(self, folder: Path, inward: int, outward: int, prints: int) -> GraderProcess:
         return _SERVER.copy(folder, self.limits, (inward, outward, prints))
 
     def _checked(self, message: dict[str, Any], name: str) -> Any:
@@ -212,7 +212,7 @@ class _Server:
         self._of = 0
         self._lock = threading.Lock()
 
-    def copy(self, folder: Path, limits: Limits, descriptors: Sequence[int]) -> Process:
+    def copy(self, folder: Path, limits: ProcessLimits, descriptors: Sequence[int]) -> GraderProcess:
         """Makes a copy that is confined to a folder; starts the server if it does not run."""
         with self._lock:
             if self._process is None or self._of != os.getpid() or self._process.poll() is not None:
@@ -318,7 +318,7 @@ def main() -> None:
         if "of" in asked:
             told = _ended(asked["of"], wait=asked["wait"])
         else:
-            told = copied(Path(asked["folder"]), Limits(**asked["limits"]), descriptors, Switches())
+            told = copied(Path(asked["folder"]), ProcessLimits(**asked["limits"]), descriptors, SandboxSwitches())
         grader.send(str(told).encode())
 
 
@@ -330,7 +330,7 @@ def _ended(copy: int, *, wait: bool) -> int:
     return os.waitstatus_to_exitcode(status) if number else _RUNS
 
 
-def copied(folder: Path, limits: Limits, descriptors: Sequence[int], functions: Any) -> int:
+def copied(folder: Path, limits: ProcessLimits, descriptors: Sequence[int], functions: Any) -> int:
     """Forks a copy, which confines itself and answers calls with these functions; returns its process id."""
     process = os.fork()
     if process == 0:
@@ -340,7 +340,7 @@ def copied(folder: Path, limits: Limits, descriptors: Sequence[int], functions: 
     return process
 
 
-def _copy(folder: Path, limits: Limits, descriptors: Sequence[int], functions: Any) -> None:
+def _copy(folder: Path, limits: ProcessLimits, descriptors: Sequence[int], functions: Any) -> None:
     """Runs the copy; never returns."""
     try:
         gc.freeze()  # the copy must not clean up the server's objects
@@ -354,14 +354,14 @@ def _copy(folder: Path, limits: Limits, descriptors: Sequence[int], functions: A
         memory = pages * os.sysconf("SC_PAGE_SIZE") + limits.memory
         signal.signal(signal.SIGXCPU, signal.SIG_DFL)
         readable = [Path(p4switch.__file__).parent, Path(os.__file__).parent]
-        ways = confine(Limits(limits.cpu_s, memory=memory, files=limits.files), readable, folder)
+        ways = confine(ProcessLimits(limits.cpu_s, memory=memory, files=limits.files), readable, folder)
         channel.write({"confined": ways})
         serve(channel, functions, folder)
     finally:
         os._exit(1)
 
 
-class Switches:
+class SandboxSwitches:
     """The functions that the grader calls in the copy."""
 
     def __init__(self) -> None:
@@ -400,7 +400,7 @@ class Switches:
         del self._switches[switch]
 
     def play(self, switch: int, frames: list[list[Any]]) -> list[dict[str, Any]]:
-        """Returns the ``Answer`` for each frame as plain data."""
+        """Returns the ``FrameAnswer`` for each frame as plain data."""
         return [self._sent(switch, port, frame, time_us) for port, frame, time_us in frames]
 
     def load(self, switch: int, entries: str) -> str:
@@ -414,8 +414,8 @@ class Switches:
 
     def _sent(self, switch: int, port: int, frame: bytes, time_us: int) -> dict[str, Any]:
         self._digests.clear()
-        trace = self._switches[switch][1].run(Packet(frame, port, time_us=time_us))
-        verdicts = [event for event in trace.events if isinstance(event, Verdict)]
+        trace = self._switches[switch][1].run(TracedPacket(frame, port, time_us=time_us))
+        verdicts = [event for event in trace.events if isinstance(event, ForwardingVerdict)]
         groups = [verdict.target for verdict in verdicts if verdict.stage == "ingress" and verdict.kind == "multicast"]
         errors = [event.error for event in trace.events if isinstance(event, ParserFailed)]
         return {

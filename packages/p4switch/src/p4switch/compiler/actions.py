@@ -16,8 +16,8 @@ from p4switch.compiler.storage import (
     I1,
     I64,
     POINTER,
-    Block,
     FieldStorage,
+    LaneBlock,
     Value,
     blocks_of,
     byte_offset,
@@ -168,7 +168,7 @@ def move_headers(context: FunctionContext, data: DataLowering, move: model.MoveH
 
 
 @dataclass(frozen=True)
-class PathNotes:
+class PathSlots:
     """Slots (i64) of the primitives' requests for the time after the pipeline."""
 
     clone: Value
@@ -179,7 +179,7 @@ class PathNotes:
     truncate: Value
 
     @classmethod
-    def make(cls, storage: FieldStorage) -> "PathNotes":
+    def make(cls, storage: FieldStorage) -> "PathSlots":
         """Makes slots without any request."""
         zero = number(64, 0)
         clone, clone_list, resubmit, recirculate, digest = (storage.slot(I64, zero) for _ in range(5))
@@ -515,7 +515,7 @@ class ActionLowering:
         for block in blocks_of(run.width):
             self._run_block(run, block, row)
 
-    def _run_block(self, run: LaneRun, block: Block, row: Value) -> None:
+    def _run_block(self, run: LaneRun, block: LaneBlock, row: Value) -> None:
         b, storage, places = self._builder, self._context.storage, self._context.layout.registers
         words = BlockWords(b, block, lambda field: storage.load_block(field, block))
         for primitive in run.primitives:

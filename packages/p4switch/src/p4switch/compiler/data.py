@@ -14,7 +14,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from p4switch import abi
-from p4switch.compiler.lanes import Analysis, Bits, Bounds, FunctionContext, LaneOps, ones
+from p4switch.compiler.lanes import Analysis, Bounds, FunctionContext, KnownBits, LaneOps, ones
 from p4switch.compiler.storage import (
     I1,
     Value,
@@ -80,7 +80,7 @@ then the payload."""
 ALIGNMENT: Final = 64
 
 
-class Needs:
+class FieldNeeds:
     """The fields and validity bits that a part of a program may read."""
 
     def __init__(self, program: model.Program) -> None:
@@ -216,7 +216,7 @@ class PhvLayout:
     @classmethod
     def of(cls, program: model.Program) -> "PhvLayout":
         """Returns a program's layout, with a place for every wide header field, since ingress keeps these there."""
-        needs = Needs(program)
+        needs = FieldNeeds(program)
         needs.pipeline(program.egress)
         needs.checksum_updates()
         for header in program.deparser:
@@ -279,7 +279,7 @@ class DataLowering:
         self._where = where
         self._parameters = parameters or {}
         self._lookahead = lookahead
-        self._facts: dict[model.FieldRef, Bits] = {}
+        self._facts: dict[model.FieldRef, KnownBits] = {}
         self._analysis = Analysis()
         self._lanes = LaneOps(self)
 
@@ -311,7 +311,7 @@ class DataLowering:
         self.forget(target)
         self._know(target, bits)
 
-    def _know(self, target: model.FieldRef, bits: Bits) -> None:
+    def _know(self, target: model.FieldRef, bits: KnownBits) -> None:
         if not target.signed:
             self._facts[target] = bits
             self._analysis = Analysis(dict(self._facts))

@@ -17,9 +17,9 @@ from p4switch.compiler.storage import (
     I32,
     I64,
     POINTER,
-    Block,
     Builder,
     FieldStorage,
+    LaneBlock,
     Value,
     block_type,
     blocks_of,
@@ -72,7 +72,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Bits:
+class KnownBits:
     """Masks of the bits that are set in every residue (``must``) and of those that may be set (``may``)."""
 
     must: int
@@ -94,13 +94,13 @@ def from_lanes(lanes: list[int]) -> int:
     return sum(lane << (LANE * i) for i, lane in enumerate(lanes))
 
 
-def adds_in_lanes(left: Bits, right: Bits, width: int) -> bool:
+def adds_in_lanes(left: KnownBits, right: KnownBits, width: int) -> bool:
     """Returns whether no carry leaves a lane of ``left + right``, except the topmost (modulo 2**width)."""
     pairs = zip(lanes_of(left.may, width)[:-1], lanes_of(right.may, width)[:-1], strict=True)
     return all(a + b < 1 << LANE for a, b in pairs)
 
 
-def subtracts_in_lanes(left: Bits, right: Bits, width: int) -> bool:
+def subtracts_in_lanes(left: KnownBits, right: KnownBits, width: int) -> bool:
     """Returns whether no lane of ``left - right`` borrows from the lane above it."""
     pairs = zip(lanes_of(left.must, width)[:-1], lanes_of(right.may, width)[:-1], strict=True)
     return all(a >= b for a, b in pairs)
@@ -114,11 +114,11 @@ class Analysis:
         facts: known bits of fields at this point, beyond their widths.
     """
 
-    facts: Mapping[model.FieldRef, Bits] = field(default_factory=dict)
+    facts: Mapping[model.FieldRef, KnownBits] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._bounds: dict[int, tuple[model.DataExpr, Bounds]] = {}
-        self._bits: dict[tuple[int, int], tuple[model.DataExpr, Bits]] = {}
+        self._bits: dict[tuple[int, int], tuple[model.DataExpr, KnownBits]] = {}
 
     def bounds(self, expr: model.DataExpr) -> Bounds:
         """Returns bounds of the integer."""
@@ -128,7 +128,7 @@ class Analysis:
             cached = self._bounds[id(expr)] = (expr, self._compute_bounds(expr))
         return cached[1]
 
-    def bits(self, expr: model.DataExpr, width: int) -> Bits:
+    def bits(self, expr: model.DataExpr, width: int) -> KnownBits:
         """Returns bits of the integer modulo ``2**width``."""
         key = (id(expr), width)
         cached = self._bits.get(key)
@@ -187,46 +187,46 @@ class Analysis:
 
     # --- bits
 
-    def _compute_bits(self, expr: model.DataExpr, width: int) -> Bits:
+    def _compute_bits(self, expr: model.DataExpr, width: int) -> KnownBits:
         all_ones = ones(width)
         match expr:
             case model.Const(value):
-                return Bits(value & all_ones, value & all_ones)
+                return KnownBits(value & all_ones, value & all_ones)
             case model.FieldRef(signed=False):
-                fact = self.facts.get(expr, Bits(0, ones(expr.width)))
-                return Bits(fact.must & all_ones, fact.may & all_ones)
+                fact = self.facts.get(expr, KnownBits(0, ones(expr.width)))
+                return KnownBits(fact.must & all_ones, fact.may & all_ones)
             case model.Invert(operand):
                 b = self.bits(operand, width)
-                return Bits(all_ones & ~b.may, all_ones & ~b.must)
+                return KnownBits(all_ones & ~b.may, all_ones & ~b.must)
             case model.Select(then=then, otherwise=otherwise):
                 a, b = self.bits(then, width), self.bits(otherwise, width)
-                return Bits(a.must & b.must, a.may | b.may)
+                return KnownBits(a.must & b.must, a.may | b.may)
             case model.Cast(op="two_comp_mod", operand=operand, width=to) if to >= width:
                 return self.bits(operand, width)
             case model.Arith(op="&" | "|" | "^"):
                 return self._combine(expr, width)
             case model.Arith(op="<<", left=left, right=model.Const(by)) if by >= 0:
                 b = self.bits(left, max(width - by, 1))
-                return Bits((b.must << by) & all_ones, (b.may << by) & all_ones)
+                return KnownBits((b.must << by) & all_ones, (b.may << by) & all_ones)
             case model.Arith(op=">>", left=left, right=model.Const(by)) if by >= 0:
                 b = self.bits(left, width + by)
-                return Bits(b.must >> by, b.may >> by)
+                return KnownBits(b.must >> by, b.may >> by)
             case model.Arith(op="+" | "-"):
                 return self._sum_bits(expr, width)
             case _:
                 return self._bounded(expr, width)
 
-    def _combine(self, expr: model.Arith, width: int) -> Bits:
+    def _combine(self, expr: model.Arith, width: int) -> KnownBits:
         """Combines operands of &, | and ^ bit by bit."""
         a, b = self.bits(expr.left, width), self.bits(expr.right, width)
         if expr.op == "&":
-            return Bits(a.must & b.must, a.may & b.may)
+            return KnownBits(a.must & b.must, a.may & b.may)
         if expr.op == "|":
-            return Bits(a.must | b.must, a.may | b.may)
+            return KnownBits(a.must | b.must, a.may | b.may)
         surely_equal = (a.must & b.must) | ~(a.may | b.may)
-        return Bits((a.must & ~b.may) | (b.must & ~a.may), ones(width) & ~surely_equal)
+        return KnownBits((a.must & ~b.may) | (b.must & ~a.may), ones(width) & ~surely_equal)
 
-    def _sum_bits(self, expr: model.Arith, width: int) -> Bits:
+    def _sum_bits(self, expr: model.Arith, width: int) -> KnownBits:
         """Adds lane by lane if nothing crosses lanes; else uses the bounds."""
         rounded = -(-width // LANE) * LANE
         a, b = self.bits(expr.left, rounded), self.bits(expr.right, rounded)
@@ -242,13 +242,13 @@ class Analysis:
             must.append(sure)
             may.append(possible)
         bounded = self._bounded(expr, width)
-        return Bits(from_lanes(must) & ones(width), from_lanes(may) & bounded.may)
+        return KnownBits(from_lanes(must) & ones(width), from_lanes(may) & bounded.may)
 
-    def _bounded(self, expr: model.DataExpr, width: int) -> Bits:
+    def _bounded(self, expr: model.DataExpr, width: int) -> KnownBits:
         bounds = self.bounds(expr)
         if bounds.is_natural:
-            return Bits(0, ones(width) & ones(bounds.width() or 1))
-        return Bits(0, ones(width))
+            return KnownBits(0, ones(width) & ones(bounds.width() or 1))
+        return KnownBits(0, ones(width))
 
 
 def _interval_bits(low: int, high: int) -> tuple[int, int]:
@@ -476,7 +476,7 @@ class LaneOps:
             case _:
                 return False
 
-    def _bits(self, expr: model.DataExpr, width: int) -> Bits:
+    def _bits(self, expr: model.DataExpr, width: int) -> KnownBits:
         return self._data.analysis.bits(expr, width)
 
     def _is_within(self, operand: model.DataExpr, width: int) -> bool:
@@ -535,7 +535,7 @@ class LaneOps:
 # than there are; block by block, each value stays in one register from its load to its store.
 
 
-class Word:
+class LaneWord:
     """A block's value, with its expression; code for it is made when it is first asked for.
 
     Attributes:
@@ -548,14 +548,14 @@ class Word:
         self,
         make: Callable[[], Value],
         op: str = "",
-        parts: tuple[Word, ...] = (),
+        parts: tuple[LaneWord, ...] = (),
         lanes: tuple[int, ...] | None = None,
     ) -> None:
         self._make = make
         self.op: Final = op
         self.parts: Final = parts
         self.lanes: Final = lanes
-        self.sum: Word | None = None
+        self.sum: LaneWord | None = None
 
     @cached_property
     def value(self) -> Value:
@@ -584,20 +584,20 @@ class BlockWords:
     these idioms.
     """
 
-    def __init__(self, builder: Builder, block: Block, load: Callable[[model.FieldRef], Value]) -> None:
+    def __init__(self, builder: Builder, block: LaneBlock, load: Callable[[model.FieldRef], Value]) -> None:
         """Makes a block; ``load`` returns a field's value in this block before anything is assigned."""
         self._builder = builder
         self._block = block
         self._load = load
-        self._fields: dict[model.FieldRef, Word] = {}
-        self._made: dict[tuple[str, frozenset[Word] | tuple[Word, ...]], Word] = {}
-        self._constants: dict[tuple[int, ...], Word] = {}
+        self._fields: dict[model.FieldRef, LaneWord] = {}
+        self._made: dict[tuple[str, frozenset[LaneWord] | tuple[LaneWord, ...]], LaneWord] = {}
+        self._constants: dict[tuple[int, ...], LaneWord] = {}
 
-    def hold(self, field: model.FieldRef, value: Word | Value) -> None:
+    def hold(self, field: model.FieldRef, value: LaneWord | Value) -> None:
         """Records the present value of a field."""
-        self._fields[field] = value if isinstance(value, Word) else Word(lambda: value)
+        self._fields[field] = value if isinstance(value, LaneWord) else LaneWord(lambda: value)
 
-    def of(self, expr: model.DataExpr) -> Word:
+    def of(self, expr: model.DataExpr) -> LaneWord:
         """Returns the block of an expression."""
         match expr:
             case model.Const(value):
@@ -617,28 +617,28 @@ class BlockWords:
             case _:
                 raise AssertionError(f"lanes do not stay apart: {expr}")
 
-    def _constant(self, value: int) -> Word:
+    def _constant(self, value: int) -> LaneWord:
         # Lane 0 of a field is its most significant lane; a constant has as many lanes as the field.
         return self._of_lanes(*lanes_of(value >> self._block.below, LANE * self._block.count)[::-1])
 
-    def _of_lanes(self, *lanes: int) -> Word:
+    def _of_lanes(self, *lanes: int) -> LaneWord:
         if lanes not in self._constants:
-            self._constants[lanes] = Word(lambda: ir.Constant(block_type(len(lanes)), lanes), lanes=lanes)
+            self._constants[lanes] = LaneWord(lambda: ir.Constant(block_type(len(lanes)), lanes), lanes=lanes)
         return self._constants[lanes]
 
-    def _plain(self, op: str, left: Word, right: Word) -> Word:
+    def _plain(self, op: str, left: LaneWord, right: LaneWord) -> LaneWord:
         def value() -> Value:
             return getattr(self._builder, _OPERATIONS[op])(left.value, right.value)
 
-        return self._once(op, left, right, lambda: Word(value, op, (left, right)))
+        return self._once(op, left, right, lambda: LaneWord(value, op, (left, right)))
 
-    def _once(self, what: str, left: Word, right: Word, make: Callable[[], Word]) -> Word:
+    def _once(self, what: str, left: LaneWord, right: LaneWord, make: Callable[[], LaneWord]) -> LaneWord:
         key = (what, frozenset((left, right)) if what[0] in "+&|^" else (left, right))
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
-    def _binary(self, op: str, left: Word, right: Word) -> Word:
+    def _binary(self, op: str, left: LaneWord, right: LaneWord) -> LaneWord:
         if op == "&":
             for word, other in ((left, right), (right, left)):
                 if _is_splat(other, ones(LANE)):
@@ -648,7 +648,7 @@ class BlockWords:
             return self._plain(op, left, right)
         return self._once(f"{op} or more", left, right, lambda: idiom(left, right) or self._plain(op, left, right))
 
-    def _as_sum(self, left: Word, right: Word) -> Word | None:
+    def _as_sum(self, left: LaneWord, right: LaneWord) -> LaneWord | None:
         for t, signs in ((left, right), (right, left)):
             addends = _addends(t)
             if addends is None:
@@ -659,12 +659,12 @@ class BlockWords:
                 return self._sum(t, a, b, bits)
         return None
 
-    def _sum(self, t: Word, a: Word, b: Word, bits: int) -> Word:
+    def _sum(self, t: LaneWord, a: LaneWord, b: LaneWord, bits: int) -> LaneWord:
         if t.sum is None:
             t.sum = self._in_lanes("add", bits, a, b)
         return t.sum
 
-    def _as_overflow(self, left: Word, right: Word) -> Word | None:
+    def _as_overflow(self, left: LaneWord, right: LaneWord) -> LaneWord | None:
         factors = [*_factors(left), *_factors(right)]
         masks = [factor for factor in factors if factor.lanes is not None]
         if len(factors) != 3 or len(masks) != 1:
@@ -689,7 +689,7 @@ class BlockWords:
             return self._whole(overflow)
         return None
 
-    def _whole(self, word: Word) -> Word:
+    def _whole(self, word: LaneWord) -> LaneWord:
         """Hides a word's expression from LLVM, which would keep the unmasked bits in as many further registers."""
 
         def value() -> Value:
@@ -697,9 +697,9 @@ class BlockWords:
             name = f"llvm.arithmetic.fence.v{self._block.count}f32"
             return b.bitcast(intrinsic(b, name, kind, [b.bitcast(word.value, kind)]), word.value.type)
 
-        return Word(value)
+        return LaneWord(value)
 
-    def _as_end(self, left: Word, right: Word) -> Word | None:
+    def _as_end(self, left: LaneWord, right: LaneWord) -> LaneWord | None:
         for bits, sign in _SIGNS.items():
             if not _is_splat(left, sign) or right.op != ">>" or not _is_splat(right.parts[1], bits - 1):
                 continue
@@ -710,7 +710,7 @@ class BlockWords:
                 return self._plain("^", left, self._in_lanes("ashr", bits, x, amounts))
         return None
 
-    def _in_lanes(self, operation: str, bits: int, left: Word, right: Word) -> Word:
+    def _in_lanes(self, operation: str, bits: int, left: LaneWord, right: LaneWord) -> LaneWord:
         """Emits an operation on lanes of fewer bits, whatever their order within a lane of 32 bits."""
 
         def value() -> Value:
@@ -719,14 +719,14 @@ class BlockWords:
             result = getattr(b, operation)(*operands)
             return b.bitcast(result, block_type(self._block.count)) if bits < LANE else result
 
-        return Word(value)
+        return LaneWord(value)
 
 
-def _is_splat(word: Word, lane: int) -> bool:
+def _is_splat(word: LaneWord, lane: int) -> bool:
     return word.lanes is not None and all(value == lane for value in word.lanes)
 
 
-def _masked(word: Word, lane: int) -> Word | None:
+def _masked(word: LaneWord, lane: int) -> LaneWord | None:
     """Returns x of ``x & mask`` with a mask of equal lanes; None for other words."""
     if word.op == "&":
         for part, other in (word.parts, word.parts[::-1]):
@@ -735,7 +735,7 @@ def _masked(word: Word, lane: int) -> Word | None:
     return None
 
 
-def _addends(word: Word) -> tuple[Word, Word, int] | None:
+def _addends(word: LaneWord) -> tuple[LaneWord, LaneWord, int] | None:
     """Returns a, b and the bits of a lane from ``(a & REST) + (b & REST)``; None for other words."""
     if word.op == "+":
         for bits, sign in _SIGNS.items():
@@ -745,11 +745,11 @@ def _addends(word: Word) -> tuple[Word, Word, int] | None:
     return None
 
 
-def _factors(word: Word) -> tuple[Word, ...]:
+def _factors(word: LaneWord) -> tuple[LaneWord, ...]:
     return word.parts if word.op == "&" else (word,)
 
 
-def _same(some: tuple[Word, ...], others: tuple[Word, Word]) -> bool:
+def _same(some: tuple[LaneWord, ...], others: tuple[LaneWord, LaneWord]) -> bool:
     """Returns whether the two words are these, in any order."""
     return (some[0] is others[0] and some[1] is others[1]) or (some[0] is others[1] and some[1] is others[0])
 

@@ -10,7 +10,7 @@ from p4switch.abi import DROP_PORT
 from p4switch.compiler import actions
 from p4switch.compiler import data as phv
 from p4switch.compiler.actions import ActionLowering
-from p4switch.compiler.data import DataLowering, Needs, PhvLayout, wide_header_fields
+from p4switch.compiler.data import DataLowering, FieldNeeds, PhvLayout, wide_header_fields
 from p4switch.compiler.hashing import HashLowering
 from p4switch.compiler.lanes import FunctionContext
 from p4switch.compiler.storage import (
@@ -326,7 +326,7 @@ class FunctionBuilder(ABC):
             packet_length=length,
             exit_flag=storage.slot(I1, number(1, 0)),
             payload=self._payload,
-            notes=actions.PathNotes.make(storage) if self._program.leaves_path else None,
+            notes=actions.PathSlots.make(storage) if self._program.leaves_path else None,
         )
         start = context.block("start")
         builder.branch(start)
@@ -588,7 +588,7 @@ class IngressBuilder(FunctionBuilder):
 
     def _zero_wide_fields_early(self, context: FunctionContext) -> list[str]:
         """Zeroes the wide fields that the parser may read before it extracts them; returns the other headers."""
-        needs = Needs(self._program)
+        needs = FieldNeeds(self._program)
         states = self._program.parser.states.values()
         plain = all(not isinstance(op, model.Run) for state in states for op in state.operations)
         for state in states:

@@ -54,7 +54,7 @@ BLOCK_LANES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LaneBlock:
     """Neighbouring lanes of a value, from ``first`` on; ``below``: number of less significant bits."""
 
     first: int
@@ -62,11 +62,11 @@ class Block:
     below: int
 
 
-def blocks_of(width: int) -> list[Block]:
+def blocks_of(width: int) -> list[LaneBlock]:
     """Returns the blocks of a value of ``width`` bits; only the last one may be smaller."""
     lanes = width // 32
     counts = [(first, min(BLOCK_LANES, lanes - first)) for first in range(0, lanes, BLOCK_LANES)]
-    return [Block(first, count, 32 * (lanes - first - count)) for first, count in counts]
+    return [LaneBlock(first, count, 32 * (lanes - first - count)) for first, count in counts]
 
 
 def block_type(count: int) -> Any:
@@ -181,13 +181,13 @@ def store_cell(builder: Builder, pointer: Value, value: Value, width: int) -> No
     builder.store(value, pointer, align=1)
 
 
-def load_block(builder: Builder, pointer: Value, block: Block) -> Value:
+def load_block(builder: Builder, pointer: Value, block: LaneBlock) -> Value:
     """Loads a block of lanes that lie in memory from ``pointer`` on."""
     at = byte_offset(builder, pointer, 4 * block.first)
     return builder.load(at, align=1, typ=block_type(block.count))
 
 
-def store_block(builder: Builder, pointer: Value, block: Block, value: Value) -> None:
+def store_block(builder: Builder, pointer: Value, block: LaneBlock, value: Value) -> None:
     """Stores a block of lanes, the inverse of load_block."""
     builder.store(value, byte_offset(builder, pointer, 4 * block.first), align=1)
 
@@ -229,11 +229,11 @@ class FieldStorage:
         """Sets a field to an integer of its width."""
         self.store(field, integer_to_lanes(self._builder, value, field.width) if is_lanes(field) else value)
 
-    def load_block(self, field: model.FieldRef, block: Block) -> Value:
+    def load_block(self, field: model.FieldRef, block: LaneBlock) -> Value:
         """Returns a block of a field that is kept as lanes."""
         return load_block(self._builder, self._pointer(field), block)
 
-    def store_block(self, field: model.FieldRef, block: Block, value: Value) -> None:
+    def store_block(self, field: model.FieldRef, block: LaneBlock, value: Value) -> None:
         """Sets a block of a field that is kept as lanes."""
         store_block(self._builder, self._pointer(field), block, value)
 

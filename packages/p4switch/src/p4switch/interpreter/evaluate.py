@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from p4switch import abi
-from p4switch.interpreter.trace import Change, ChecksumUpdated, ChecksumVerified, Listener
+from p4switch.interpreter.trace import ChecksumUpdated, ChecksumVerified, Listener, PrimitiveChange
 from p4switch.program import Program, model
 from p4switch.program.errors import MAX_SHIFT, MAX_STEPS, SHIFT_MASK
 
@@ -27,7 +27,7 @@ _SESSION_MASK = abi.CLONE_VALID - 1
 
 
 @dataclass(slots=True)
-class PathNotes:
+class PathRequests:
     """Requests of a packet's primitives for the time after the pipeline: the latest counts; the smallest truncation.
 
     Attributes:
@@ -43,7 +43,7 @@ class PathNotes:
     truncate: int = abi.NO_TRUNCATION
 
 
-def note(primitive: model.PathPrimitive, notes: PathNotes, data: Callable[[model.DataExpr], int]) -> str:
+def note(primitive: model.PathPrimitive, notes: PathRequests, data: Callable[[model.DataExpr], int]) -> str:
     """Carries out a primitive; returns a description of it for people."""
     match primitive:
         case model.Clone(session, field_list):
@@ -88,7 +88,7 @@ class Phv:
     ingress_length: int = 0
     packet_length: int = 0
     exit: bool = field(default=False)
-    notes: PathNotes = field(default_factory=PathNotes)
+    notes: PathRequests = field(default_factory=PathRequests)
     steps: int = 0
 
     def step(self) -> None:
@@ -162,7 +162,7 @@ def make_valid(program: Program, header: str, phv: Phv) -> None:
     phv.valid.add(header)
 
 
-def move_headers(program: Program, move: model.MoveHeaders, phv: Phv) -> tuple[Change, ...]:
+def move_headers(program: Program, move: model.MoveHeaders, phv: Phv) -> tuple[PrimitiveChange, ...]:
     """Shifts the elements of a stack; returns the changes."""
     values, valid = dict(phv.values), set(phv.valid)
     changes = []
@@ -171,11 +171,11 @@ def move_headers(program: Program, move: model.MoveHeaders, phv: Phv) -> tuple[C
             phv.values[target, member.name] = values[origin, member.name]
             if target != origin and member.kind != "length":
                 changes.append(
-                    Change(f"{target}.{member.name}", values[target, member.name], values[origin, member.name])
+                    PrimitiveChange(f"{target}.{member.name}", values[target, member.name], values[origin, member.name])
                 )
         is_valid = origin in valid and target not in move.cleared
         (phv.valid.add if is_valid else phv.valid.discard)(target)
-        changes.append(Change(f"{target}.isValid()", int(target in valid), int(is_valid)))
+        changes.append(PrimitiveChange(f"{target}.isValid()", int(target in valid), int(is_valid)))
     return tuple(changes)
 
 
@@ -184,7 +184,7 @@ def _no_packet(ahead: model.Lookahead) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ValueScope:
     """The values that an expression may refer to.
 
     Attributes:
@@ -408,4 +408,4 @@ def update_checksums(program: Program, phv: Phv, listener: Listener | None) -> N
 
 
 def _applies(checksum: model.Checksum, phv: Phv) -> bool:
-    return checksum.condition is None or Scope(phv).truth(checksum.condition)
+    return checksum.condition is None or ValueScope(phv).truth(checksum.condition)

@@ -6,10 +6,10 @@ from typing import Final, Literal
 from p4switch import abi
 from p4switch.abi import INGRESS_DROPS, NOTHING_NOTED
 from p4switch.interpreter.evaluate import (
-    PathNotes,
+    PathRequests,
     Phv,
-    Scope,
     TooManySteps,
+    ValueScope,
     header_bits,
     header_bytes,
     make_valid,
@@ -19,6 +19,7 @@ from p4switch.interpreter.evaluate import (
 )
 from p4switch.interpreter.primitives import Primitives, run_pipeline
 from p4switch.interpreter.trace import (
+    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     Listener,
@@ -26,7 +27,6 @@ from p4switch.interpreter.trace import (
     Selected,
     StageStarted,
     StateEntered,
-    Verdict,
 )
 from p4switch.program import Program, model
 from p4switch.program.loader import key_width
@@ -53,7 +53,7 @@ class ParserRun:
         self._phv = phv
         self._primitives = primitives
         self._listener: Listener | None = primitives.listener
-        self._scope = Scope(phv, look=self._look)
+        self._scope = ValueScope(phv, look=self._look)
         self._offset = 0
         self._idle_steps = 0
 
@@ -201,7 +201,7 @@ _EGRESS_FIELDS: Final = (
 _NOTE_CELLS: Final = (abi.OUT_CLONE, abi.OUT_CLONE_LIST, abi.OUT_RESUBMIT, abi.OUT_DIGEST)
 
 
-def _noted(notes: PathNotes) -> tuple[int, ...]:
+def _noted(notes: PathRequests) -> tuple[int, ...]:
     """Returns the values of _NOTE_CELLS."""
     return notes.clone, notes.clone_list, notes.resubmit, notes.digest
 
@@ -294,7 +294,7 @@ class Interpreter:
         dropped = self._get(phv, "egress_spec") == abi.DROP_PORT
         if self.trace is not None:
             port = int(io[abi.EG_PORT])
-            self.trace(Verdict("egress", "drop") if dropped else Verdict("egress", "unicast", port))
+            self.trace(ForwardingVerdict("egress", "drop") if dropped else ForwardingVerdict("egress", "unicast", port))
         if dropped:
             return None
         out = self._deparse(phv)
@@ -387,7 +387,7 @@ class Interpreter:
         for cell, value in cells.items():
             io[cell] = value
         if self.trace is not None:
-            self.trace(Verdict(stage, "drop"))
+            self.trace(ForwardingVerdict(stage, "drop"))
 
     def _primitives(self, now: int) -> Primitives:
         return Primitives(self._program, self._state, self.trace, int(now))
@@ -407,8 +407,10 @@ class Interpreter:
         return 0 if field is None else phv.bits(field)
 
 
-def _ingress_verdict(io: Io) -> Verdict:
+def _ingress_verdict(io: Io) -> ForwardingVerdict:
     group, port = int(io[abi.OUT_MCAST_GRP]), int(io[abi.OUT_EGRESS_SPEC])
     if group != 0:
-        return Verdict("ingress", "multicast", group)
-    return Verdict("ingress", "drop") if port == abi.DROP_PORT else Verdict("ingress", "unicast", port)
+        return ForwardingVerdict("ingress", "multicast", group)
+    return (
+        ForwardingVerdict("ingress", "drop") if port == abi.DROP_PORT else ForwardingVerdict("ingress", "unicast", port)
+    )

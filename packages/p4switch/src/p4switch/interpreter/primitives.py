@@ -7,12 +7,12 @@ from functools import partial
 from typing import Final
 
 from p4switch import abi
-from p4switch.interpreter.evaluate import Phv, Scope, calculate, header_bytes, make_valid, move_headers, note
-from p4switch.interpreter.trace import Change, ConditionEvaluated, Listener, PrimitiveRun, TableApplied
+from p4switch.interpreter.evaluate import Phv, ValueScope, calculate, header_bytes, make_valid, move_headers, note
+from p4switch.interpreter.trace import ConditionEvaluated, Listener, PrimitiveChange, PrimitiveRun, TableApplied
 from p4switch.program import Program, model
 from p4switch.state import device_state
 from p4switch.state.device_state import DeviceState
-from p4switch.tables import Exact, Lookup, Lpm, Match, Range, Table, TableEntry, Ternary
+from p4switch.tables import Exact, Lookup, Lpm, Match, Range, Table, TableEntry, TernaryMatch
 
 _INDEX_MASK: Final = (1 << 32) - 1
 _MASK_64: Final = (1 << 64) - 1
@@ -31,7 +31,7 @@ class Primitives:
     listener: Listener | None
     now: int = 0
 
-    def run_all(self, primitives: Sequence[model.Primitive], scope: Scope) -> None:
+    def run_all(self, primitives: Sequence[model.Primitive], scope: ValueScope) -> None:
         """Runs the primitives of an action, following its jumps."""
         at = 0
         while at < len(primitives):
@@ -46,13 +46,13 @@ class Primitives:
                 case _:
                     self.run(primitive, scope)
 
-    def run(self, primitive: model.Primitive, scope: Scope) -> None:
+    def run(self, primitive: model.Primitive, scope: ValueScope) -> None:
         """Runs one primitive that is not a jump, and reports it."""
         done = self._run(primitive, scope)
         if self.listener is not None:
             self.listener(done)
 
-    def _run(self, primitive: model.Primitive, scope: Scope) -> PrimitiveRun:
+    def _run(self, primitive: model.Primitive, scope: ValueScope) -> PrimitiveRun:
         match primitive:
             case model.Assign(target, value):
                 return PrimitiveRun(primitive, (self._set(scope, target, scope.data(value)),))
@@ -96,13 +96,13 @@ class Primitives:
             case _:
                 raise AssertionError(f"not a primitive that stands alone: {primitive}")
 
-    def _set(self, scope: Scope, target: model.FieldRef, value: int) -> Change:
+    def _set(self, scope: ValueScope, target: model.FieldRef, value: int) -> PrimitiveChange:
         before = scope.phv.bits(target)
         scope.phv.store(target, value)
-        return Change(str(target), before, scope.phv.bits(target))
+        return PrimitiveChange(str(target), before, scope.phv.bits(target))
 
     def _one_of(
-        self, primitive: model.Primitive, cases: tuple[tuple[model.BoolExpr, model.Primitive], ...], scope: Scope
+        self, primitive: model.Primitive, cases: tuple[tuple[model.BoolExpr, model.Primitive], ...], scope: ValueScope
     ) -> PrimitiveRun:
         for condition, chosen in cases:
             if scope.truth(condition):
@@ -112,7 +112,7 @@ class Primitives:
 
     # --- headers
 
-    def _assign_header(self, primitive: model.Primitive, target: str, origin: str, scope: Scope) -> PrimitiveRun:
+    def _assign_header(self, primitive: model.Primitive, target: str, origin: str, scope: ValueScope) -> PrimitiveRun:
         phv = scope.phv
         changes = [_validity(phv.valid, target, origin in phv.valid)]
         if origin in phv.valid:
@@ -124,7 +124,7 @@ class Primitives:
             phv.valid.discard(target)
         return PrimitiveRun(primitive, tuple(changes))
 
-    def _add_header(self, header: str, scope: Scope) -> tuple[Change, ...]:
+    def _add_header(self, header: str, scope: ValueScope) -> tuple[PrimitiveChange, ...]:
         phv, change = scope.phv, _validity(scope.phv.valid, header, True)
         if header not in phv.valid:
             for field in self.program.headers[header].type.wire_fields:
@@ -133,7 +133,7 @@ class Primitives:
             phv.packet_length += header_bytes(self.program, header, phv)
         return (change,)
 
-    def _remove_header(self, header: str, scope: Scope) -> tuple[Change, ...]:
+    def _remove_header(self, header: str, scope: ValueScope) -> tuple[PrimitiveChange, ...]:
         if self.program.headers[header].metadata:
             return ()
         phv, change = scope.phv, _validity(scope.phv.valid, header, False)
@@ -142,7 +142,7 @@ class Primitives:
             phv.packet_length -= header_bytes(self.program, header, phv)
         return (change,)
 
-    def _mark_to_drop(self, header: str, scope: Scope) -> tuple[Change, ...]:
+    def _mark_to_drop(self, header: str, scope: ValueScope) -> tuple[PrimitiveChange, ...]:
         changes = [self._set(scope, self.program.field(header, "egress_spec"), abi.DROP_PORT)]
         if "mcast_grp" in self.program.headers[header].type.by_name:
             changes.append(self._set(scope, self.program.field(header, "mcast_grp"), 0))
@@ -150,23 +150,23 @@ class Primitives:
 
     # --- state
 
-    def _index(self, expr: model.DataExpr, scope: Scope) -> int:
+    def _index(self, expr: model.DataExpr, scope: ValueScope) -> int:
         return scope.data(expr) & _INDEX_MASK
 
-    def _count(self, primitive: model.Primitive, name: str, index: int, scope: Scope) -> PrimitiveRun:
+    def _count(self, primitive: model.Primitive, name: str, index: int, scope: ValueScope) -> PrimitiveRun:
         counter = self.state.counters[name]
         if index >= counter.size:
             return PrimitiveRun(primitive, index=index, in_range=False)
         packets, octets = counter.read(index)
         counter.count(index, scope.phv.ingress_length)
         changes = (
-            Change(f"{name}[{index}] packets", packets, counter.read(index)[0]),
-            Change(f"{name}[{index}] bytes", octets, counter.read(index)[1]),
+            PrimitiveChange(f"{name}[{index}] packets", packets, counter.read(index)[0]),
+            PrimitiveChange(f"{name}[{index}] bytes", octets, counter.read(index)[1]),
         )
         return PrimitiveRun(primitive, changes, index)
 
     def _execute_meter(
-        self, primitive: model.Primitive, target: model.FieldRef, name: str, index: int, scope: Scope
+        self, primitive: model.Primitive, target: model.FieldRef, name: str, index: int, scope: ValueScope
     ) -> PrimitiveRun:
         meter = self.state.meters[name]
         if index >= meter.size:
@@ -175,7 +175,7 @@ class Primitives:
         return PrimitiveRun(primitive, (self._set(scope, target, color),), index)
 
     def _register_read(
-        self, primitive: model.Primitive, target: model.FieldRef, name: str, index: int, scope: Scope
+        self, primitive: model.Primitive, target: model.FieldRef, name: str, index: int, scope: ValueScope
     ) -> PrimitiveRun:
         register = self.state.registers[name]
         if index >= register.size:
@@ -188,14 +188,14 @@ class Primitives:
             return PrimitiveRun(primitive, index=index, in_range=False)
         before = register.read(index)
         register.write(index, value)
-        return PrimitiveRun(primitive, (Change(f"{name}[{index}]", before, register.read(index)),), index)
+        return PrimitiveRun(primitive, (PrimitiveChange(f"{name}[{index}]", before, register.read(index)),), index)
 
-    def _hash(self, primitive: model.Hash, scope: Scope) -> int:
+    def _hash(self, primitive: model.Hash, scope: ValueScope) -> int:
         base, size = scope.data(primitive.base) & _MASK_64, scope.data(primitive.size) & _MASK_64
         hashed = calculate(self.program, self.program.calculations[primitive.calculation], scope.phv)
         return (hashed % max(size, 1) + base) & _MASK_64
 
-    def _random(self, primitive: model.Random, scope: Scope) -> PrimitiveRun:
+    def _random(self, primitive: model.Random, scope: ValueScope) -> PrimitiveRun:
         low, high = scope.data(primitive.low) & _MASK_64, scope.data(primitive.high) & _MASK_64
         if low > high:
             return PrimitiveRun(primitive)
@@ -211,15 +211,15 @@ class Primitives:
         return PrimitiveRun(primitive, text="" if holds else failure)
 
 
-def _jumped(following: int, to: int, scope: Scope) -> int:
+def _jumped(following: int, to: int, scope: ValueScope) -> int:
     """Returns ``to``; counts a step if the jump goes to itself or backwards."""
     if to < following:
         scope.phv.step()
     return to
 
 
-def _validity(valid: set[str], header: str, after: bool) -> Change:
-    return Change(f"{header}.isValid()", int(header in valid), int(after))
+def _validity(valid: set[str], header: str, after: bool) -> PrimitiveChange:
+    return PrimitiveChange(f"{header}.isValid()", int(header in valid), int(after))
 
 
 def _format(template: str, values: list[int]) -> str:
@@ -250,7 +250,7 @@ def run_pipeline(pipeline: model.Pipeline, phv: Phv, primitives: Primitives) -> 
 
 
 def _decide(conditional: model.Conditional, phv: Phv, primitives: Primitives) -> str | None:
-    outcome = Scope(phv).truth(conditional.condition)
+    outcome = ValueScope(phv).truth(conditional.condition)
     if primitives.listener is not None:
         primitives.listener(ConditionEvaluated(conditional, outcome))
     return conditional.next_true if outcome else conditional.next_false
@@ -270,7 +270,7 @@ def _apply(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> str | No
     if primitives.listener is not None:
         primitives.listener(_applied(spec, table, keys, lookup))
     if lookup.action is not None:
-        primitives.run_all(table.actions[lookup.action].primitives, Scope(phv, lookup.arguments))
+        primitives.run_all(table.actions[lookup.action].primitives, ValueScope(phv, lookup.arguments))
     return spec.next_node(lookup.hit, lookup.action)
 
 
@@ -312,7 +312,7 @@ def _fits(match: Match, value: int, width: int) -> bool:
             return value == wanted
         case Lpm(wanted, prefix):
             return value >> (width - prefix) == wanted >> (width - prefix)
-        case Ternary(wanted, mask):
+        case TernaryMatch(wanted, mask):
             return value & mask == wanted
         case Range(low, high):
             return low <= value <= high

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, P4Error, SourceFault, Sources, Unexpected, expect
+from p4switch.p4.diagnostics import Diagnostics, P4Error, SourceFault, SourceFiles, Unexpected, expect
 from p4switch.p4.info import P4Info
 from p4switch.p4.inventory import Inventory
 from p4switch.p4.lower.programs import Emitter
@@ -60,7 +60,7 @@ class Compilation:
         json: BMv2's JSON; None if there are errors.
     """
 
-    sources: Sources = field(default_factory=Sources)
+    sources: SourceFiles = field(default_factory=SourceFiles)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     declarations: list[Declaration] = field(default_factory=list)
     checker: Checker | None = None

@@ -17,7 +17,7 @@ NOWHERE: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """A position as file, line (from 1) and column (from 0)."""
 
     file: str
@@ -29,7 +29,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Sources:
+class SourceFiles:
     """The files of one compilation, in the order in which they were first read.
 
     Attributes:
@@ -50,11 +50,11 @@ class Sources:
             self.builtin.add(len(self.names) - 1)
         return len(self.names) - 1
 
-    def place(self, position: int) -> Place:
+    def place(self, position: int) -> SourcePlace:
         """Returns file, line and column of a position."""
         column = position & ((1 << COLUMN_BITS) - 1)
         line = (position >> COLUMN_BITS) & ((1 << LINE_BITS) - 1) or 1
-        return Place(self.names[position >> (COLUMN_BITS + LINE_BITS)], line, column)
+        return SourcePlace(self.names[position >> (COLUMN_BITS + LINE_BITS)], line, column)
 
     def is_builtin(self, position: int) -> bool:
         """Returns whether a position is in a file of this package."""
@@ -106,7 +106,7 @@ class Diagnostic:
     message: str
     hint: str = ""
 
-    def render(self, sources: Sources) -> str:
+    def render(self, sources: SourceFiles) -> str:
         """Returns ``file:line:column: error: …``, the line with a mark, and the hint."""
         place = sources.place(self.position)
         head = f"{place}: {self.severity}: {self.message}"
@@ -117,7 +117,7 @@ class Diagnostic:
             head += f"\n    {before}{after}\n    {mark}^"
         return head + (f"\n  {self.hint}" if self.hint else "")
 
-    def as_json(self, sources: Sources) -> dict[str, object]:
+    def as_json(self, sources: SourceFiles) -> dict[str, object]:
         """Returns the diagnostic as plain data; line and column count from 1."""
         place = sources.place(self.position)
         return {
@@ -205,7 +205,7 @@ def expect(value: object, kind: type[T]) -> T:
 class P4Error(InputError, ValueError):
     """A P4 program that cannot be compiled; the message lists every error with its line and how to fix it."""
 
-    def __init__(self, diagnostics: Diagnostics, sources: Sources) -> None:
+    def __init__(self, diagnostics: Diagnostics, sources: SourceFiles) -> None:
         self.diagnostics = diagnostics
         self.sources = sources
         errors = diagnostics.errors

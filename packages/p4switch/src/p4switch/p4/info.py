@@ -8,7 +8,7 @@ from p4switch.p4.diagnostics import Diagnostics, SourceFault
 from p4switch.p4.inventory import Inventory, UsedAction
 from p4switch.p4.lower.programs import Emitter
 from p4switch.p4.lower.statements import key_name
-from p4switch.p4.lower.storage import Instance, TableInstance
+from p4switch.p4.lower.storage import LoweredInstance, TableInstance
 from p4switch.p4.syntax.expressions import ExpressionParser
 from p4switch.p4.syntax.preprocessor import NUMBER, STRING, Token, value_of
 from p4switch.p4.syntax.tree import Annotation, Composite, Declaration
@@ -109,7 +109,7 @@ def shortest_ends(names: Iterable[str]) -> dict[str, str]:
 Message = list[tuple[str, Any]]
 
 
-class Word(str):
+class EnumWord(str):
     """A member of an enum, which is written without quotes; also ``true``."""
 
     __slots__ = ()
@@ -121,7 +121,7 @@ def write(message: Message, indent: str = "") -> str:
     for name, value in message:
         if isinstance(value, list):
             lines.append(f"{indent}{name} {{\n{write(value, indent + '  ')}{indent}}}\n")
-        elif isinstance(value, Word):
+        elif isinstance(value, EnumWord):
             lines.append(f"{indent}{name}: {value}\n")
         elif isinstance(value, bytes):
             lines.append(f'{indent}{name}: "{_escaped(value)}"\n')
@@ -215,7 +215,7 @@ def _value(tokens: Sequence[Token]) -> tuple[str, object]:
     node = ExpressionParser(list(tokens), checker.env.diagnostics).expression()
     checker.check(node)
     if isinstance(node.value, bool):
-        return "bool_value", Word(str(node.value).lower())
+        return "bool_value", EnumWord(str(node.value).lower())
     if isinstance(node.value, int):
         return "int64_value", node.value
     return "string_value", str(node.value)
@@ -438,14 +438,14 @@ class P4Info:
             kind = key.expression.type
             width = control_plane_width(kind) if kind is not None else 0
             field = [*_named(number, key_name(key), key.annotations), *_width(width)]
-            field += [("match_type", Word(key.match.upper())), *documentation(key.annotations)]
+            field += [("match_type", EnumWord(key.match.upper())), *documentation(key.annotations)]
             field += self._type_name(kind) if kind is not None else []
             message.append(("match_fields", field + structured_annotations(key.annotations)))
         for name, ref in self.inventory.refs_of(table):
             item: Message = [("id", self.symbols.id(ACTION, name))]
             item += plain_annotations(ref.annotations)
             scopes = [word for word in ("TABLE_ONLY", "DEFAULT_ONLY") if ref.has(word.lower().replace("_", ""))]
-            item += [("scope", Word(word)) for word in scopes[:1]]
+            item += [("scope", EnumWord(word)) for word in scopes[:1]]
             item += structured_annotations(ref.annotations)
             message.append(("action_refs", item))
         if declaration.default is not None and declaration.default_constant:
@@ -461,9 +461,9 @@ class P4Info:
         most = (table.json or {}).get("max_size", value)
         message.append(("size", most))
         if (table.json or {}).get("support_timeout"):
-            message.append(("idle_timeout_behavior", Word("NOTIFY_CONTROL")))
+            message.append(("idle_timeout_behavior", EnumWord("NOTIFY_CONTROL")))
         if declaration.entries is not None:
-            message.append(("is_const_table", Word("true")))
+            message.append(("is_const_table", EnumWord("true")))
         return message
 
     def _type_name(self, kind: kinds.Type) -> Message:
@@ -489,16 +489,16 @@ class P4Info:
 
     # --- externs
 
-    def _counter(self, instance: Instance) -> Message:
+    def _counter(self, instance: LoweredInstance) -> Message:
         self._typed = True
         kind = _EXTERNS[instance.type.name]
         unit = instance.arguments[1]
         message: Message = [self._preamble(kind, instance.name, instance.declaration)]
-        message.append(("spec", [("unit", Word(_UNITS[unit.name]))]))
+        message.append(("spec", [("unit", EnumWord(_UNITS[unit.name]))]))
         message += _size(instance.arguments[0])
         return message + self._index(instance, 0)
 
-    def _index(self, instance: Instance, position: int) -> Message:
+    def _index(self, instance: LoweredInstance, position: int) -> Message:
         arguments = instance.type.arguments
         kind = arguments[position] if position < len(arguments) else None
         if isinstance(kind, kinds.NewType):
@@ -506,26 +506,26 @@ class P4Info:
             return [("index_type_name", [("name", kind.name)])]
         return []
 
-    def _direct(self, instance: Instance, kind: int) -> Message:
+    def _direct(self, instance: LoweredInstance, kind: int) -> Message:
         message: Message = [self._preamble(kind, instance.name, instance.declaration)]
-        message.append(("spec", [("unit", Word(_UNITS[instance.arguments[0].name]))]))
+        message.append(("spec", [("unit", EnumWord(_UNITS[instance.arguments[0].name]))]))
         message.append(("direct_table_id", self.symbols.id(TABLE, instance.extra["binding"])))
         return message
 
-    def _register(self, instance: Instance) -> Message:
+    def _register(self, instance: LoweredInstance) -> Message:
         self._typed = True
         message: Message = [self._preamble(REGISTER, instance.name, instance.declaration)]
         message.append(("type_spec", self.types.spec(instance.type.arguments[0])))
         message += _size(instance.arguments[0])
         return message + self._index(instance, 1)
 
-    def _profile(self, instance: Instance, tables: list[TableInstance]) -> Message:
+    def _profile(self, instance: LoweredInstance, tables: list[TableInstance]) -> Message:
         selector = instance.type.name == "action_selector"
         notes = instance.declaration.annotations
         message: Message = [self._preamble(ACTION_PROFILE, instance.name, instance.declaration, ("max_group_size",))]
         message += [("table_ids", self.symbols.id(TABLE, name)) for name in sorted(t.name for t in tables)]
         if selector:
-            message.append(("with_selector", Word("true")))
+            message.append(("with_selector", EnumWord("true")))
         message += _size(instance.arguments[1 if selector else 0])
         most = next((n for n in notes if n.name == "max_group_size"), None)
         if selector and most is not None and most.tokens:
@@ -543,14 +543,16 @@ class P4Info:
                 word = match.tokens[0][1].upper() if match is not None and match.tokens else "EXACT"
                 inner = _named(number, declared.shown, declared.annotations, ("match",))
                 inner += _width(control_plane_width(bare.fields[declared.name]))
-                inner.append(("match_type", Word(word)))
+                inner.append(("match_type", EnumWord(word)))
                 message.append(("match", inner + documentation(declared.annotations)))
         elif isinstance(bare, kinds.EnumType) and bare.base is not None:
             for number, name in enumerate(bare.members, 1):
                 match_of: Message = [("id", number), ("name", name), ("bitwidth", bare.base.width)]
-                message.append(("match", [*match_of, ("match_type", Word("EXACT"))]))
+                message.append(("match", [*match_of, ("match_type", EnumWord("EXACT"))]))
         else:
-            message.append(("match", [("id", 1), *_width(control_plane_width(kind)), ("match_type", Word("EXACT"))]))
+            message.append(
+                ("match", [("id", 1), *_width(control_plane_width(kind)), ("match_type", EnumWord("EXACT"))])
+            )
         return message + _size(item.json["max_size"])
 
     def _digest(self, name: str, kind: kinds.Type) -> Message:

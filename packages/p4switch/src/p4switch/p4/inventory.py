@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from p4switch.p4.lower.programs import Emitter, full_name
 from p4switch.p4.lower.statements import global_name
-from p4switch.p4.lower.storage import Instance, ProgramInstance, TableInstance, ValueSetInstance
+from p4switch.p4.lower.storage import LoweredInstance, ProgramInstance, TableInstance, ValueSetInstance
 from p4switch.p4.syntax import tree
 
 _CONTROLS: Final = ("verify", "ingress", "egress", "compute", "deparser")
@@ -43,15 +43,15 @@ class Inventory:
         self.emitter = emitter
         self.tables: list[TableInstance] = []
         self.actions: list[UsedAction] = []
-        self.externs: list[Instance] = []
+        self.externs: list[LoweredInstance] = []
         self.value_sets: list[ValueSetInstance] = []
-        self.profiles: list[tuple[Instance, list[TableInstance]]] = []
+        self.profiles: list[tuple[LoweredInstance, list[TableInstance]]] = []
         self._names: dict[tuple[int, Any], str] = {}
         self._seen_actions: set[str] = set()
         self.clashes: list[Clash] = []
         self._owners: dict[tuple[str, str], tuple[tree.Declaration, object]] = {}
         for declaration, bound in emitter.ctx.program_environment.bound.items():
-            if isinstance(declaration, tree.Instance) and type(bound) is Instance:
+            if isinstance(declaration, tree.Instance) and type(bound) is LoweredInstance:
                 self._extern(bound)
         self._walk(emitter.blocks["parser"])
         for block in _CONTROLS:
@@ -106,12 +106,12 @@ class Inventory:
                     self.value_sets.append(bound)
                 case _ if isinstance(bound, ProgramInstance):
                     self._walk(bound)
-                case _ if isinstance(bound, Instance):
+                case _ if isinstance(bound, LoweredInstance):
                     self._extern(bound)
         for inner in instance.directly.values():
             self._walk(inner)
 
-    def _extern(self, instance: Instance) -> None:
+    def _extern(self, instance: LoweredInstance) -> None:
         if instance.declaration.annotation("hidden") is not None:
             return
         if instance.type.name in _PROFILES and all(known is not instance for known, _ in self.profiles):
@@ -155,7 +155,7 @@ class Inventory:
         bound = table.environment.find(ref.target)
         return bound.name if bound is not None else global_name(ref.target)
 
-    def direct_of(self, table: TableInstance) -> list[Instance]:
+    def direct_of(self, table: TableInstance) -> list[LoweredInstance]:
         """Returns the direct counters and meters of a table."""
         known = [i for i in self.emitter.ctx.direct if i.extra.get("binding") == table.name]
         return sorted(known, key=lambda i: i.type.name)

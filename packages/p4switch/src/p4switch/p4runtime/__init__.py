@@ -6,8 +6,8 @@ BMv2 against the specification: when the primary client leaves, the live client 
 takes over; a read that fails has the code of its first invalid request.
 """
 
-from p4switch.p4runtime.errors import Code, P4RuntimeError
+from p4switch.p4runtime.errors import P4RuntimeError, StatusCode
 from p4switch.p4runtime.server import P4RuntimeServer, Tls, TlsError
 from p4switch.p4runtime.slot import DeviceFactory, PacketOutHandler
 
-__all__ = ["Code", "DeviceFactory", "P4RuntimeError", "P4RuntimeServer", "PacketOutHandler", "Tls", "TlsError"]
+__all__ = ["DeviceFactory", "P4RuntimeError", "P4RuntimeServer", "PacketOutHandler", "StatusCode", "Tls", "TlsError"]

@@ -14,7 +14,7 @@ from finsy.proto import U128, p4r, stratum
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
-from p4switch.p4runtime.errors import Code, P4RuntimeError
+from p4switch.p4runtime.errors import P4RuntimeError, StatusCode
 from p4switch.p4runtime.updates import copied, invalid
 
 # Roles: the part of a device's control plane that a client may use (P4Runtime specification, section "Role Config").
@@ -150,7 +150,7 @@ def permit_role(role: str, config: RoleConfig | None) -> Permit:
             kind = entity.WhichOneof("entity") or "an unset entity"
             ident = entity_id(entity)
             what = kind if ident is None else f"{kind} of id {ident}"
-            raise P4RuntimeError(Code.PERMISSION_DENIED, f"{what} is outside role {role!r}")
+            raise P4RuntimeError(StatusCode.PERMISSION_DENIED, f"{what} is outside role {role!r}")
 
     return permit
 
@@ -247,7 +247,7 @@ class Arbitration(Generic[Client]):
     def config(self, role: str) -> RoleConfig | None:
         """Returns a role's permissions, as its latest primary gave them; None: everything. Raises NOT_FOUND."""
         if role not in self._roles:
-            raise P4RuntimeError(Code.NOT_FOUND, f"device {self._device_id} has no role {role!r}")
+            raise P4RuntimeError(StatusCode.NOT_FOUND, f"device {self._device_id} has no role {role!r}")
         return self._roles[role].config
 
     def check_primary(self, role: str, election_id: p4r.Uint128 | None) -> None:
@@ -270,29 +270,30 @@ class Arbitration(Generic[Client]):
     def _check(self, client: Client, request: p4r.MasterArbitrationUpdate, bid: _Bid) -> None:
         if request.device_id != self._device_id:
             raise P4RuntimeError(
-                Code.FAILED_PRECONDITION,
+                StatusCode.FAILED_PRECONDITION,
                 f"this stream belongs to device {self._device_id}, not to device {request.device_id}",
             )
         known = self._clients.get(client)
         if known is not None and known.role != bid.role:
             raise P4RuntimeError(
-                Code.FAILED_PRECONDITION, f"this stream has role {known.role!r}; open another one for role {bid.role!r}"
+                StatusCode.FAILED_PRECONDITION,
+                f"this stream has role {known.role!r}; open another one for role {bid.role!r}",
             )
         others = [b for c, b in self._clients.items() if c is not client]
         if bid.election_id is not None and bid.election_id in {b.election_id for b in others if b.role == bid.role}:
             raise P4RuntimeError(
-                Code.INVALID_ARGUMENT,
+                StatusCode.INVALID_ARGUMENT,
                 f"Election id {bid.election_id} already exists for device {self._device_id}{_for(bid.role)}",
             )
         if known is None and len(self._clients) >= MAX_CLIENTS:
             raise P4RuntimeError(
-                Code.RESOURCE_EXHAUSTED, f"device {self._device_id} has {MAX_CLIENTS} clients; no more are served"
+                StatusCode.RESOURCE_EXHAUSTED, f"device {self._device_id} has {MAX_CLIENTS} clients; no more are served"
             )
         for other in others:
             taken = bid.config.conflict(other.config) if bid.config and other.config and other.role != bid.role else ()
             if taken:
                 raise P4RuntimeError(
-                    Code.INVALID_ARGUMENT,
+                    StatusCode.INVALID_ARGUMENT,
                     f"role {bid.role!r}: ids {sorted(taken)} are exclusive and belong to role {other.role!r}, too",
                 )
 
@@ -328,11 +329,11 @@ class Arbitration(Generic[Client]):
         if known.latest_primary is not None:
             message.election_id.CopyFrom(U128.encode(known.latest_primary))
         if primary is None:
-            message.status.code, message.status.message = int(Code.NOT_FOUND), "There is no primary"
+            message.status.code, message.status.message = int(StatusCode.NOT_FOUND), "There is no primary"
         elif primary is client:
             message.status.message = "Is primary"
         else:
-            message.status.code, message.status.message = int(Code.ALREADY_EXISTS), "Is backup"
+            message.status.code, message.status.message = int(StatusCode.ALREADY_EXISTS), "Is backup"
         return message
 
 
@@ -345,7 +346,7 @@ def _bid(request: p4r.MasterArbitrationUpdate) -> _Bid:
 
 
 def _denied(message: str) -> P4RuntimeError:
-    return P4RuntimeError(Code.PERMISSION_DENIED, message)
+    return P4RuntimeError(StatusCode.PERMISSION_DENIED, message)
 
 
 def _for(role: str) -> str:

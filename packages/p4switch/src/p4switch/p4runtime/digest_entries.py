@@ -9,7 +9,7 @@ import numpy as np
 from finsy.proto import p4r
 from numpy.typing import NDArray
 
-from p4switch.p4runtime.errors import Code, P4RuntimeError
+from p4switch.p4runtime.errors import P4RuntimeError, StatusCode
 from p4switch.p4runtime.p4info import DigestInfo, Schema, Shape, encode_shape
 from p4switch.p4runtime.updates import Kind, check_update_type, copied, invalid
 from p4switch.traffic import Digest
@@ -183,14 +183,14 @@ class DigestEntries:
         """Turns a digest on, reconfigures it, or turns it off. Raises P4RuntimeError."""
         info = self._schema.digests.get(entry.digest_id)
         if info is None:
-            raise P4RuntimeError(Code.NOT_FOUND, f"there is no digest with id {entry.digest_id}")
+            raise P4RuntimeError(StatusCode.NOT_FOUND, f"there is no digest with id {entry.digest_id}")
         what = f"digest {info.name!r}"
         check_update_type(kind, what)
         configured = self._lists.get(info.id)
         if kind == p4r.Update.INSERT and configured is not None:
-            raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} is configured already")
+            raise P4RuntimeError(StatusCode.ALREADY_EXISTS, f"{what} is configured already")
         if kind != p4r.Update.INSERT and configured is None:
-            raise P4RuntimeError(Code.NOT_FOUND, f"{what} is not configured")
+            raise P4RuntimeError(StatusCode.NOT_FOUND, f"{what} is not configured")
         if kind == p4r.Update.DELETE:
             self._next_ids[info.id] = self._lists.pop(info.id).next_id
             return
@@ -198,7 +198,7 @@ class DigestEntries:
         if config.max_timeout_ns < 0 or config.ack_timeout_ns < 0 or config.max_list_size < 0:
             raise invalid(f"{what}: a time-out or the list size is negative")
         if info.shape is None:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: its type is not supported")
+            raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: its type is not supported")
         kept = copied(entry)
         if configured is None:
             self._lists[info.id] = _List(info, info.shape, kept, self._next_ids.get(info.id, 1))
@@ -210,7 +210,7 @@ class DigestEntries:
         if wanted.digest_id == 0:
             return iter([digest.entry for digest in self._lists.values()])
         if wanted.digest_id not in self._lists:
-            raise P4RuntimeError(Code.NOT_FOUND, f"digest {wanted.digest_id} is not configured")
+            raise P4RuntimeError(StatusCode.NOT_FOUND, f"digest {wanted.digest_id} is not configured")
         return iter([self._lists[wanted.digest_id].entry])
 
     # --- samples
@@ -233,7 +233,7 @@ class DigestEntries:
     def acknowledge(self, ack: p4r.DigestListAck) -> None:
         """Takes a controller's acknowledgement of a list: its samples may be reported again. Raises NOT_FOUND."""
         if ack.digest_id not in self._schema.digests:
-            raise P4RuntimeError(Code.NOT_FOUND, f"there is no digest with id {ack.digest_id}")
+            raise P4RuntimeError(StatusCode.NOT_FOUND, f"there is no digest with id {ack.digest_id}")
         learned = self._lists.get(ack.digest_id)
         if learned is not None:
             learned.forget(ack.list_id)

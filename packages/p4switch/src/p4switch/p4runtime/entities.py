@@ -7,7 +7,7 @@ from finsy.proto import p4r
 
 from p4switch import abi
 from p4switch.device import Device
-from p4switch.p4runtime.errors import Code, P4RuntimeError, decode, encode
+from p4switch.p4runtime.errors import P4RuntimeError, StatusCode, decode, encode
 from p4switch.p4runtime.p4info import (
     CounterInfo,
     MeterInfo,
@@ -38,7 +38,7 @@ LAST_SESSION: Final = (1 << 15) - 1
 """The last clone session (PI, pre_clone_mgr.h); sessions start from 1."""
 
 
-class Copies:
+class ReplicaEntities:
     """Reads and writes entities that consist of a number and a list of replicas.
 
     Attributes:
@@ -62,9 +62,9 @@ class Copies:
         self._check(kind, number, what)
         exists = number in self._numbers()
         if kind == p4r.Update.INSERT and exists:
-            raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} exists already")
+            raise P4RuntimeError(StatusCode.ALREADY_EXISTS, f"{what} exists already")
         if kind != p4r.Update.INSERT and not exists:
-            raise P4RuntimeError(Code.NOT_FOUND, f"{what} does not exist")
+            raise P4RuntimeError(StatusCode.NOT_FOUND, f"{what} does not exist")
         if kind == p4r.Update.DELETE:
             self._held.delete(number)
             self._written.pop(number, None)
@@ -82,7 +82,7 @@ class Copies:
         if number:
             self._check_number(number, f"{self.what} {number}")
             if number not in known:
-                raise P4RuntimeError(Code.NOT_FOUND, f"{self.what} {number} does not exist")
+                raise P4RuntimeError(StatusCode.NOT_FOUND, f"{self.what} {number} does not exist")
             known = [number]
         now = [(number, self._replicas(number), self._written.get(number)) for number in known]
         return (self._shown(number, replicas, written) for number, replicas, written in now)
@@ -115,7 +115,7 @@ class Copies:
         """Refuses fields that are not supported. Raises P4RuntimeError."""
 
 
-class MulticastEntries(Copies):
+class MulticastEntries(ReplicaEntities):
     """Reads and writes MulticastGroupEntry."""
 
     what, ident, message = "multicast group", "multicast_group_id", p4r.MulticastGroupEntry
@@ -138,10 +138,10 @@ class MulticastEntries(Copies):
     def _check_number(self, number: int, what: str) -> None:
         if number >= FIRST_RESERVED_GROUP:
             message = f"{what}: numbers from {FIRST_RESERVED_GROUP} on are reserved"
-            raise P4RuntimeError(Code.OUT_OF_RANGE, message)
+            raise P4RuntimeError(StatusCode.OUT_OF_RANGE, message)
 
 
-class CloneEntries(Copies):
+class CloneEntries(ReplicaEntities):
     """Reads and writes CloneSessionEntry."""
 
     what, ident, message = "clone session", "session_id", p4r.CloneSessionEntry
@@ -163,9 +163,11 @@ class CloneEntries(Copies):
 
     def _check_fields(self, entry: p4r.CloneSessionEntry, what: str) -> None:
         if entry.class_of_service != 0:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: class_of_service is not supported")
+            raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: class_of_service is not supported")
         if entry.packet_length_bytes != 0:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: BMv2 does not truncate clones (packet_length_bytes)")
+            raise P4RuntimeError(
+                StatusCode.UNIMPLEMENTED, f"{what}: BMv2 does not truncate clones (packet_length_bytes)"
+            )
 
 
 class ReplicationEntries:
@@ -205,7 +207,7 @@ def decode_replicas(given: Iterable[p4r.Replica], what: str) -> tuple[tuple[int,
     replicas = []
     for replica in given:
         if replica.backup_replicas:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: backup replicas are not supported")
+            raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: backup replicas are not supported")
         replicas.append((_port(replica, what), replica.instance))
     if len(set(replicas)) != len(replicas):
         repeated = next(r for r in replicas if replicas.count(r) > 1)
@@ -331,7 +333,7 @@ class RegisterEntries(Arrays):
 def _type_of(info: RegisterInfo) -> ValueType:
     if info.type is None:
         what = f"register {info.name!r}"
-        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: cells that are no number or bool are not supported")
+        raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: cells that are no number or bool are not supported")
     return info.type
 
 
@@ -425,7 +427,7 @@ class Direct:
     def _key(self, info: TableInfo, entry: p4r.TableEntry) -> TableEntry:
         if entry.is_default_action:
             what = f"default entry of table {info.name!r}"
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: {self.no_default}")
+            raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: {self.no_default}")
         return self._tables.key(info, entry)
 
     def _has(self, info: TableInfo) -> bool:
@@ -490,11 +492,13 @@ class ValueSetEntries:
         check_modify_only(kind, what)
         members = [_decode(info, member, what) for member in entry.members]
         if len(set(members)) != len(members):
-            raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what}: a member is given twice")
+            raise P4RuntimeError(StatusCode.ALREADY_EXISTS, f"{what}: a member is given twice")
         value_set = self._device.value_sets[info.name]
         if len(members) > value_set.spec.max_size:
             most = value_set.spec.max_size
-            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{what}: {len(members)} members; the program allows {most}")
+            raise P4RuntimeError(
+                StatusCode.RESOURCE_EXHAUSTED, f"{what}: {len(members)} members; the program allows {most}"
+            )
         value_set.set(members)
 
     def read(self, wanted: p4r.ValueSetEntry) -> Iterator[p4r.ValueSetEntry]:

@@ -21,7 +21,7 @@ is 8 KiB): a larger one would reach the client as a bare RESOURCE_EXHAUSTED."""
 _LISTED_IN_MESSAGE: Final = 3
 
 
-class Code(IntEnum):
+class StatusCode(IntEnum):
     """Canonical error codes (google/rpc/code.proto)."""
 
     OK = 0
@@ -51,13 +51,13 @@ class P4RuntimeError(Exception):
         message: for people; names the entity and field at fault.
     """
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: StatusCode, message: str) -> None:
         super().__init__(f"{code.name}: {message}")
         self.code = code
         self.message = message
 
 
-def batch_status(outcomes: Sequence[P4RuntimeError | None], code: Code, what: str) -> rpc_status.Status:
+def batch_status(outcomes: Sequence[P4RuntimeError | None], code: StatusCode, what: str) -> rpc_status.Status:
     """Returns the status of a batch with at least one failure: one p4.v1.Error for each element, in order.
 
     Args:
@@ -79,7 +79,7 @@ def batch_status(outcomes: Sequence[P4RuntimeError | None], code: Code, what: st
 
 
 def _detail(outcome: P4RuntimeError | None, with_message: bool) -> AnyMessage:
-    error = p4r.Error(canonical_code=int(Code.OK))
+    error = p4r.Error(canonical_code=int(StatusCode.OK))
     if outcome is not None:
         error = p4r.Error(canonical_code=int(outcome.code), space=SPACE)
         if with_message:
@@ -135,10 +135,10 @@ def decode(value: bytes, width: int, what: str) -> int:
             the number needs more than ``width`` bits.
     """
     if not value:
-        raise P4RuntimeError(Code.INVALID_ARGUMENT, f"{what}: the bytestring is empty; zero is one zero byte")
+        raise P4RuntimeError(StatusCode.INVALID_ARGUMENT, f"{what}: the bytestring is empty; zero is one zero byte")
     number = int.from_bytes(value, "big")
     if number >> width:
-        raise P4RuntimeError(Code.INVALID_ARGUMENT, f"{what}: 0x{_short_hex(value)} does not fit {width} bits")
+        raise P4RuntimeError(StatusCode.INVALID_ARGUMENT, f"{what}: 0x{_short_hex(value)} does not fit {width} bits")
     return number
 
 
@@ -155,10 +155,10 @@ def decode_signed(value: bytes, width: int, what: str) -> int:
         P4RuntimeError: INVALID_ARGUMENT, as ``decode``.
     """
     if not value:
-        raise P4RuntimeError(Code.INVALID_ARGUMENT, f"{what}: the bytestring is empty; zero is one zero byte")
+        raise P4RuntimeError(StatusCode.INVALID_ARGUMENT, f"{what}: the bytestring is empty; zero is one zero byte")
     number = int.from_bytes(value, "big", signed=True)
     if not -(1 << (width - 1)) <= number < 1 << (width - 1):
-        raise P4RuntimeError(Code.INVALID_ARGUMENT, f"{what}: 0x{_short_hex(value)} does not fit int<{width}>")
+        raise P4RuntimeError(StatusCode.INVALID_ARGUMENT, f"{what}: 0x{_short_hex(value)} does not fit int<{width}>")
     return number
 
 

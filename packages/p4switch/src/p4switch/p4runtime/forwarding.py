@@ -28,8 +28,8 @@ from p4switch.p4runtime.entities import (
     ReplicationEntries,
     ValueSetEntries,
 )
-from p4switch.p4runtime.errors import Code, P4RuntimeError, decode, encode
-from p4switch.p4runtime.p4info import Field, ProfileInfo, Schema, check_conformity, load_schema
+from p4switch.p4runtime.errors import P4RuntimeError, StatusCode, decode, encode
+from p4switch.p4runtime.p4info import P4InfoField, ProfileInfo, Schema, check_conformity, load_schema
 from p4switch.p4runtime.table_entries import ProfileEntries, TableEntries
 from p4switch.p4runtime.updates import Kind, copied, invalid
 from p4switch.program import Program, ProgramError, load_program
@@ -40,7 +40,7 @@ from p4switch.program import Program, ProgramError, load_program
 # Controller headers: conversion between a frame's first bytes and PacketMetadata.
 
 
-def decode_packet_in(fields: tuple[Field, ...] | None, frame: bytes) -> p4r.PacketIn | None:
+def decode_packet_in(fields: tuple[P4InfoField, ...] | None, frame: bytes) -> p4r.PacketIn | None:
     """Returns a frame that left by the CPU port as PacketIn; None if it is shorter than its header.
 
     Args:
@@ -62,7 +62,7 @@ def decode_packet_in(fields: tuple[Field, ...] | None, frame: bytes) -> p4r.Pack
     return p4r.PacketIn(payload=frame[size:], metadata=reversed(metadata))
 
 
-def encode_packet_out(fields: tuple[Field, ...] | None, packet: p4r.PacketOut) -> bytes:
+def encode_packet_out(fields: tuple[P4InfoField, ...] | None, packet: p4r.PacketOut) -> bytes:
     """Returns the frame of a PacketOut, with the header ``packet_out`` in front.
 
     Raises:
@@ -80,7 +80,7 @@ def encode_packet_out(fields: tuple[Field, ...] | None, packet: p4r.PacketOut) -
     return (number << (8 * size - bits)).to_bytes(size, "big") + packet.payload
 
 
-def _metadata(fields: tuple[Field, ...], metadata: Iterable[p4r.PacketMetadata]) -> dict[int, int]:
+def _metadata(fields: tuple[P4InfoField, ...], metadata: Iterable[p4r.PacketMetadata]) -> dict[int, int]:
     by_id = {f.id: f for f in fields}
     values: dict[int, int] = {}
     for item in metadata:
@@ -104,7 +104,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pipeline:
+class LoadedPipeline:
     """A loaded configuration. All devices with the same configuration share it, so it must not be changed."""
 
     config: p4r.ForwardingPipelineConfig
@@ -120,7 +120,7 @@ class PipelineLoader:
         self._loaded: OrderedDict[bytes, tuple[Program, Schema]] = OrderedDict()
         self._configs: OrderedDict[tuple[bytes, int | None], p4r.ForwardingPipelineConfig] = OrderedDict()
 
-    def load(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
+    def load(self, config: p4r.ForwardingPipelineConfig) -> LoadedPipeline:
         """Returns the loaded program and the index of a configuration.
 
         Raises:
@@ -138,7 +138,7 @@ class PipelineLoader:
             which = key, config.cookie.cookie if config.HasField("cookie") else None
             if which not in self._configs:
                 self._configs[which] = copied(config)
-            return Pipeline(_latest(self._configs, which), program, schema)
+            return LoadedPipeline(_latest(self._configs, which), program, schema)
 
 
 def _latest(kept: "OrderedDict[K, V]", key: K) -> V:
@@ -255,7 +255,7 @@ class Forwarding:
         for index, update in enumerate(updates):
             error = trial.write([update], permit)[0]
             if error is not None:
-                aborted = P4RuntimeError(Code.ABORTED, f"not applied, because update {index} of the batch failed")
+                aborted = P4RuntimeError(StatusCode.ABORTED, f"not applied, because update {index} of the batch failed")
                 return [error if i == index else aborted for i in range(len(updates))]
         return self.write(updates, permit)
 
@@ -297,7 +297,7 @@ class Forwarding:
         copy = Forwarding(self.config, self.program, self.schema, device)
         for error in copy.write(self._configured(wanted)):
             if error is not None:
-                raise P4RuntimeError(Code.INTERNAL, f"the forwarding state cannot be copied: {error.message}")
+                raise P4RuntimeError(StatusCode.INTERNAL, f"the forwarding state cannot be copied: {error.message}")
         return copy
 
     def _write(self, update: p4r.Update, permit: Permit) -> None:
@@ -352,7 +352,7 @@ class Forwarding:
             return error
         except Exception as error:
             _LOG.exception("device %s", self.device.name)
-            return P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+            return P4RuntimeError(StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
         return None
 
     # --- carrying state over to another configuration
@@ -415,4 +415,4 @@ def _unsupported(kind: str) -> P4RuntimeError:
     if not kind:
         return invalid("the entity is unset")
     name = "ExternEntry" if kind == "extern_entry" else kind
-    return P4RuntimeError(Code.UNIMPLEMENTED, f"{name} is not supported by the embedded switch")
+    return P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{name} is not supported by the embedded switch")

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from finsy.proto import p4d, p4i, p4t
 
 from p4switch.p4runtime import errors
-from p4switch.p4runtime.errors import Code, P4RuntimeError
+from p4switch.p4runtime.errors import P4RuntimeError, StatusCode
 from p4switch.program import Program
 from p4switch.program.actions import MatchKind, MatchTable
 
@@ -49,7 +49,9 @@ class ValueType:
         expected = {"bit": "bitstring", "int": "bitstring", "bool": "bool", "enum": "enum_value"}[self.kind]
         given = data.WhichOneof("data")
         if given != expected:
-            raise P4RuntimeError(Code.INVALID_ARGUMENT, f"{what}: data is {given or 'unset'}, expected {expected}")
+            raise P4RuntimeError(
+                StatusCode.INVALID_ARGUMENT, f"{what}: data is {given or 'unset'}, expected {expected}"
+            )
         match self.kind:
             case "bit":
                 return errors.decode(data.bitstring, self.width, what)
@@ -111,7 +113,7 @@ _FIELD_KINDS: Final[Mapping[int, FieldKind]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class P4InfoField:
     """A match field, an action parameter, or a field of a controller header; ``width`` in bits."""
 
     id: int
@@ -120,7 +122,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchField(Field):
+class MatchField(P4InfoField):
     """A match field of a table."""
 
     kind: FieldKind
@@ -138,11 +140,11 @@ class Info:
 class ActionInfo(Info):
     """An action with its parameters in the order of declaration."""
 
-    parameters: tuple[Field, ...]
+    parameters: tuple[P4InfoField, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ActionRef:
+class TableAction:
     """An action of a table, and whether entries and the default entry may use it."""
 
     action: ActionInfo
@@ -166,7 +168,7 @@ class TableInfo(Info):
     """
 
     fields: tuple[MatchField, ...]
-    actions: Mapping[int, ActionRef]
+    actions: Mapping[int, TableAction]
     const: bool
     const_default: bool
     has_counter: bool
@@ -255,8 +257,8 @@ class Schema:
     counters: Mapping[int, CounterInfo]
     registers: Mapping[int, RegisterInfo]
     direct_counters: frozenset[int]
-    packet_in: tuple[Field, ...] | None
-    packet_out: tuple[Field, ...] | None
+    packet_in: tuple[P4InfoField, ...] | None
+    packet_out: tuple[P4InfoField, ...] | None
     meters: Mapping[int, MeterInfo]
     direct_meters: frozenset[int]
     metered: frozenset[int]
@@ -309,7 +311,7 @@ def _known(message: Any) -> tuple[int, str]:
 
 def invalid(message: str) -> P4RuntimeError:
     """Returns the error for an invalid P4Info."""
-    return P4RuntimeError(Code.INVALID_ARGUMENT, f"P4Info: {message}")
+    return P4RuntimeError(StatusCode.INVALID_ARGUMENT, f"P4Info: {message}")
 
 
 def _by_id(infos: Iterable[T], what: str) -> dict[int, T]:
@@ -330,7 +332,7 @@ def _width(bitwidth: int, what: str) -> int:
 def _action(proto: p4i.Action) -> ActionInfo:
     name = proto.preamble.name
     parameters = tuple(
-        Field(p.id, p.name, _width(p.bitwidth, f"parameter {p.name!r} of action {name!r}")) for p in proto.params
+        P4InfoField(p.id, p.name, _width(p.bitwidth, f"parameter {p.name!r} of action {name!r}")) for p in proto.params
     )
     return ActionInfo(*_known(proto), parameters)
 
@@ -343,11 +345,11 @@ def _match_field(proto: p4i.MatchField, table: str) -> MatchField:
     return MatchField(proto.id, proto.name, _width(proto.bitwidth, what), kind)
 
 
-def _action_ref(proto: p4i.ActionRef, actions: Mapping[int, ActionInfo], table: str) -> ActionRef:
+def _action_ref(proto: p4i.ActionRef, actions: Mapping[int, ActionInfo], table: str) -> TableAction:
     if proto.id not in actions:
         raise invalid(f"table {table!r} refers to action {proto.id}, which is not declared")
     scope = proto.scope
-    return ActionRef(actions[proto.id], scope != p4i.ActionRef.DEFAULT_ONLY, scope != p4i.ActionRef.TABLE_ONLY)
+    return TableAction(actions[proto.id], scope != p4i.ActionRef.DEFAULT_ONLY, scope != p4i.ActionRef.TABLE_ONLY)
 
 
 def _table(proto: p4i.Table, actions: Mapping[int, ActionInfo], direct: Mapping[int, p4i.DirectCounter]) -> TableInfo:
@@ -371,11 +373,11 @@ def _counts(spec: p4i.CounterSpec) -> tuple[bool, bool]:
     return spec.unit != p4i.CounterSpec.BYTES, spec.unit != p4i.CounterSpec.PACKETS
 
 
-def _controller_header(proto: p4i.P4Info, name: str) -> tuple[Field, ...] | None:
+def _controller_header(proto: p4i.P4Info, name: str) -> tuple[P4InfoField, ...] | None:
     for header in proto.controller_packet_metadata:
         if header.preamble.name == name:
             return tuple(
-                Field(m.id, m.name, _width(m.bitwidth, f"field {m.name!r} of controller header {name!r}"))
+                P4InfoField(m.id, m.name, _width(m.bitwidth, f"field {m.name!r} of controller header {name!r}"))
                 for m in header.metadata
             )
     return None

@@ -19,7 +19,7 @@ from p4switch.device import Device
 from p4switch.p4runtime.digest_entries import Clock
 from p4switch.p4runtime.forwarding import PipelineLoader, decode_packet_in
 from p4switch.p4runtime.service import P4RuntimeService
-from p4switch.p4runtime.slot import Calls, DeviceFactory, DeviceSlot, PacketOutHandler
+from p4switch.p4runtime.slot import DeviceCalls, DeviceFactory, DeviceSlot, PacketOutHandler
 from p4switch.traffic import Digest
 
 # TLS for the P4Runtime server: its own certificate, and the CA of clients' certificates if clients need them.
@@ -156,7 +156,7 @@ class P4RuntimeServer:
         )
         self._loader = _LOADER
         self._slots: dict[int, DeviceSlot] = {}
-        self._calls = Calls(self._slots, self.lock, on_packet_out)
+        self._calls = DeviceCalls(self._slots, self.lock, on_packet_out)
         self._bid_seconds = bid_seconds
         self._loop: EventLoopThread | None = None
         self._service: P4RuntimeService | None = None

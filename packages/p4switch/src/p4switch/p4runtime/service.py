@@ -17,8 +17,8 @@ from finsy.proto import p4r
 from google.protobuf.message import DecodeError, Message
 
 from p4switch.abi import MAX_FRAME_BYTES
-from p4switch.p4runtime.errors import SPACE, BatchError, Code, P4RuntimeError, ServicerContext, abort
-from p4switch.p4runtime.slot import Calls, DeviceSlot
+from p4switch.p4runtime.errors import SPACE, BatchError, P4RuntimeError, ServicerContext, StatusCode, abort
+from p4switch.p4runtime.slot import DeviceCalls, DeviceSlot
 
 # Threads for calls that wait for locks: a bounded number of daemon threads.
 
@@ -229,7 +229,7 @@ class Stream:
                 try:
                     request = p4r.StreamMessageRequest.FromString(serialized)
                 except DecodeError:
-                    error = P4RuntimeError(Code.INVALID_ARGUMENT, "bytes that are no StreamMessageRequest")
+                    error = P4RuntimeError(StatusCode.INVALID_ARGUMENT, "bytes that are no StreamMessageRequest")
                     self._report(error, p4r.StreamError())
                     continue
                 await self._handle(request)
@@ -238,7 +238,7 @@ class Stream:
             self.end(error)
         except Exception as error:
             _LOG.exception("stream")
-            self.end(P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}"))
+            self.end(P4RuntimeError(StatusCode.INTERNAL, f"{type(error).__name__}: {error}"))
 
     async def _handle(self, request: p4r.StreamMessageRequest) -> None:
         match request.WhichOneof("update"):
@@ -253,9 +253,11 @@ class Stream:
                 known = p4r.StreamOtherError()
                 known.other.type_url = request.other.type_url[:_SHOWN_NAME]
                 error = p4r.StreamError(other=known)
-                self._report(P4RuntimeError(Code.UNIMPLEMENTED, "other stream messages are not supported"), error)
+                self._report(P4RuntimeError(StatusCode.UNIMPLEMENTED, "other stream messages are not supported"), error)
             case _:
-                self._report(P4RuntimeError(Code.INVALID_ARGUMENT, "the stream message is empty"), p4r.StreamError())
+                self._report(
+                    P4RuntimeError(StatusCode.INVALID_ARGUMENT, "the stream message is empty"), p4r.StreamError()
+                )
 
     # --- in threads
 
@@ -288,13 +290,13 @@ class Stream:
         slot = self._slot
         try:
             if slot is None or not slot.is_primary(self):
-                raise P4RuntimeError(Code.PERMISSION_DENIED, otherwise)
+                raise P4RuntimeError(StatusCode.PERMISSION_DENIED, otherwise)
             work(slot)
         except P4RuntimeError as error:
             self._report(error, report)
         except Exception as error:
             _LOG.exception("stream message")
-            self._report(P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}"), report)
+            self._report(P4RuntimeError(StatusCode.INTERNAL, f"{type(error).__name__}: {error}"), report)
 
     def _report(self, error: P4RuntimeError, message: p4r.StreamError) -> None:
         message.canonical_code, message.message, message.space = int(error.code), error.message, SPACE
@@ -317,7 +319,7 @@ M = TypeVar("M", bound=Message)
 class P4RuntimeService:
     """Takes calls in an event loop and runs them in threads; belongs to the loop in which it is made."""
 
-    def __init__(self, calls: Calls, *, bid_seconds: float) -> None:
+    def __init__(self, calls: DeviceCalls, *, bid_seconds: float) -> None:
         """Makes a service.
 
         Args:
@@ -353,7 +355,7 @@ class P4RuntimeService:
     def end_streams(self) -> None:
         """Ends all streams with UNAVAILABLE."""
         for stream in self._streams:
-            stream.end(P4RuntimeError(Code.UNAVAILABLE, "the P4Runtime server stops"))
+            stream.end(P4RuntimeError(StatusCode.UNAVAILABLE, "the P4Runtime server stops"))
 
     def close(self) -> None:
         """Ends the threads after all clients have left their devices; see DaemonThreads.shutdown."""
@@ -402,7 +404,7 @@ class P4RuntimeService:
     async def _in_thread(self, work: Callable[[A], R], argument: A) -> R:
         """Runs work in a thread. Raises RESOURCE_EXHAUSTED if too many calls wait, INTERNAL for unexpected errors."""
         if self._running >= MAX_CALLS:
-            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{MAX_CALLS} calls wait already; no more are taken")
+            raise P4RuntimeError(StatusCode.RESOURCE_EXHAUSTED, f"{MAX_CALLS} calls wait already; no more are taken")
         self._running += 1
         try:
             return await self._loop.run_in_executor(self._call_threads, work, argument)
@@ -410,7 +412,7 @@ class P4RuntimeService:
             raise
         except Exception as error:
             _LOG.exception("P4Runtime call")
-            raise P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}") from None
+            raise P4RuntimeError(StatusCode.INTERNAL, f"{type(error).__name__}: {error}") from None
         finally:
             self._running -= 1
 
@@ -455,7 +457,7 @@ class P4RuntimeService:
                 await stream.asked.wait()
         except TimeoutError:
             reason = f"no arbitration update within {self._bid_seconds:g} s"
-            stream.end(P4RuntimeError(Code.DEADLINE_EXCEEDED, reason))
+            stream.end(P4RuntimeError(StatusCode.DEADLINE_EXCEEDED, reason))
 
     def _make_room(self) -> None:
         """Ends the oldest of the unbound streams if there are too many."""
@@ -466,11 +468,11 @@ class P4RuntimeService:
             oldest = next(iter(self._unbound))
             del self._unbound[oldest]
             reason = f"{most} streams belong to no device; this one has waited longest"
-            oldest.end(P4RuntimeError(Code.RESOURCE_EXHAUSTED, reason))
+            oldest.end(P4RuntimeError(StatusCode.RESOURCE_EXHAUSTED, reason))
 
 
 def _decoded(kind: type[M], serialized: bytes) -> M:
     try:
         return kind.FromString(serialized)
     except DecodeError:
-        raise P4RuntimeError(Code.INTERNAL, f"bytes that are no {kind.DESCRIPTOR.name}") from None
+        raise P4RuntimeError(StatusCode.INTERNAL, f"bytes that are no {kind.DESCRIPTOR.name}") from None

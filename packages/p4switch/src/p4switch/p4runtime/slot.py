@@ -13,8 +13,8 @@ from finsy.proto import p4i, p4r
 from p4switch.device import Device
 from p4switch.p4runtime.arbitration import Arbitration, RoleConfig, permit_role, role_name
 from p4switch.p4runtime.digest_entries import Clock
-from p4switch.p4runtime.errors import BatchError, Code, P4RuntimeError, batch_status
-from p4switch.p4runtime.forwarding import Forwarding, Pipeline, PipelineLoader, encode_packet_out
+from p4switch.p4runtime.errors import BatchError, P4RuntimeError, StatusCode, batch_status
+from p4switch.p4runtime.forwarding import Forwarding, LoadedPipeline, PipelineLoader, encode_packet_out
 from p4switch.p4runtime.p4info import Schema
 from p4switch.p4runtime.updates import invalid
 from p4switch.program import Program, ProgramError
@@ -27,7 +27,7 @@ DeviceFactory: TypeAlias = Callable[[int, Program, p4i.P4Info], Device]
 _Request = p4r.SetForwardingPipelineConfigRequest
 
 
-class Client(Protocol):
+class StreamClient(Protocol):
     """A controller's stream."""
 
     def send(self, message: p4r.StreamMessageResponse) -> bool:
@@ -53,7 +53,7 @@ class DeviceSlot:
         self._factory = factory
         self._loader = loader
         self._clock = clock
-        self._arbitration: Arbitration[Client] = Arbitration(device_id)
+        self._arbitration: Arbitration[StreamClient] = Arbitration(device_id)
 
     @property
     def forwarding(self) -> Forwarding:
@@ -61,13 +61,14 @@ class DeviceSlot:
         current = self.saved or self.active
         if current is None:
             raise P4RuntimeError(
-                Code.FAILED_PRECONDITION, f"No forwarding pipeline config set for device {self.device_id} ({self.name})"
+                StatusCode.FAILED_PRECONDITION,
+                f"No forwarding pipeline config set for device {self.device_id} ({self.name})",
             )
         return current
 
     # --- pipeline
 
-    def verify(self, request: p4r.SetForwardingPipelineConfigRequest) -> Pipeline | None:
+    def verify(self, request: p4r.SetForwardingPipelineConfigRequest) -> LoadedPipeline | None:
         """Checks a request and loads its configuration for set_pipeline; returns None for COMMIT. Needs no lock.
 
         Raises:
@@ -90,7 +91,7 @@ class DeviceSlot:
         return self._loader.load(request.config)
 
     def set_pipeline(
-        self, action: p4r.SetForwardingPipelineConfigRequest.Action.ValueType, loaded: Pipeline | None
+        self, action: p4r.SetForwardingPipelineConfigRequest.Action.ValueType, loaded: LoadedPipeline | None
     ) -> None:
         """Carries out a request of the primary client; ``loaded``: the result of ``verify``. Raises P4RuntimeError."""
         if loaded is None:
@@ -113,7 +114,7 @@ class DeviceSlot:
             raise _too_large(error) from None
         except Exception as error:
             _LOG.exception("device %s: committing a pipeline", self.name)
-            raise P4RuntimeError(Code.INTERNAL, f"the pipeline cannot be run: {error}") from error
+            raise P4RuntimeError(StatusCode.INTERNAL, f"the pipeline cannot be run: {error}") from error
         self.active, self.saved = Forwarding(config, program, schema, device, self._clock), None
         self.active.digests.send = self.send_to_primaries
         return self.active
@@ -130,7 +131,7 @@ class DeviceSlot:
     def _commit_saved(self) -> None:
         saved = self.saved
         if saved is None:
-            raise P4RuntimeError(Code.NOT_FOUND, "COMMIT: no pipeline config was saved by VERIFY_AND_SAVE")
+            raise P4RuntimeError(StatusCode.NOT_FOUND, "COMMIT: no pipeline config was saved by VERIFY_AND_SAVE")
         configured, volatile = saved.snapshot()
         _replay(self._commit(saved.config, saved.program, saved.schema), [*configured, *volatile])
 
@@ -157,12 +158,12 @@ class DeviceSlot:
 
     # --- clients
 
-    def arbitrate(self, client: Client, request: p4r.MasterArbitrationUpdate) -> None:
+    def arbitrate(self, client: StreamClient, request: p4r.MasterArbitrationUpdate) -> None:
         """Handles an arbitration update and sends the notifications. Raises P4RuntimeError."""
         with self.gate:
             _send(self._arbitration.update(client, request))
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: StreamClient) -> None:
         """Removes a client."""
         with self.gate:
             _send(self._arbitration.leave(client))
@@ -177,7 +178,7 @@ class DeviceSlot:
         with self.gate:
             return self._arbitration.config(role)
 
-    def is_primary(self, client: Client) -> bool:
+    def is_primary(self, client: StreamClient) -> bool:
         """Returns whether a client is the primary of its role."""
         with self.gate:
             role = self._arbitration.role_of(client)
@@ -205,10 +206,10 @@ class DeviceSlot:
 
 
 def _too_large(error: MemoryError) -> P4RuntimeError:
-    return P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"the pipeline needs more memory than there is: {error}")
+    return P4RuntimeError(StatusCode.RESOURCE_EXHAUSTED, f"the pipeline needs more memory than there is: {error}")
 
 
-def _send(notifications: Iterable[tuple[Client, p4r.MasterArbitrationUpdate]]) -> None:
+def _send(notifications: Iterable[tuple[StreamClient, p4r.MasterArbitrationUpdate]]) -> None:
     for client, arbitration in notifications:
         client.send(p4r.StreamMessageResponse(arbitration=arbitration))
 
@@ -216,7 +217,9 @@ def _send(notifications: Iterable[tuple[Client, p4r.MasterArbitrationUpdate]]) -
 def _replay(target: Forwarding, updates: list[p4r.Update]) -> None:
     for error in target.write(updates):
         if error is not None:
-            raise P4RuntimeError(Code.INTERNAL, f"the state of the saved pipeline cannot be replayed: {error.message}")
+            raise P4RuntimeError(
+                StatusCode.INTERNAL, f"the state of the saved pipeline cannot be replayed: {error.message}"
+            )
 
 
 # The calls of p4.v1.P4Runtime, on the slots of a server.
@@ -234,7 +237,7 @@ PacketOutHandler: TypeAlias = Callable[[int, bytes], None]
 _Get = p4r.GetForwardingPipelineConfigRequest
 
 
-class Calls:
+class DeviceCalls:
     """Answers calls in the calling thread; holds ``lock`` for every access to a device's state.
 
     Every method raises P4RuntimeError, or BatchError if parts of a request failed.
@@ -259,7 +262,7 @@ class Calls:
         """Returns the slot of a device id. Raises NOT_FOUND."""
         slot = self._slots.get(device_id)
         if slot is None:
-            raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {device_id}; known: {_ranges(self._slots)}")
+            raise P4RuntimeError(StatusCode.NOT_FOUND, f"there is no device {device_id}; known: {_ranges(self._slots)}")
         return slot
 
     # --- unary calls
@@ -272,7 +275,7 @@ class Calls:
         """Applies a batch of updates: each update wholly or not at all, or the whole batch, as the request wants."""
         errors = self._write(request)
         if any(errors):
-            raise BatchError(batch_status(errors, Code.UNKNOWN, "write"))
+            raise BatchError(batch_status(errors, StatusCode.UNKNOWN, "write"))
         return p4r.WriteResponse()
 
     def _write(self, request: p4r.WriteRequest) -> list[P4RuntimeError | None]:
@@ -326,14 +329,14 @@ class Calls:
         with self._lock:
             frame = encode_packet_out(slot.forwarding.schema.packet_out, packet)
             if self._on_packet_out is None:
-                raise P4RuntimeError(Code.UNIMPLEMENTED, "packet_out: nothing takes packets on this server")
+                raise P4RuntimeError(StatusCode.UNIMPLEMENTED, "packet_out: nothing takes packets on this server")
             self._on_packet_out(slot.device_id, frame)
 
     def digest_ack(self, slot: DeviceSlot, ack: p4r.DigestListAck) -> None:
         """Takes the primary client's acknowledgement of a digest list."""
         with self._lock:
             if slot.active is None:
-                raise P4RuntimeError(Code.FAILED_PRECONDITION, f"device {slot.device_id} runs no pipeline")
+                raise P4RuntimeError(StatusCode.FAILED_PRECONDITION, f"device {slot.device_id} runs no pipeline")
             slot.active.digests.acknowledge(ack)
 
 
@@ -352,7 +355,7 @@ def _check_pusher(slot: DeviceSlot, role: str, election_id: p4r.Uint128 | None) 
     slot.check_primary(role, election_id)
     config = slot.role_config(role)
     if config is not None and not config.can_push_pipeline:
-        raise P4RuntimeError(Code.PERMISSION_DENIED, f"role {role!r} may not set the forwarding pipeline")
+        raise P4RuntimeError(StatusCode.PERMISSION_DENIED, f"role {role!r} may not set the forwarding pipeline")
 
 
 def _pipeline_response(slot: DeviceSlot, response_type: int) -> p4r.GetForwardingPipelineConfigResponse:

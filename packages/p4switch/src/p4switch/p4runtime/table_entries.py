@@ -10,7 +10,7 @@ from finsy.proto import p4r
 
 from p4switch.device import Device
 from p4switch.p4runtime.digest_entries import Clock, IdleTimers
-from p4switch.p4runtime.errors import Code, P4RuntimeError, encode
+from p4switch.p4runtime.errors import P4RuntimeError, StatusCode, encode
 from p4switch.p4runtime.p4info import ActionInfo, ProfileInfo, Schema, TableInfo
 from p4switch.p4runtime.updates import (
     Kind,
@@ -43,10 +43,12 @@ def meter_config(config: p4r.MeterConfig, what: str) -> MeterConfig | None:
     if any(n < 0 for n in numbers):
         raise invalid(f"{what}: a rate or burst is negative")
     if config.cburst > _MAX_BURST or config.pburst > _MAX_BURST:
-        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: a burst is above {_MAX_BURST}")
+        raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: a burst is above {_MAX_BURST}")
     if config.cir > config.pir:
         # PI translates BMv2's INVALID_INFO_RATE_VALUE to this code.
-        raise P4RuntimeError(Code.UNKNOWN, f"{what}: the committed rate {config.cir} is above the peak {config.pir}")
+        raise P4RuntimeError(
+            StatusCode.UNKNOWN, f"{what}: the committed rate {config.cir} is above the peak {config.pir}"
+        )
     return MeterConfig(*numbers)
 
 
@@ -127,7 +129,7 @@ class ProfileEntries:
             members = tuple((member.member_id, member.weight) for member in entry.members)
             self._check_size(info, kind, entry, [weight for _, weight in members])
             if any(m.watch or m.watch_port for m in entry.members):
-                raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: watch ports are not supported")
+                raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: watch ports are not supported")
             (profile.insert_group if kind == p4r.Update.INSERT else profile.modify_group)(entry.group_id, members)
         kept = copied(entry)
         if kind == p4r.Update.MODIFY and not entry.max_size:
@@ -145,7 +147,8 @@ class ProfileEntries:
         most = entry.max_size or (before.max_size if before is not None else 0) or info.max_group_size
         if most and sum(weights) > most:
             raise P4RuntimeError(
-                Code.RESOURCE_EXHAUSTED, f"{what}: the weights of group {entry.group_id} sum up to more than {most}"
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"{what}: the weights of group {entry.group_id} sum up to more than {most}",
             )
 
     def read_groups(self, wanted: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
@@ -217,10 +220,12 @@ class ProfileEntries:
             if item.weight < 1:
                 raise invalid(f"{what}: weight {item.weight} is not positive")
             if item.watch or item.watch_port:
-                raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: watch ports are not supported")
+                raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: watch ports are not supported")
             parsed.append((self._action(info, item.action), item.weight))
         if info.max_group_size and sum(weight for _, weight in parsed) > info.max_group_size:
-            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{what}: weights sum up to more than {info.max_group_size}")
+            raise P4RuntimeError(
+                StatusCode.RESOURCE_EXHAUSTED, f"{what}: weights sum up to more than {info.max_group_size}"
+            )
         members: list[tuple[int, int]] = []
         try:
             with state_errors():
@@ -362,7 +367,7 @@ class TableEntries:
                 self._timers[info.id].stop(row)
             return
         if kind == p4r.Update.INSERT and info.const:
-            raise P4RuntimeError(Code.PERMISSION_DENIED, f"table {info.name!r}: the program fixes its entries")
+            raise P4RuntimeError(StatusCode.PERMISSION_DENIED, f"table {info.name!r}: the program fixes its entries")
         self._check_unused(info, entry)
         counts = self._counts(info, entry)
         if entry.HasField("action"):
@@ -437,14 +442,16 @@ class TableEntries:
         if self._profiles.profile_of(info) is not None:
             raise invalid(f"{what}: the table has an action profile, so what a miss does is fixed")
         if info.const_default:
-            raise P4RuntimeError(Code.PERMISSION_DENIED, f"{what}: the program declares it const")
+            raise P4RuntimeError(StatusCode.PERMISSION_DENIED, f"{what}: the program declares it const")
         self._check_unused(info, entry)
         if entry.idle_timeout_ns != 0:
             raise invalid(f"{what}: it has no idle time-out, idle_timeout_ns must be 0")
         if entry.HasField("meter_config"):
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: a miss runs no direct meter")
+            raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: a miss runs no direct meter")
         if entry.HasField("counter_data"):
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: direct counters of default entries are not supported")
+            raise P4RuntimeError(
+                StatusCode.UNIMPLEMENTED, f"{what}: direct counters of default entries are not supported"
+            )
         if not entry.HasField("action"):
             table.reset_default()
             self._notes[info.id].pop(DEFAULT_ROW, None)
@@ -463,7 +470,7 @@ class TableEntries:
         if not metered and (entry.HasField("meter_config") or entry.HasField("meter_counter_data")):
             raise invalid(f"{what} has no direct meter")
         if entry.HasField("meter_counter_data"):
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: meters do not count (meter_counter_data)")
+            raise P4RuntimeError(StatusCode.UNIMPLEMENTED, f"{what}: meters do not count (meter_counter_data)")
         if entry.HasField("meter_config"):
             meter_config(entry.meter_config, f"direct meter of {what}")
         if entry.idle_timeout_ns < 0:
@@ -479,10 +486,12 @@ class TableEntries:
             known = ", ".join(f"{i} ({r.action.name})" for i, r in info.actions.items())
             raise invalid(f"table {info.name!r} has no action {action.action.action_id}; it has {known}")
         if default and not ref.as_default:
-            raise P4RuntimeError(Code.PERMISSION_DENIED, f"action {ref.action.name!r} is not allowed as default action")
+            raise P4RuntimeError(
+                StatusCode.PERMISSION_DENIED, f"action {ref.action.name!r} is not allowed as default action"
+            )
         if not default and not ref.in_entries:
             raise P4RuntimeError(
-                Code.PERMISSION_DENIED, f"action {ref.action.name!r} is allowed as default action only"
+                StatusCode.PERMISSION_DENIED, f"action {ref.action.name!r} is allowed as default action only"
             )
         return ref.action, decode_arguments(ref.action, action.action)
 
@@ -556,7 +565,7 @@ class TableEntries:
         try:
             snapshot = self.snapshot(info, wanted)
         except P4RuntimeError as error:
-            if error.code is not Code.NOT_FOUND:
+            if error.code is not StatusCode.NOT_FOUND:
                 raise
             return iter(())
         profile = self._profiles.profile_of(info)
@@ -639,7 +648,7 @@ class TableEntries:
 def _check_keyed(info: TableInfo) -> None:
     """Raises NOT_FOUND if the table can have a default entry only."""
     if not info.fields:
-        raise P4RuntimeError(Code.NOT_FOUND, f"table {info.name!r} has no key, so it has its default entry only")
+        raise P4RuntimeError(StatusCode.NOT_FOUND, f"table {info.name!r} has no key, so it has its default entry only")
 
 
 def _put_notes(message: p4r.TableEntry, notes: _Notes) -> None:

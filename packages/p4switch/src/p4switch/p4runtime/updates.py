@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, TypeVar
 from finsy.proto import p4r
 from google.protobuf.message import Message
 
-from p4switch.p4runtime.errors import Code, P4RuntimeError, decode, encode
+from p4switch.p4runtime.errors import P4RuntimeError, StatusCode, decode, encode
 from p4switch.p4runtime.p4info import ActionInfo, MatchField, TableInfo
 from p4switch.state import MulticastError
 from p4switch.tables import (
@@ -20,7 +20,7 @@ from p4switch.tables import (
     TableError,
     TableFull,
     TableIsConst,
-    Ternary,
+    TernaryMatch,
 )
 from p4switch.tables.matching import StillUsed
 from p4switch.tables.profile import MeterError
@@ -34,7 +34,7 @@ MAX_INT64 = (1 << 63) - 1
 
 def invalid(message: str) -> P4RuntimeError:
     """Returns an INVALID_ARGUMENT error."""
-    return P4RuntimeError(Code.INVALID_ARGUMENT, message)
+    return P4RuntimeError(StatusCode.INVALID_ARGUMENT, message)
 
 
 def copied(message: M) -> M:
@@ -62,7 +62,7 @@ def check_index(index: int, size: int, what: str) -> None:
     if index < 0:
         raise invalid(f"{what}: index {index} is negative")
     if index >= size:
-        raise P4RuntimeError(Code.OUT_OF_RANGE, f"{what}: index {index} is not in 0..{size - 1}")
+        raise P4RuntimeError(StatusCode.OUT_OF_RANGE, f"{what}: index {index} is not in 0..{size - 1}")
 
 
 def counter_values(data: p4r.CounterData, what: str) -> tuple[int, int]:
@@ -93,15 +93,15 @@ def state_errors() -> Iterator[None]:
     try:
         yield
     except (TableError, MulticastError, MeterError) as error:
-        raise P4RuntimeError(_CODES.get(type(error), Code.INVALID_ARGUMENT), str(error)) from None
+        raise P4RuntimeError(_CODES.get(type(error), StatusCode.INVALID_ARGUMENT), str(error)) from None
 
 
-_CODES: Final[Mapping[type[Exception], Code]] = {
-    EntryExists: Code.ALREADY_EXISTS,
-    NoSuchEntry: Code.NOT_FOUND,
-    TableFull: Code.RESOURCE_EXHAUSTED,
-    TableIsConst: Code.PERMISSION_DENIED,
-    StillUsed: Code.UNKNOWN,  # PI translates BMv2's MBR_STILL_USED to this code
+_CODES: Final[Mapping[type[Exception], StatusCode]] = {
+    EntryExists: StatusCode.ALREADY_EXISTS,
+    NoSuchEntry: StatusCode.NOT_FOUND,
+    TableFull: StatusCode.RESOURCE_EXHAUSTED,
+    TableIsConst: StatusCode.PERMISSION_DENIED,
+    StillUsed: StatusCode.UNKNOWN,  # PI translates BMv2's MBR_STILL_USED to this code
 }
 
 
@@ -154,7 +154,7 @@ def _decode(table: TableInfo, field: MatchField, given: p4r.FieldMatch | None) -
         case "range":
             return _range(given.range, field.width, what)
         case _:
-            return Ternary(decode(given.optional.value, field.width, what), _ones(field.width))
+            return TernaryMatch(decode(given.optional.value, field.width, what), _ones(field.width))
 
 
 def _dont_care(table: TableInfo, field: MatchField) -> Match:
@@ -166,7 +166,7 @@ def _dont_care(table: TableInfo, field: MatchField) -> Match:
         case "range":
             return Range(0, _ones(field.width))
         case _:
-            return Ternary(0, 0)
+            return TernaryMatch(0, 0)
 
 
 def _lpm(lpm: p4r.FieldMatch.LPM, width: int, what: str) -> Lpm:
@@ -179,13 +179,13 @@ def _lpm(lpm: p4r.FieldMatch.LPM, width: int, what: str) -> Lpm:
     return Lpm(value, prefix)
 
 
-def _ternary(ternary: p4r.FieldMatch.Ternary, width: int, what: str) -> Ternary:
+def _ternary(ternary: p4r.FieldMatch.Ternary, width: int, what: str) -> TernaryMatch:
     value, mask = decode(ternary.value, width, what), decode(ternary.mask, width, f"{what} (mask)")
     if mask == 0:
         raise invalid(f"{what}: the mask is 0; omit the field to match everything")
     if value & ~mask:
         raise invalid(f"{what}: bits of {value:#x} outside the mask {mask:#x} are set")
-    return Ternary(value, mask)
+    return TernaryMatch(value, mask)
 
 
 def _range(span: p4r.FieldMatch.Range, width: int, what: str) -> Range:
@@ -206,7 +206,7 @@ def _encode(field: MatchField, match: Match) -> p4r.FieldMatch | None:
             if prefix == 0:
                 return None
             message.lpm.value, message.lpm.prefix_len = encode(value), prefix
-        case Ternary(value, mask):
+        case TernaryMatch(value, mask):
             if mask == 0:
                 return None
             if field.kind == "optional":

@@ -121,7 +121,7 @@ def _bits_of(expr: model.Expr) -> int:
     return max(map(_bits_of, model.children(expr)), default=0)
 
 
-class Graph:
+class SiteGraph:
     """The sites of one pipeline, and their order."""
 
     def __init__(self, reads: Reads, pipeline: model.Pipeline) -> None:
@@ -281,10 +281,10 @@ class Graph:
 
 
 @dataclass
-class Flow:
+class Dataflow:
     """The dependencies of one pipeline. Integers serve as sets: bit n stands for site or definition number n."""
 
-    graph: Graph
+    graph: SiteGraph
     order: list[int]
     data: dict[int, set[int]] = field(default_factory=dict)
     """By site: the sites whose results it uses."""
@@ -301,7 +301,7 @@ class Flow:
     _site_of: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, graph: Graph, widths: Mapping[str, int], kept: Fields) -> "Flow":
+    def of(cls, graph: SiteGraph, widths: Mapping[str, int], kept: Fields) -> "Dataflow":
         """Computes the flow; ``widths``: bits of each field; ``kept``: fields that are needed behind the pipeline."""
         flow = cls(graph, graph.order())
         flow._define()

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from p4switch.base.errors import InputError
 from p4switch.program import model
-from p4switch.program.dependencies import Fields, Flow, Graph, Reads, Site, components
+from p4switch.program.dependencies import Dataflow, Fields, Reads, Site, SiteGraph, components
 
 # Targets, from a table in a file.
 
@@ -37,7 +37,7 @@ class FitsError(InputError, ValueError):
 
 
 @dataclass(frozen=True)
-class Target:
+class SwitchTarget:
     """The resources of a target; ``targets.toml`` explains each field."""
 
     name: str
@@ -61,13 +61,15 @@ class Target:
 
 
 @cache
-def targets() -> dict[str, Target]:
+def targets() -> dict[str, SwitchTarget]:
     """Returns all targets by name."""
     tables = tomllib.loads(files("p4switch.program").joinpath("targets.toml").read_text("utf-8"))
-    return {name: Target(name, **{**fields, "sources": tuple(fields["sources"])}) for name, fields in tables.items()}
+    return {
+        name: SwitchTarget(name, **{**fields, "sources": tuple(fields["sources"])}) for name, fields in tables.items()
+    }
 
 
-def target_of(name: str) -> Target:
+def target_of(name: str) -> SwitchTarget:
     """Returns a target by its name. Raises `FitsError`."""
     if name not in targets():
         raise FitsError(f"target: {name!r} is none of {', '.join(targets())}")
@@ -78,7 +80,7 @@ def target_of(name: str) -> Target:
 
 
 @dataclass(frozen=True)
-class Problem:
+class PassProblem:
     """A property of the program that no single pass can have, and the statements that cause it."""
 
     what: str
@@ -138,15 +140,15 @@ class PipelineUse:
     """Most bits of headers and metadata that are needed at one time."""
     tables: tuple[TableUse, ...]
     arrays: tuple[ArrayUse, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[PassProblem, ...]
 
 
 @dataclass(frozen=True)
-class Report:
+class FitReport:
     """A program compared with a target."""
 
     program: str
-    target: Target
+    target: SwitchTarget
     parser_states: int
     parser_transitions: int
     header_bits: int
@@ -177,7 +179,7 @@ def _places(sites: Iterable[Site]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(site.where for site in sites if site.where))[:MOST_PLACES]
 
 
-def _blocks(entries: int, bits: int, target: Target) -> int:
+def _blocks(entries: int, bits: int, target: SwitchTarget) -> int:
     """Returns SRAM blocks without gaps: as many entries per word as have room, or as many words as an entry needs."""
     if bits <= target.sram_bits:
         return -(-entries // (target.sram_words * (target.sram_bits // max(1, bits))))
@@ -187,11 +189,11 @@ def _blocks(entries: int, bits: int, target: Target) -> int:
 class _Judge:
     """Judges one pipeline. A group is a statement, or all accesses of an array with the statements in their stage."""
 
-    def __init__(self, reads: Reads, pipeline: model.Pipeline, target: Target, flow: Flow) -> None:
+    def __init__(self, reads: Reads, pipeline: model.Pipeline, target: SwitchTarget, flow: Dataflow) -> None:
         self._reads, self._program, self._target, self._flow = reads, reads.program, target, flow
         self._pipeline, self._sites = pipeline, flow.graph.sites
         self._order = [at for at in flow.order if at != flow.graph.end]
-        self._problems: list[Problem] = []
+        self._problems: list[PassProblem] = []
         self._accesses: dict[str, list[int]] = defaultdict(list)
         for at in self._order:
             if self._sites[at].array:
@@ -214,10 +216,10 @@ class _Judge:
         target, flow = self._target, self._flow
         if stages > target.stages:
             what = f"{self._pipeline.name} takes {stages} stages, the target has {target.stages}"
-            self._problems.append(Problem(what, chain[-MOST_PLACES:]))
+            self._problems.append(PassProblem(what, chain[-MOST_PLACES:]))
         if flow.live_bits > target.phv_bits:
             what = f"{flow.live_bits:,} bits of headers and metadata are needed at one time"
-            self._problems.append(Problem(f"{what}, the target has {target.phv_bits:,}", ()))
+            self._problems.append(PassProblem(f"{what}, the target has {target.phv_bits:,}", ()))
         return PipelineUse(
             name=self._pipeline.name,
             depth=depth,
@@ -246,7 +248,7 @@ class _Judge:
             self._apart.add(name)
             kind = "register" if name in self._program.registers else "counter"
             what = f"{kind} {name}: some paths access it more than once, or two cells of it"
-            self._problems.append(Problem(what, _places(site for pair in pairs for site in pair)))
+            self._problems.append(PassProblem(what, _places(site for pair in pairs for site in pair)))
 
     def _cell(self, at: int) -> tuple[object, int]:
         index = self._sites[at].index
@@ -266,7 +268,7 @@ class _Judge:
             before: dict[int, set[int]] = {group[at]: set() for at in self._order}
             for at in self._order:
                 before[group[at]] |= {group[earlier] for earlier in (*flow.data[at], *flow.control[at])} - {group[at]}
-            loops: list[Problem] = []
+            loops: list[PassProblem] = []
             grown = False
             for component in components(list(before), before):
                 inside = set(component)
@@ -285,11 +287,13 @@ class _Judge:
                 self._group = group
                 return
 
-    def _between(self, arrays: Sequence[str], members: Sequence[int]) -> Problem | None:
+    def _between(self, arrays: Sequence[str], members: Sequence[int]) -> PassProblem | None:
         """Returns a problem if the operations between reading and writing a cell exceed one stage of the target."""
         target, sites, flow = self._target, self._sites, self._flow
         if not arrays:
-            return Problem("statements in a loop need what they computed before", _places(sites[at] for at in members))
+            return PassProblem(
+                "statements in a loop need what they computed before", _places(sites[at] for at in members)
+            )
         derived: dict[int, int] = {}  # operations since the read
         for at in members:
             if sites[at].reading:
@@ -301,19 +305,19 @@ class _Judge:
         ends = [at for at in members if sites[at].array]
         places = _places(sites[at] for at in sorted([*ends[:6], *inner[: MOST_PLACES - 6]]))
         if len(arrays) > 1:
-            return Problem(f"registers {', '.join(arrays)}: each waits for what another one holds", places)
+            return PassProblem(f"registers {', '.join(arrays)}: each waits for what another one holds", places)
         what = f"register {arrays[0]} is written in a later stage than it is read: in between"
         matches = [sites[at].table for at in inner if sites[at].kind == "match"]
         if matches:
-            return Problem(f"{what}, the table {matches[0]} is looked up", places)
+            return PassProblem(f"{what}, the table {matches[0]} is looked up", places)
         branches = sum(sites[at].kind == "branch" for at in inner)
         if branches > target.register_compares:
-            return Problem(
+            return PassProblem(
                 f"{what}, {branches} conditions are decided; a stage decides {target.register_compares}", places
             )
         most = max(derived.values(), default=0)
         if most > target.register_operations:
-            return Problem(
+            return PassProblem(
                 f"{what}, {most} operations follow each other; a stage has {target.register_operations}", places
             )
         return None
@@ -327,12 +331,12 @@ class _Judge:
                 what = (
                     f"register {name} has cells of {register.width:,} bits, the target's have {target.register_bits}: "
                 )
-                self._problems.append(Problem(f"{what}it takes {count} registers", (str(register.source or name),)))
+                self._problems.append(PassProblem(f"{what}it takes {count} registers", (str(register.source or name),)))
         wide = [self._sites[at] for at in self._order if self._sites[at].width > target.alu_bits]
         if wide:
             most = max(site.width for site in wide)
             what = f"additions and comparisons of up to {most:,} bits; the target's have {target.alu_bits}"
-            self._problems.append(Problem(what, _places(wide)))
+            self._problems.append(PassProblem(what, _places(wide)))
 
     # --- stages
 
@@ -501,7 +505,7 @@ class _Judge:
         return ArrayUse(name, kind, cells, bits, units, sram, reads, writes, stage, name not in self._apart)
 
 
-def judge(program: model.Program, target: Target) -> Report:
+def judge(program: model.Program, target: SwitchTarget) -> FitReport:
     """Compares a program with a target."""
     reads = Reads(program)
     widths = {
@@ -511,7 +515,7 @@ def judge(program: model.Program, target: Target) -> Report:
     emitted: Fields = frozenset().union(*map(reads.header, program.deparser))
     uses, used = [], set[str]()
     for pipeline in (program.ingress, program.egress):
-        flow = Flow.of(Graph(reads, pipeline), widths, emitted)
+        flow = Dataflow.of(SiteGraph(reads, pipeline), widths, emitted)
         for at in flow.order:
             used |= flow.graph.sites[at].reads | flow.graph.sites[at].writes
         uses.append(_Judge(reads, pipeline, target, flow).judge())
@@ -523,7 +527,7 @@ def judge(program: model.Program, target: Target) -> Report:
         elif isinstance(operation, model.ExtractNext):
             extracted |= set(operation.headers)
     metadata = {name for name, header in program.headers.items() if header.metadata}
-    return Report(
+    return FitReport(
         program=program.name,
         target=target,
         parser_states=len(program.parser.states),
@@ -537,7 +541,7 @@ def judge(program: model.Program, target: Target) -> Report:
 # The report as text, for both commands; and a vendor's compiler, if there is one.
 
 
-def text(report: Report) -> str:
+def text(report: FitReport) -> str:
     """Returns the report as text."""
     target = report.target
     verdict = "nothing speaks against it" if report.fits else "does not fit a single pass"
@@ -591,7 +595,7 @@ MOST_SHOWN: Final = 20_000
 
 
 def vendor(
-    source: Path, target: Target, defines: Mapping[str, str], folders: Sequence[Path], compiler: str | None = None
+    source: Path, target: SwitchTarget, defines: Mapping[str, str], folders: Sequence[Path], compiler: str | None = None
 ) -> str:
     """Returns bf-p4c's output for a program, with its reports; empty without ``BFP4C``. Raises `FitsError`.
 

@@ -20,7 +20,7 @@ from p4switch.program.errors import (
 from p4switch.program.load_expressions import (
     UNSUPPORTED_VALUES,
     ExpressionLoader,
-    Scope,
+    HeaderScope,
     assign_header,
     assign_stack,
     assign_union,
@@ -55,7 +55,7 @@ def _counters(root: Json) -> dict[str, model.CounterArray]:
     return counters
 
 
-def load_calculation(obj: Json, scope: Scope) -> model.Calculation:
+def load_calculation(obj: Json, scope: HeaderScope) -> model.Calculation:
     """Loads one hash calculation."""
     name = get(obj, "name", str, "calculations")
     where, source = f"calculation {name!r}", source_of(obj)
@@ -68,7 +68,7 @@ def load_calculation(obj: Json, scope: Scope) -> model.Calculation:
     return model.Calculation(name, algorithm, inputs, payload, source=source)
 
 
-def _hash_input(obj: Json, scope: Scope, where: str) -> model.HashInput:
+def _hash_input(obj: Json, scope: HeaderScope, where: str) -> model.HashInput:
     kind, value = obj.get("type"), obj.get("value")
     match kind:
         case "field":
@@ -84,7 +84,9 @@ def _hash_input(obj: Json, scope: Scope, where: str) -> model.HashInput:
             raise UnsupportedConstruct(f"hash input of type {kind!r}", where)
 
 
-def load_checksums(root: Json, scope: Scope, calculations: dict[str, model.Calculation]) -> tuple[model.Checksum, ...]:
+def load_checksums(
+    root: Json, scope: HeaderScope, calculations: dict[str, model.Calculation]
+) -> tuple[model.Checksum, ...]:
     """Loads checksums, in the order in which they are verified and updated."""
     checksums = []
     for name, where, obj in each(root, "checksums", "checksum"):
@@ -113,7 +115,7 @@ RATES = 2
 """Rates of v1model's meters."""
 
 
-def _field_lists(root: Json, scope: Scope) -> dict[int, model.FieldList]:
+def _field_lists(root: Json, scope: HeaderScope) -> dict[int, model.FieldList]:
     lists = {}
     for obj in objects(root, "field_lists", "program"):
         ident = get(obj, "id", int, "field_lists")
@@ -124,7 +126,7 @@ def _field_lists(root: Json, scope: Scope) -> dict[int, model.FieldList]:
     return lists
 
 
-def _learn_lists(root: Json, scope: Scope) -> dict[int, model.LearnList]:
+def _learn_lists(root: Json, scope: HeaderScope) -> dict[int, model.LearnList]:
     lists = {}
     for obj in objects(root, "learn_lists", "program"):
         ident, name = get(obj, "id", int, "learn_lists"), get(obj, "name", str, "learn_lists")
@@ -132,7 +134,7 @@ def _learn_lists(root: Json, scope: Scope) -> dict[int, model.LearnList]:
     return lists
 
 
-def _elements(obj: Json, scope: Scope, where: str) -> tuple[model.FieldRef | model.LearnConstant, ...]:
+def _elements(obj: Json, scope: HeaderScope, where: str) -> tuple[model.FieldRef | model.LearnConstant, ...]:
     elements: list[model.FieldRef | model.LearnConstant] = []
     for element in objects(obj, "elements", where):
         kind, value = element.get("type"), element.get("value")
@@ -146,7 +148,7 @@ def _elements(obj: Json, scope: Scope, where: str) -> tuple[model.FieldRef | mod
     return tuple(elements)
 
 
-def _meters(root: Json, scope: Scope) -> dict[str, model.MeterArray]:
+def _meters(root: Json, scope: HeaderScope) -> dict[str, model.MeterArray]:
     meters = {}
     for name, where, obj in each(root, "meter_arrays", "meter"):
         unit = get(obj, "type", str, where)
@@ -170,7 +172,9 @@ def _value_sets(root: Json) -> dict[str, model.ValueSet]:
     return sets
 
 
-def load_profiles(pipeline: Json, scope: Scope, actions: dict[str, tuple[int, ...]]) -> dict[str, model.ActionProfile]:
+def load_profiles(
+    pipeline: Json, scope: HeaderScope, actions: dict[str, tuple[int, ...]]
+) -> dict[str, model.ActionProfile]:
     """Loads the action profiles of a pipeline; ``actions``: by profile, the action ids of its first table."""
     profiles = {}
     for name, where, obj in each(pipeline, "action_profiles", "action profile", "pipeline"):
@@ -195,7 +199,7 @@ class Externs:
     counters: dict[str, model.CounterArray]
 
     @classmethod
-    def load(cls, root: Json, scope: Scope) -> "Externs":
+    def load(cls, root: Json, scope: HeaderScope) -> "Externs":
         """Loads them from the top level of the JSON."""
         calculations = (load_calculation(obj, scope) for obj in objects(root, "calculations", "program"))
         return cls(
@@ -213,7 +217,7 @@ class Externs:
 class PrimitiveLoader:
     """Loads the primitives of one action or parser state."""
 
-    scope: Scope
+    scope: HeaderScope
     externs: Externs
     where: str
     parameter_widths: tuple[int, ...] = ()
@@ -248,7 +252,7 @@ class Arguments:
         return self.expressions.source
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> HeaderScope:
         """The program's headers."""
         return self.expressions.scope
 
@@ -405,13 +409,13 @@ _LOADERS: Final[Mapping[str, Callable[[Arguments], model.Primitive]]] = {
 }
 
 
-def load_actions(root: Json, scope: Scope, externs: Externs) -> dict[int, model.Action]:
+def load_actions(root: Json, scope: HeaderScope, externs: Externs) -> dict[int, model.Action]:
     """Loads actions by id."""
     loaded = (_action(*item, scope, externs) for item in each(root, "actions", "action"))
     return {action.id: action for action in loaded}
 
 
-def _action(name: str, where: str, obj: Json, scope: Scope, externs: Externs) -> model.Action:
+def _action(name: str, where: str, obj: Json, scope: HeaderScope, externs: Externs) -> model.Action:
     parameters = tuple(
         model.ActionParameter(get(p, "name", str, where), get(p, "bitwidth", int, where))
         for p in objects(obj, "runtime_data", where)

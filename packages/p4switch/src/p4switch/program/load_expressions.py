@@ -99,7 +99,7 @@ def _check_numbers(expr: model.Expr, where: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class HeaderScope:
     """The header instances that expressions and primitives refer to.
 
     Attributes:
@@ -139,14 +139,14 @@ class Scope:
         return ref
 
 
-def load_scope(root: Json) -> Scope:
+def load_scope(root: Json) -> HeaderScope:
     """Loads instances, stacks and unions by name."""
     names = {obj["id"]: str(obj.get("name")) for obj in objects(root, "headers", "program") if "id" in obj}
     groups = model.load_groups(root, names)
     headers = load_headers(root, groups)
     if groups.stacks or groups.union_stacks:
         headers[model.NEXT_HEADER] = model.next_header(groups)
-    return Scope(headers, groups)
+    return HeaderScope(headers, groups)
 
 
 def load_headers(root: Json, groups: model.HeaderGroups) -> dict[str, model.Header]:
@@ -169,7 +169,7 @@ def load_headers(root: Json, groups: model.HeaderGroups) -> dict[str, model.Head
     return headers
 
 
-def load_aliases(root: Json, scope: Scope) -> dict[str, model.FieldRef]:
+def load_aliases(root: Json, scope: HeaderScope) -> dict[str, model.FieldRef]:
     """Loads field aliases: the field by the target's name for it."""
     aliases = {}
     for item in root.get("field_aliases", []):
@@ -238,7 +238,7 @@ class ExpressionLoader:
         parameter_widths: of the enclosing action; empty elsewhere.
     """
 
-    scope: Scope
+    scope: HeaderScope
     where: str
     source: SourceInfo | None = None
     parameter_widths: tuple[int, ...] = ()
@@ -574,7 +574,7 @@ def _both(left: model.BoolExpr, right: model.BoolExpr) -> model.BoolExpr:
     return left if right == model.BoolConst(True) else model.Logic("and", left, right)
 
 
-def _copy(scope: Scope, target: str, origin: str, where: str, source: SourceInfo | None) -> model.Primitive:
+def _copy(scope: HeaderScope, target: str, origin: str, where: str, source: SourceInfo | None) -> model.Primitive:
     if scope.headers[target].type.name != scope.headers[origin].type.name:
         raise ProgramError(f"{where}: {target!r} and {origin!r} are of different types")
     return model.AssignHeader(target, origin, source=source)

@@ -37,7 +37,7 @@ from p4switch.program.load_actions import (
 from p4switch.program.load_expressions import (
     UNSUPPORTED_VALUES,
     ExpressionLoader,
-    Scope,
+    HeaderScope,
     assign_varbit,
     load_aliases,
     load_scope,
@@ -54,7 +54,7 @@ DEFAULT_MAX_SIZE: Final = 16384
 class ControlLoader:
     """Loads the tables and conditionals of pipelines."""
 
-    def __init__(self, scope: Scope, actions: dict[int, model.Action], externs: Externs) -> None:
+    def __init__(self, scope: HeaderScope, actions: dict[int, model.Action], externs: Externs) -> None:
         self._scope = scope
         self._meters = externs.meters
         self.profiles: dict[str, model.ActionProfile] = {}
@@ -234,7 +234,7 @@ def _check_pipeline_targets(pipeline: model.Pipeline) -> None:
 # The parser from the JSON.
 
 
-def load_parser(root: Json, scope: Scope, externs: Externs) -> model.Parser:
+def load_parser(root: Json, scope: HeaderScope, externs: Externs) -> model.Parser:
     """Loads the parser that simple_switch runs, which is called ``parser``."""
     parsers = {name: obj for name, _, obj in each(root, "parsers", "parser")}
     if "parser" not in parsers:
@@ -248,7 +248,7 @@ def load_parser(root: Json, scope: Scope, externs: Externs) -> model.Parser:
     return model.Parser(start, states, _idle_loops(parser, scope))
 
 
-def _state(name: str, where: str, obj: Json, scope: Scope, externs: Externs) -> model.ParserState:
+def _state(name: str, where: str, obj: Json, scope: HeaderScope, externs: Externs) -> model.ParserState:
     operations = tuple(_operation(op, scope, externs, where) for op in objects(obj, "parser_ops", where))
     keys = tuple(_key(key, scope, where) for key in objects(obj, "transition_key", where))
     transitions = tuple(_transition(t, keys, externs, where) for t in objects(obj, "transitions", where))
@@ -257,7 +257,7 @@ def _state(name: str, where: str, obj: Json, scope: Scope, externs: Externs) -> 
     return model.ParserState(name, operations, keys, tuple(ordered))
 
 
-def _operation(obj: Json, scope: Scope, externs: Externs, where: str) -> model.ParserOp:
+def _operation(obj: Json, scope: HeaderScope, externs: Externs, where: str) -> model.ParserOp:
     op = get(obj, "op", str, where)
     parameters = objects(obj, "parameters", where)
     expressions = ExpressionLoader(scope, f"{where}, {op}")
@@ -284,7 +284,7 @@ def _operation(obj: Json, scope: Scope, externs: Externs, where: str) -> model.P
             raise UnsupportedConstruct(f"parser operation {op!r} with {len(parameters)} parameters", where)
 
 
-def _extract(obj: Json, length: model.DataExpr | None, scope: Scope, where: str) -> model.ParserOp:
+def _extract(obj: Json, length: model.DataExpr | None, scope: HeaderScope, where: str) -> model.ParserOp:
     kind, value = obj.get("type"), obj.get("value")
     operation: model.Extract | model.ExtractNext
     match kind:
@@ -306,7 +306,7 @@ def _extract(obj: Json, length: model.DataExpr | None, scope: Scope, where: str)
     return operation
 
 
-def _member(scope: Scope, stack: object, label: object, where: str) -> int:
+def _member(scope: HeaderScope, stack: object, label: object, where: str) -> int:
     """Returns the number of a union's member in a stack of unions."""
     union = scope.groups.unions[scope.groups.find("union_stack", stack, where).unions[0]]
     if label not in union.members:
@@ -314,7 +314,7 @@ def _member(scope: Scope, stack: object, label: object, where: str) -> int:
     return list(union.members).index(str(label))
 
 
-def _is_varbit(obj: Json, scope: Scope, where: str) -> bool:
+def _is_varbit(obj: Json, scope: HeaderScope, where: str) -> bool:
     if obj.get("type") != "field":
         return False
     field = scope.field(obj.get("value"), where)
@@ -322,7 +322,7 @@ def _is_varbit(obj: Json, scope: Scope, where: str) -> bool:
     return varbit is not None and isinstance(field, model.FieldRef) and field.name == varbit.name
 
 
-def _last_field(obj: Json, scope: Scope, where: str) -> model.ChosenKey:
+def _last_field(obj: Json, scope: HeaderScope, where: str) -> model.ChosenKey:
     """Returns a field of the last element of a stack, as a key."""
     kind, value = str(obj.get("type")), obj.get("value")
     member = 0
@@ -339,7 +339,7 @@ def _last_field(obj: Json, scope: Scope, where: str) -> model.ChosenKey:
     return model.ChosenKey(model.field_of(choice, scope.headers, target.name), target.width)
 
 
-def _key(obj: Json, scope: Scope, where: str) -> model.SelectKey:
+def _key(obj: Json, scope: HeaderScope, where: str) -> model.SelectKey:
     kind, value = obj.get("type"), obj.get("value")
     if kind == "field":
         return scope.field(value, where)
@@ -407,7 +407,7 @@ def _check_parser_targets(parser: model.Parser) -> None:
             raise ProgramError(f"parser: unknown state {name!r}")
 
 
-def _idle_loops(parser: model.Parser, scope: Scope) -> frozenset[str]:
+def _idle_loops(parser: model.Parser, scope: HeaderScope) -> frozenset[str]:
     """Returns the states of loops that may go round without taking a byte."""
     watched = set()
     idle = {name for name, state in parser.states.items() if not _consumes(state, scope)}
@@ -424,7 +424,7 @@ def _idle_loops(parser: model.Parser, scope: Scope) -> frozenset[str]:
     return frozenset(watched)
 
 
-def _consumes(state: model.ParserState, scope: Scope) -> bool:
+def _consumes(state: model.ParserState, scope: HeaderScope) -> bool:
     for op in state.operations:
         match op:
             case model.Extract(header) if scope.headers[header].bytes > 0:
@@ -519,7 +519,7 @@ def _errors(root: Json) -> dict[str, int]:
     return errors
 
 
-def _deparser(root: Json, scope: Scope) -> tuple[str, ...]:
+def _deparser(root: Json, scope: HeaderScope) -> tuple[str, ...]:
     deparsers = {name: obj for name, _, obj in each(root, "deparsers", "deparser")}
     if "deparser" not in deparsers:
         raise ProgramError(f"deparsers: no deparser is called 'deparser' (found: {sorted(deparsers)})")

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from p4switch.abi import MAX_PORT
 from p4switch.program.actions import CounterArray, MeterArray
 from p4switch.program.program import Program
-from p4switch.state.layout import VALUE_SET_CELLS, Array, Register, ValueSet, allocate_group, layout_of, untouched
+from p4switch.state.layout import (
+    VALUE_SET_CELLS,
+    Array,
+    Register,
+    ValueSetMembers,
+    allocate_group,
+    layout_of,
+    untouched,
+)
 from p4switch.tables import TABLE_CELLS, Table
 from p4switch.tables.profile import METER_WORDS, PROFILE_CELLS, MeterConfig, Profile, configure, execute
 from p4switch.tables.table import IndirectTable
@@ -318,8 +326,8 @@ class DeviceState:
         for name, cell in layout.meters.items():
             self.meters[name] = Meter(program.meters[name])
             self.cells[cell] = self.meters[name].cells.ctypes.data
-        self.value_sets: dict[str, ValueSet] = {
-            name: ValueSet(spec, self._part(layout.value_sets[name], VALUE_SET_CELLS))
+        self.value_sets: dict[str, ValueSetMembers] = {
+            name: ValueSetMembers(spec, self._part(layout.value_sets[name], VALUE_SET_CELLS))
             for name, spec in program.value_sets.items()
         }
         self.clone_sessions = CloneSessions()

@@ -36,7 +36,7 @@ def value_words(width: int) -> int:
     return -(-width // 64)
 
 
-class ValueSet:
+class ValueSetMembers:
     """The members of one value set; a member is the concatenated keys of the select, without padding.
 
     ``rows``: uint64 (max_size, words), least significant word first.

@@ -14,11 +14,11 @@ from p4switch.tables.matching import (
     TableError,
     TableFull,
     TableIsConst,
-    Ternary,
+    TernaryMatch,
 )
 from p4switch.tables.table import TABLE_CELLS, Table
 
 __all__ = [
     "TABLE_CELLS", "DefaultEntry", "EntryExists", "Exact", "InvalidEntry", "Lookup", "Lpm", "Match", "NoSuchEntry",
-    "Range", "Table", "TableEntry", "TableError", "TableFull", "TableIsConst", "Ternary",
+    "Range", "Table", "TableEntry", "TableError", "TableFull", "TableIsConst", "TernaryMatch",
 ]  # fmt: skip

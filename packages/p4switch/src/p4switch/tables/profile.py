@@ -104,7 +104,7 @@ INDIRECT_ROW_WORDS: Final = 2
 
 
 @dataclass(slots=True)
-class Member:
+class ProfileMember:
     """An action with arguments. ``refs``: its rows; more than one if a group gives it a weight above 1."""
 
     action: str
@@ -113,7 +113,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Group:
+class ActionGroup:
     """(member, weight) pairs as given; ``rows``: references of the rows that the group chooses from, ascending."""
 
     members: tuple[tuple[int, int], ...]
@@ -142,8 +142,8 @@ class Profile:
 
     def reset(self) -> None:
         """Removes all members and groups."""
-        self.members: dict[int, Member] = {}
-        self.groups: dict[int, Group] = {}
+        self.members: dict[int, ProfileMember] = {}
+        self.groups: dict[int, ActionGroup] = {}
         self._uses: dict[tuple[int, int], int] = {}
         self._store = EntryStore(self.actions)
         self._images: NDArray[np.uint64] = np.zeros((8, 2), dtype=np.uint64)
@@ -158,7 +158,7 @@ class Profile:
             raise EntryExists(f"action profile {self.name}: there is a member {ident} already")
         if self.spec.max_size and len(self.members) >= self.spec.max_size:
             raise TableFull(f"action profile {self.name} is full: the program allows {self.spec.max_size} members")
-        self.members[ident] = Member(action, arguments, [self._row(action, arguments)])
+        self.members[ident] = ProfileMember(action, arguments, [self._row(action, arguments)])
         self._publish()
 
     def modify_member(self, ident: int, action: str, arguments: tuple[int, ...]) -> None:
@@ -179,7 +179,7 @@ class Profile:
             self._store.free(ref)
         del self.members[ident]
 
-    def member(self, ident: int) -> Member:
+    def member(self, ident: int) -> ProfileMember:
         """Returns a member by its id. Raises NoSuchEntry."""
         if ident not in self.members:
             raise NoSuchEntry(f"action profile {self.name}: there is no member {ident}")
@@ -196,7 +196,7 @@ class Profile:
         ref = next(r for r in range(len(taken) + 1) if r not in taken)
         if ref == len(self._images):
             self._images = np.concatenate([self._images, np.zeros_like(self._images)])
-        self.groups[ident] = Group(given, ref)
+        self.groups[ident] = ActionGroup(given, ref)
         self._arrange()
 
     def modify_group(self, ident: int, members: Iterable[tuple[int, int]]) -> None:
@@ -214,7 +214,7 @@ class Profile:
         del self.groups[ident]
         self._arrange()
 
-    def group(self, ident: int) -> Group:
+    def group(self, ident: int) -> ActionGroup:
         """Returns a group by its id. Raises NoSuchEntry."""
         if ident not in self.groups:
             raise NoSuchEntry(f"action profile {self.name}: there is no group {ident}")
@@ -274,7 +274,7 @@ class Profile:
         """Counts the entries that name a member or group; ``by`` is 1 or -1."""
         self._uses[kind, ident] = self._uses.get((kind, ident), 0) + by
 
-    def choose(self, kind: int, ident: int, hashed: Callable[[], int]) -> Member | None:
+    def choose(self, kind: int, ident: int, hashed: Callable[[], int]) -> ProfileMember | None:
         """Returns the member for a packet; None if the group is empty. ``hashed`` computes the selector's hash."""
         if kind == MEMBER:
             return self.members[ident]

@@ -16,7 +16,7 @@ from p4switch.device import Device
 from p4switch.program import Program
 from p4switch.program.actions import Action, MatchKey, MatchTable
 from p4switch.state.device_state import MulticastError
-from p4switch.tables import DefaultEntry, Exact, Lpm, Match, Range, TableEntry, TableError, Ternary
+from p4switch.tables import DefaultEntry, Exact, Lpm, Match, Range, TableEntry, TableError, TernaryMatch
 
 # Reading an entries file as data: no tags, no aliases, no guessed types; the line of every item is kept.
 #
@@ -211,7 +211,7 @@ _SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedEntry:
     """A table entry with its place in the file; ``where`` is for messages."""
 
     table: str
@@ -230,7 +230,7 @@ class Entries:
     """
 
     name: str
-    tables: tuple[Placed, ...] = ()
+    tables: tuple[PlacedEntry, ...] = ()
     groups: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     registers: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -278,7 +278,7 @@ def resolve(document: Document, program: Program) -> Entries:
     """Returns a document's entries for a program. Raises EntriesError with up to ten problems."""
     file = check_shape(document)
     problems: list[str] = []
-    tables: list[Placed] = []
+    tables: list[PlacedEntry] = []
     for number, item in enumerate(file.tables):
         where = place(document, "tables", number)
         try:
@@ -312,7 +312,7 @@ def named_tables(program: Program) -> dict[str, MatchTable]:
     return {name: table for name, table in program.tables.items() if table.keys or not table.const_default}
 
 
-def _entry(item: EntryModel, program: Program, where: str) -> Placed:
+def _entry(item: EntryModel, program: Program, where: str) -> PlacedEntry:
     spec = program.tables[find_name(item.table, named_tables(program), "table")]
     actions = {program.actions[ident].name: program.actions[ident] for ident in spec.actions}
     action = actions[find_name(item.action, actions, f"action of table {item.table}")]
@@ -320,9 +320,9 @@ def _entry(item: EntryModel, program: Program, where: str) -> Placed:
     if item.default or not spec.keys:
         if item.match:
             raise ValueProblem("match: a default entry (and a table without a key) has none; remove it")
-        return Placed(spec.name, DefaultEntry(action.name, arguments), where)
+        return PlacedEntry(spec.name, DefaultEntry(action.name, arguments), where)
     match = _matches(item, spec)
-    return Placed(spec.name, TableEntry(match, action.name, arguments, _priority(item, spec)), where)
+    return PlacedEntry(spec.name, TableEntry(match, action.name, arguments, _priority(item, spec)), where)
 
 
 def _arguments(item: EntryModel, action: Action) -> tuple[int, ...]:
@@ -366,7 +366,7 @@ def _matches(item: EntryModel, spec: MatchTable) -> tuple[Match, ...]:
         elif key.kind in ("exact", "range"):
             raise ValueProblem(f"match: {key.name} is missing: the key of table {item.table} is {', '.join(names)}")
         else:
-            matches.append(Lpm(0, 0) if key.kind == "lpm" else Ternary(0, 0))
+            matches.append(Lpm(0, 0) if key.kind == "lpm" else TernaryMatch(0, 0))
     return tuple(matches)
 
 
@@ -390,7 +390,7 @@ def _match(value: str | MatchModel, key: MatchKey) -> Match:
             raise ValueProblem(f"{field}: prefix {prefix} is longer than the key, {key.width} bits")
         return Lpm(number & ~((1 << (key.width - prefix)) - 1), prefix)
     mask = (1 << key.width) - 1 if given.mask is None else _number(given.mask, key.width, f"{field}: mask")
-    return Ternary(number & mask, mask)
+    return TernaryMatch(number & mask, mask)
 
 
 def _needed(text: str | None, key: MatchKey, field: str) -> int:

@@ -16,13 +16,13 @@ from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.interpreter import Event, Interpreter
 from p4switch.interpreter.trace import (
-    Change,
+    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
+    PrimitiveChange,
     PrimitiveRun,
     StageStarted,
     TableApplied,
-    Verdict,
 )
 from p4switch.program import Program
 from p4switch.program.errors import SourceInfo
@@ -35,7 +35,7 @@ _STANDARD: Final = "standard_metadata."
 
 
 @dataclass(frozen=True)
-class Names:
+class ReadableNames:
     """Readable names: ``meta.refused`` for ``scalars.metadata_t._refused32``, ``std.`` for standard metadata."""
 
     program: Program
@@ -74,7 +74,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class FieldWrite:
     """The last statement that wrote a field.
 
     Attributes:
@@ -90,7 +90,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class IngressOutcome:
     """The result of ingress.
 
     Attributes:
@@ -104,29 +104,31 @@ class Outcome:
     kind: Literal["drop", "unicast", "multicast"]
     target: int
     why: str
-    decision: Decision | None
+    decision: FieldWrite | None
     replicas: tuple[tuple[int, int], ...] = ()
 
 
-def outcome_of(events: Iterable[Event], device: Device, left: bool) -> Outcome:
+def outcome_of(events: Iterable[Event], device: Device, left: bool) -> IngressOutcome:
     """Returns the outcome of a packet from its events; ``left``: whether any frame left."""
     events = list(events)
     at, verdict = _last_verdict(events)
     if verdict is None:
-        return Outcome("drop", 0, "the packet was dropped before ingress had ended", None)
+        return IngressOutcome("drop", 0, "the packet was dropped before ingress had ended", None)
     program = device.program
     if verdict.kind == "multicast":
         return _multicast(verdict.target, _writer(events[:at], program, "mcast_grp"), device, left)
     decision = _writer(events[:at], program, "egress_spec")
     if verdict.kind == "drop":
         rest = "; copies of it left" if left else ""
-        return Outcome("drop", 0, f"dropped: egress_spec is the drop port{_by(decision)}{rest}", decision)
+        return IngressOutcome("drop", 0, f"dropped: egress_spec is the drop port{_by(decision)}{rest}", decision)
     forgotten = "" if decision is not None else ": no statement wrote egress_spec, which starts at 0"
     rest = "" if left else "; egress dropped it"
-    return Outcome("unicast", verdict.target, f"to port {verdict.target}{_by(decision)}{forgotten}{rest}", decision)
+    return IngressOutcome(
+        "unicast", verdict.target, f"to port {verdict.target}{_by(decision)}{forgotten}{rest}", decision
+    )
 
 
-def _multicast(group: int, decision: Decision | None, device: Device, left: bool) -> Outcome:
+def _multicast(group: int, decision: FieldWrite | None, device: Device, left: bool) -> IngressOutcome:
     replicas = device.multicast.get(group)
     if group not in device.multicast.groups():
         rest = "; there is no such group, so nothing leaves"
@@ -134,29 +136,29 @@ def _multicast(group: int, decision: Decision | None, device: Device, left: bool
         rest = "; the group has no replicas, so nothing leaves"
     else:
         rest = "" if left else "; egress dropped every copy"
-    return Outcome("multicast", group, f"to multicast group {group}{_by(decision)}{rest}", decision, replicas)
+    return IngressOutcome("multicast", group, f"to multicast group {group}{_by(decision)}{rest}", decision, replicas)
 
 
-def _by(decision: Decision | None) -> str:
+def _by(decision: FieldWrite | None) -> str:
     if decision is None:
         return ""
     at = f" ({decision.source})" if decision.source is not None else ""
-    who = decision.action if Names.declared(decision.action) else "the statement"
+    who = decision.action if ReadableNames.declared(decision.action) else "the statement"
     return f", by {who}{at}"
 
 
-def _last_verdict(events: list[Event]) -> tuple[int, Verdict | None]:
+def _last_verdict(events: list[Event]) -> tuple[int, ForwardingVerdict | None]:
     """Returns the last decision of ingress: a packet that goes round has several."""
     for at in range(len(events) - 1, -1, -1):
         event = events[at]
-        if isinstance(event, Verdict) and event.stage == "ingress":
+        if isinstance(event, ForwardingVerdict) and event.stage == "ingress":
             return at, event
     return len(events), None
 
 
-def _writer(events: list[Event], program: Program, name: str) -> Decision | None:
+def _writer(events: list[Event], program: Program, name: str) -> FieldWrite | None:
     field = program.intrinsic(name)
-    decision: Decision | None = None
+    decision: FieldWrite | None = None
     action: str | None = None
     for event in events:
         match event:
@@ -173,8 +175,8 @@ def _writer(events: list[Event], program: Program, name: str) -> Decision | None
     return decision
 
 
-def _decision(change: Change, action: str | None, event: PrimitiveRun) -> Decision:
-    return Decision(change.what, change.before, change.after, action, getattr(event.primitive, "source", None))
+def _decision(change: PrimitiveChange, action: str | None, event: PrimitiveRun) -> FieldWrite:
+    return FieldWrite(change.what, change.before, change.after, action, getattr(event.primitive, "source", None))
 
 
 # Packets to trace: hexadecimal on the command line, a text file of them, or a pcap file.
@@ -193,7 +195,7 @@ class PacketError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Packet:
+class TracedPacket:
     """A frame without FCS; ``port`` None: not given. ``note`` is the comment behind it in a text file.
 
     Attributes:
@@ -206,7 +208,7 @@ class Packet:
     time_us: int = 0
 
 
-def read_packets(source: str) -> list[Packet]:
+def read_packets(source: str) -> list[TracedPacket]:
     """Returns the packets of ``--packet``: those of a file if it exists, else hexadecimal digits.
 
     A text file holds a packet on each line: ``[port] hexadecimal [# comment]``, or ``port@microseconds ...``.
@@ -217,7 +219,7 @@ def read_packets(source: str) -> list[Packet]:
         digits = re.sub(r"[\s:]", "", source.removeprefix("0x"))
         if not digits or not re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", digits):
             raise PacketError(f"{_cut(source)!r} is neither a file nor an even number of hexadecimal digits")
-        return [_checked(Packet(bytes.fromhex(digits)), "--packet")]
+        return [_checked(TracedPacket(bytes.fromhex(digits)), "--packet")]
     try:
         if path.stat().st_size > _FILE_LIMIT:
             raise PacketError(f"{path}: larger than {_FILE_LIMIT} bytes; take fewer packets")
@@ -238,7 +240,7 @@ def read_packets(source: str) -> list[Packet]:
     return packets
 
 
-def parse_packets(text: str, name: str) -> list[Packet]:
+def parse_packets(text: str, name: str) -> list[TracedPacket]:
     """Returns the packets of a text, possibly none; ``name`` is for messages. Raises PacketError."""
     packets = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -250,7 +252,7 @@ def parse_packets(text: str, name: str) -> list[Packet]:
             raise PacketError(f"{name}, line {number}: expected '[port] hexadecimal digits', found {_cut(line)!r}")
         port = None if parsed[1] is None else int(parsed[1])
         frame = bytes.fromhex(re.sub(r"[\s:]", "", parsed[3]))
-        packet = Packet(frame, port, note.strip(), int(parsed[2] or 0))
+        packet = TracedPacket(frame, port, note.strip(), int(parsed[2] or 0))
         packets.append(_checked(packet, f"{name}, line {number}"))
     return packets
 
@@ -262,13 +264,13 @@ def _byte_order(data: bytes) -> str | None:
     return None
 
 
-def _pcap(data: bytes, name: str) -> list[Packet]:
+def _pcap(data: bytes, name: str) -> list[TracedPacket]:
     """Returns the frames of a pcap file (draft-ietf-opsawg-pcap); pcapng is not supported."""
     order = _byte_order(data)
     link_type = struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF
     if link_type != _ETHERNET:
         raise PacketError(f"{name}: link type {link_type} is not Ethernet (1)")
-    packets: list[Packet] = []
+    packets: list[TracedPacket] = []
     at = 24
     while at < len(data):
         number = len(packets) + 1
@@ -279,12 +281,12 @@ def _pcap(data: bytes, name: str) -> list[Packet]:
             raise PacketError(f"{name}: packet {number} was captured in part; capture with snap length 65535")
         if at + 16 + captured > len(data):
             raise PacketError(f"{name}: packet {number} is cut off; was the capture still running?")
-        packets.append(_checked(Packet(data[at + 16 : at + 16 + captured]), f"{name}, packet {number}"))
+        packets.append(_checked(TracedPacket(data[at + 16 : at + 16 + captured]), f"{name}, packet {number}"))
         at += 16 + captured
     return packets
 
 
-def _checked(packet: Packet, where: str) -> Packet:
+def _checked(packet: TracedPacket, where: str) -> TracedPacket:
     if len(packet.frame) > abi.MAX_FRAME_BYTES:
         raise PacketError(f"{where}: {len(packet.frame)} bytes; a device takes {abi.MAX_FRAME_BYTES}")
     if packet.port is not None and packet.port > abi.MAX_PORT:
@@ -317,7 +319,7 @@ class Headers:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentFrame:
     """A frame that left."""
 
     port: int
@@ -342,8 +344,8 @@ class PacketTrace:
     note: str
     events: tuple[Event, ...]
     headers: Headers
-    outcome: Outcome
-    sent: tuple[Sent, ...]
+    outcome: IngressOutcome
+    sent: tuple[SentFrame, ...]
     program: Program = field(repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -370,7 +372,7 @@ class Recorder:
         self._interpreter = device.runner
         self._number = 0
 
-    def run(self, packet: Packet, port: int = DEFAULT_PORT, *, time_us: int = 0) -> PacketTrace:
+    def run(self, packet: TracedPacket, port: int = DEFAULT_PORT, *, time_us: int = 0) -> PacketTrace:
         """Runs one packet; ``port`` and ``time_us`` are defaults for a packet without a port or a time."""
         self._number += 1
         events: list[Event] = []
@@ -393,7 +395,7 @@ class Recorder:
             program=program,
         )
 
-    def run_all(self, packets: Iterable[Packet], port: int = DEFAULT_PORT) -> list[PacketTrace]:
+    def run_all(self, packets: Iterable[TracedPacket], port: int = DEFAULT_PORT) -> list[PacketTrace]:
         """Runs several packets in their order."""
         return [self.run(packet, port) for packet in packets]
 
@@ -412,7 +414,7 @@ def _incoming(frame: bytes, events: list[Event], program: Program) -> Headers:
     return Headers(tuple(fields), len(frame) - end)
 
 
-def _sent(sent: list[tuple[int, bytes]], events: list[Event], program: Program) -> tuple[Sent, ...]:
+def _sent(sent: list[tuple[int, bytes]], events: list[Event], program: Program) -> tuple[SentFrame, ...]:
     """Cuts frames into the headers that the deparser emitted."""
     emitted: list[list[str]] = []
     for event in events:
@@ -425,7 +427,7 @@ def _sent(sent: list[tuple[int, bytes]], events: list[Event], program: Program) 
                 pass
     if len(emitted) != len(sent):  # a frame may have been recirculated
         emitted = [[] for _ in sent]
-    return tuple(Sent(p, f, cut(f, names, program)) for (p, f), names in zip(sent, emitted, strict=True))
+    return tuple(SentFrame(p, f, cut(f, names, program)) for (p, f), names in zip(sent, emitted, strict=True))
 
 
 def cut(frame: bytes, names: Iterable[str], program: Program) -> Headers:

@@ -12,23 +12,23 @@ from typing import Any, Final
 
 from p4switch.device import Device
 from p4switch.interpreter.trace import (
-    Change,
     ChecksumUpdated,
     ChecksumVerified,
     ConditionEvaluated,
+    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
+    PrimitiveChange,
     PrimitiveRun,
     Selected,
     StageStarted,
     TableApplied,
-    Verdict,
 )
 from p4switch.program.actions import Assign, Count, MarkToDrop, RegisterRead, RegisterWrite
 from p4switch.program.errors import SourceInfo
-from p4switch.trace.record import Names, Packet, PacketTrace, Recorder
-from p4switch.trace.to_text import Glossary, Sources, TextFormat, condition_text, summary
+from p4switch.trace.record import PacketTrace, ReadableNames, Recorder, TracedPacket
+from p4switch.trace.to_text import Glossary, SourceLines, TextFormat, condition_text, summary
 from p4switch.traffic import ExecutorName
 
 MOST_STEPS: Final = 2000
@@ -119,7 +119,7 @@ class _Steps:
                 self._table(event)
             case ConditionEvaluated():
                 self._condition(event)
-            case Verdict():
+            case ForwardingVerdict():
                 self._verdict(event)
             case HeaderEmitted(header):
                 self._emitted.append(header)
@@ -131,7 +131,7 @@ class _Steps:
         self._actor = None
         if stage == "egress":  # each copy begins with the values at the end of ingress
             self._restart = self._ended
-            verdict = next((e for e in self._trace.events[at:] if isinstance(e, Verdict)), None)
+            verdict = next((e for e in self._trace.events[at:] if isinstance(e, ForwardingVerdict)), None)
             self._copy = verdict.target if verdict is not None and verdict.kind == "unicast" else None
         if stage == "parser":
             self._copy, self._restart = None, -1
@@ -150,7 +150,7 @@ class _Steps:
 
     def _table(self, event: TableApplied) -> None:
         spec = self._text.program.tables[event.table]
-        declared = Names.declared(event.action)
+        declared = ReadableNames.declared(event.action)
         self._actor = f"Action {_short(event.action)}" if declared and event.action is not None else None
         if not spec.keys and spec.const_default:  # a table that the compiler made for a statement
             return
@@ -172,7 +172,7 @@ class _Steps:
             text = self._text.sources.line(conditional.source) or "a condition"
         self._add("if", f"Is {text}? {'Yes' if event.outcome else 'No'}.", source=conditional.source)
 
-    def _verdict(self, event: Verdict) -> None:
+    def _verdict(self, event: ForwardingVerdict) -> None:
         self._actor = None
         what = "the frame" if event.stage == "ingress" else "this copy"
         match event.kind:
@@ -236,7 +236,7 @@ class _Steps:
             case _ if rows:
                 self._add("set", self._set_text(rows), rows, source)
 
-    def _rows(self, changes: Iterable[Change]) -> list[list[Any]]:
+    def _rows(self, changes: Iterable[PrimitiveChange]) -> list[list[Any]]:
         """Returns rows for the changes of a primitive, without temporaries."""
         rows: list[list[Any]] = []
         for change in changes:
@@ -271,7 +271,7 @@ class _Steps:
 
     # --- values and places
 
-    def _pair(self, change: Change, width: int, name: str) -> tuple[str, str]:
+    def _pair(self, change: PrimitiveChange, width: int, name: str) -> tuple[str, str]:
         return self._value(name, change.before, width), self._value(name, change.after, width)
 
     def _value(self, name: str, value: int, width: int | None = None) -> str:
@@ -340,8 +340,8 @@ def what_if(
 
     ``roots``: folders of the program's sources. The device must not run. Raises ValueError if it cannot be copied.
     """
-    trace = Recorder(copied(device)).run(Packet(frame, port), time_us=time_us)
-    text = TextFormat(device.program, Sources(list(roots)), glossary, all_writes=False)
+    trace = Recorder(copied(device)).run(TracedPacket(frame, port), time_us=time_us)
+    text = TextFormat(device.program, SourceLines(list(roots)), glossary, all_writes=False)
     return {
         **traced(trace, text),
         "sent": [[packet.port, packet.frame.hex()] for packet in trace.sent],

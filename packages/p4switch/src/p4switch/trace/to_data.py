@@ -14,6 +14,7 @@ from typing import Any, Final
 from p4switch.base.values import table
 from p4switch.interpreter import Event
 from p4switch.interpreter.trace import (
+    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
@@ -21,11 +22,10 @@ from p4switch.interpreter.trace import (
     StageStarted,
     StateEntered,
     TableApplied,
-    Verdict,
 )
 from p4switch.program.actions import Conditional
 from p4switch.program.errors import SourceInfo
-from p4switch.trace.record import Headers, Names, PacketTrace
+from p4switch.trace.record import Headers, PacketTrace, ReadableNames
 
 _LONGEST = 16
 """digits of a number; lanes are numbers of 2,048 bits"""
@@ -36,12 +36,12 @@ def packet_html(trace: PacketTrace) -> str:
     note = f", {trace.note}" if trace.note else ""
     title = f"packet {trace.number} by port {trace.port}, {len(trace.frame)} bytes{note}"
     sent = [("left", f"by port {packet.port}, {len(packet.frame)} bytes") for packet in trace.sent]
-    names = Names(trace.program)
+    names = ReadableNames(trace.program)
     rows = chain.from_iterable(_rows(event, names) for event in trace.events)
     return table(title, ("", "what happened"), [*rows, ("outcome", trace.outcome.why), *sent])
 
 
-def _rows(event: Event, names: Names) -> Iterator[tuple[str, str]]:
+def _rows(event: Event, names: ReadableNames) -> Iterator[tuple[str, str]]:
     match event:
         case StageStarted(stage):
             yield stage, ""
@@ -62,7 +62,7 @@ def _rows(event: Event, names: Names) -> Iterator[tuple[str, str]]:
                     yield "change", f"{names(change.what)}: {_number(change.before)} to {_number(change.after)}"
         case HeaderEmitted(header):
             yield "emit", header
-        case Verdict(stage, kind, target):
+        case ForwardingVerdict(stage, kind, target):
             yield stage, "drop" if kind == "drop" else f"{kind} {target}"
         case _:
             pass

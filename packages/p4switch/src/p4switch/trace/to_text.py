@@ -14,24 +14,24 @@ from rich.text import Text
 
 from p4switch.base.values import show
 from p4switch.interpreter.trace import (
-    Change,
     ChecksumUpdated,
     ChecksumVerified,
     ConditionEvaluated,
+    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
+    PrimitiveChange,
     PrimitiveRun,
     Selected,
     StageStarted,
     StateEntered,
     TableApplied,
-    Verdict,
 )
 from p4switch.program import Program, model
 from p4switch.program.errors import SourceInfo
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
-from p4switch.trace.record import Decision, Headers, Names, PacketTrace
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.trace.record import FieldWrite, Headers, PacketTrace, ReadableNames
 
 # Conditions of the program as text. p4c may negate an ``if``, so the source line alone could mislead.
 
@@ -128,7 +128,7 @@ def of_folder(folder: Traversable) -> Glossary:
 
 
 @dataclass
-class Sources:
+class SourceLines:
     """Finds source lines; falls back to the part of a line that p4c kept.
 
     Attributes:
@@ -218,14 +218,14 @@ class TextFormat:
     """
 
     program: Program
-    sources: Sources = field(default_factory=Sources)
+    sources: SourceLines = field(default_factory=SourceLines)
     glossary: Glossary = NOTHING
     all_writes: bool = True
 
     @cached_property
-    def names(self) -> Names:
+    def names(self) -> ReadableNames:
         """Readable names of fields."""
-        return Names(self.program)
+        return ReadableNames(self.program)
 
     def packet(self, trace: PacketTrace) -> Iterator[Text]:
         """Yields the lines of one packet."""
@@ -263,7 +263,7 @@ class TextFormat:
         refusal = self.refusal(trace)
         return trace.outcome.why + self._code(trace.outcome.decision) + (f"; refused {refusal}" if refusal else "")
 
-    def _code(self, decision: Decision | None) -> str:
+    def _code(self, decision: FieldWrite | None) -> str:
         code = "" if decision is None else self.sources.line(decision.source)
         return f" '{_shorten(code)}'" if code else ""
 
@@ -293,7 +293,7 @@ class TextFormat:
                 yield self._condition(event)
             case PrimitiveRun():
                 yield from self._primitive(event)
-            case Verdict(stage, kind, target):
+            case ForwardingVerdict(stage, kind, target):
                 at = {"drop": "drop", "unicast": f"port {target}", "multicast": f"multicast group {target}"}[kind]
                 yield Text(f"  {stage} ends: {at}", "bold")
             case HeaderEmitted():
@@ -316,7 +316,7 @@ class TextFormat:
         )
         action = "nothing" if event.action is None else f"{event.action}({arguments})"
         if not spec.keys and spec.const_default:  # a table that p4c made for a statement
-            if Names.declared(event.action):
+            if ReadableNames.declared(event.action):
                 yield self._with_source(f"  run {event.action}", ("", ""), event.source)
             return
         keys = ", ".join(
@@ -371,7 +371,7 @@ class TextFormat:
             if change.before != change.after or self.all_writes:
                 yield self._with_source(f"{head}{self.names(change.what)}: ", (self._change(change), "magenta"), source)
 
-    def _change(self, change: Change) -> str:
+    def _change(self, change: PrimitiveChange) -> str:
         width = self.field_width(change.what)
         name = self.names(change.what)
         after = show(change.after, name, width)
@@ -418,7 +418,7 @@ def _match(match: Match, name: str, width: int) -> str:
             return show(value, name, width)
         case Lpm(value, prefix):
             return f"{show(value, name, width)}/{prefix}"
-        case Ternary(value, mask):
+        case TernaryMatch(value, mask):
             return "any" if mask == 0 else f"{show(value)} &&& {mask:#x}"
         case Range(low, high):
             return f"{show(low)}..{show(high)}"

@@ -37,7 +37,7 @@ _KILL_DEADLINE_S: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Process:
+class NetProcess:
     """A process, for good."""
 
     pid: int
@@ -52,7 +52,7 @@ class Process:
         return identify(self.pid) == self
 
 
-def identify(pid: int) -> Process | None:
+def identify(pid: int) -> NetProcess | None:
     """The process that has this identifier now; None when none runs."""
     try:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", errors="replace")
@@ -61,7 +61,7 @@ def identify(pid: int) -> Process | None:
     fields = text[text.rindex(")") + 2 :].split()  # the name, in brackets, may hold anything
     if fields[0] in "ZX":
         return None
-    return Process(pid, int(fields[_START_TIME - 3]), boot_id())
+    return NetProcess(pid, int(fields[_START_TIME - 3]), boot_id())
 
 
 def boot_id() -> str:
@@ -69,7 +69,7 @@ def boot_id() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-def carrying(variable: str, value: str) -> list[Process]:
+def carrying(variable: str, value: str) -> list[NetProcess]:
     """All processes that we may look at whose environment at their start held ``variable=value``."""
     wanted = f"{variable}={value}".encode()
     processes = []
@@ -83,17 +83,17 @@ def carrying(variable: str, value: str) -> list[Process]:
     return processes
 
 
-def terminate(process: Process, deadline_s: float) -> bool:
+def terminate(process: NetProcess, deadline_s: float) -> bool:
     """Ask exactly this process to end (SIGTERM) and wait for it; whether it has ended in time, or was not there."""
     return _signal(process, signal.SIGTERM, deadline_s) is not False
 
 
-def kill(process: Process, deadline_s: float = _KILL_DEADLINE_S) -> bool:
+def kill(process: NetProcess, deadline_s: float = _KILL_DEADLINE_S) -> bool:
     """Kill exactly this process and wait until it has ended; whether it was there."""
     return _signal(process, signal.SIGKILL, deadline_s) is not None
 
 
-def _signal(process: Process, number: signal.Signals, deadline_s: float) -> bool | None:
+def _signal(process: NetProcess, number: signal.Signals, deadline_s: float) -> bool | None:
     """Whether it ended in time; None when it was not there."""
     try:
         handle = os.pidfd_open(process.pid)
@@ -129,25 +129,25 @@ def runs_folder() -> Path:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the file in a run's folder says; as of `Run`."""
+    """What the file in a run's folder says; as of `NetRun`."""
 
     kind: str
     word: str
-    owner: Process
+    owner: NetProcess
     info: dict[str, Any]
     host: str = ""
     """name of its machine, where machines share the folder"""
 
 
 @dataclass(frozen=True)
-class Run:
+class NetRun:
     """A run that has a folder, by name."""
 
     name: str
     kind: str
     """'run', 'launch', or 'net' for a standing network"""
     word: str
-    owner: Process
+    owner: NetProcess
     """the process with whose end the run ends"""
     info: dict[str, Any]
     host: str = ""
@@ -253,16 +253,16 @@ class RunFolder:
         raise RealError(f"a run named {name!r} is there already; choose another name, or end it")
 
 
-def read(name: str) -> Run | None:
+def read(name: str) -> NetRun | None:
     """The run of that name, alive or stale; None when there is none, or its record cannot be read."""
     try:
         record = from_json(RunRecord, (runs_folder() / name / _FILE).read_text("utf-8"), name)
     except (OSError, ValueError):
         return None
-    return Run(name, record.kind, record.word, record.owner, record.info, record.host)
+    return NetRun(name, record.kind, record.word, record.owner, record.info, record.host)
 
 
-def all_runs() -> list[Run]:
+def all_runs() -> list[NetRun]:
     """All runs of this user with a folder, alive and stale, by name."""
     try:
         names = sorted(path.name for path in runs_folder().iterdir() if not path.name.startswith(_NEW))
@@ -294,7 +294,7 @@ def _end(name: str, grace_s: float = 0.0) -> int:
     return killed
 
 
-def view_of(which: Callable[[Run], bool]) -> Path | None:
+def view_of(which: Callable[[NetRun], bool]) -> Path | None:
     """The socket at which a living run shows itself (``runs/real/sights.py``); None while there is none."""
     for run in all_runs():
         if which(run) and run.alive and isinstance(view := run.info.get("view"), str) and Path(view).is_socket():

@@ -122,7 +122,7 @@ def test_live_runs_are_ended_only_when_asked() -> None:
     assert ended(child)
 
 
-RECORD = to_plain(state.RunRecord("net", "ab", state.Process(1, 1, "b"), {}))
+RECORD = to_plain(state.RunRecord("net", "ab", state.NetProcess(1, 1, "b"), {}))
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_a_number_used_again_is_another_process() -> None:
     assert me is not None
     assert me.alive
     for other in (
-        state.Process(me.pid, me.started + 1, me.boot),
-        state.Process(me.pid, me.started, "another boot"),
+        state.NetProcess(me.pid, me.started + 1, me.boot),
+        state.NetProcess(me.pid, me.started, "another boot"),
     ):
         assert not other.alive
         assert not state.kill(other)
@@ -175,7 +175,7 @@ def test_runs_of_another_machine_with_the_same_home_are_left_alone(monkeypatch):
         (here.path.parent / f"{state._NEW}999999999-gone").mkdir()
         monkeypatch.setattr(state.socket, "gethostname", lambda: "other")
         (here.path.parent / f"{state._NEW}999999999-@here-gone").mkdir()
-        monkeypatch.setattr(state.Process, "alive", property(lambda _: False))  # its boot is another one
+        monkeypatch.setattr(state.NetProcess, "alive", property(lambda _: False))  # its boot is another one
         assert state.remove_stale(also_alive=True) == state.Cleaned((), 0, ("here",))
         assert here.path.is_dir()
         with pytest.raises(RealError, match="a run named 'here' is there already"):

@@ -96,7 +96,7 @@ def fields_of(json: Any, fields: set[tuple[str, str]]) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class StoragePlace:
     """A typed value that can be read, and mostly written.
 
     Attributes:
@@ -122,7 +122,7 @@ class Place:
 
 
 @dataclass(slots=True, eq=False)
-class Value(Place):
+class Value(StoragePlace):
     """A number or bool without a place: a constant, or an expression's result; ``constant``: its value, if known."""
 
     data: Json
@@ -134,7 +134,7 @@ class Value(Place):
 
 
 @dataclass(slots=True, eq=False)
-class FieldPlace(Place):
+class FieldPlace(StoragePlace):
     """A field of a header."""
 
     header: str
@@ -150,14 +150,14 @@ class FieldPlace(Place):
 
 
 @dataclass(slots=True, eq=False)
-class RuntimeData(Place):
+class RuntimeData(StoragePlace):
     """A parameter of an action that the control plane gives."""
 
     index: int
 
 
 @dataclass(slots=True, eq=False)
-class HeaderPlace(Place):
+class HeaderPlace(StoragePlace):
     """A header instance; ``layout``: BMv2's names of its fields by their P4 names."""
 
     name: str
@@ -177,7 +177,7 @@ class HeaderPlace(Place):
 
 
 @dataclass(slots=True, eq=False)
-class ChosenHeader(Place):
+class ChosenHeader(StoragePlace):
     """A header that is chosen at run time: an element of a stack, or a member of a union in a stack.
 
     Attributes:
@@ -200,7 +200,7 @@ class ChosenHeader(Place):
 
 
 @dataclass(slots=True, eq=False)
-class ChosenField(Place):
+class ChosenField(StoragePlace):
     """A field of a header that is chosen at run time."""
 
     header: ChosenHeader
@@ -222,11 +222,11 @@ class ChosenField(Place):
 
 
 @dataclass(slots=True, eq=False)
-class UnionPlace(Place):
+class UnionPlace(StoragePlace):
     """A header union; ``chosen``: in BMv2's notation if it is chosen at run time."""
 
     name: str
-    members: dict[str, Place]
+    members: dict[str, StoragePlace]
     chosen: Json | None = None
 
     @property
@@ -245,11 +245,11 @@ class UnionPlace(Place):
 
 
 @dataclass(slots=True, eq=False)
-class StackPlace(Place):
+class StackPlace(StoragePlace):
     """A stack of headers or unions."""
 
     name: str
-    elements: list[Place]
+    elements: list[StoragePlace]
 
     @property
     def of_unions(self) -> bool:
@@ -269,10 +269,10 @@ class StackPlace(Place):
 
 
 @dataclass(slots=True, eq=False)
-class StructPlace(Place):
+class StructPlace(StoragePlace):
     """A struct, tuple, list, or a header's list of values: its members are places of their own."""
 
-    members: dict[str, Place]
+    members: dict[str, StoragePlace]
 
     @property
     def fixed(self) -> bool:
@@ -286,20 +286,20 @@ class StructPlace(Place):
 
 
 @dataclass(slots=True, eq=False)
-class SlicePlace(Place):
+class SlicePlace(StoragePlace):
     """Some bits of a place that is assigned to."""
 
-    base: Place
+    base: StoragePlace
     high: int
     low: int
 
 
 @dataclass(slots=True, eq=False)
-class NoHeader(Place):
+class NoHeader(StoragePlace):
     """``{#}``."""
 
 
-def data_of(place: Place) -> Json:
+def data_of(place: StoragePlace) -> Json:
     """Returns a scalar as a number."""
     if isinstance(place, FieldPlace | ChosenField):
         return place.target()

@@ -5,14 +5,14 @@ from typing import Any
 from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower import bmv2
 from p4switch.p4.lower.bmv2 import Json
-from p4switch.p4.lower.layout import Branch, Code
-from p4switch.p4.lower.storage import Part, bits_of, is_scalar, member_of_header, storage_width
+from p4switch.p4.lower.layout import Branch, LoweredCode
+from p4switch.p4.lower.storage import LoweringPart, bits_of, is_scalar, member_of_header, storage_width
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.base import may_be_constant
 
 
-def same_field(place: bmv2.Place | None, other: bmv2.Place) -> bool:
+def same_field(place: bmv2.StoragePlace | None, other: bmv2.StoragePlace) -> bool:
     """Returns whether two places are one field."""
     fields = isinstance(place, bmv2.FieldPlace) and isinstance(other, bmv2.FieldPlace)
     return fields and set(place.leaves()) == set(other.leaves()) if place is not None else False
@@ -21,10 +21,10 @@ def same_field(place: bmv2.Place | None, other: bmv2.Place) -> bool:
 _PLAIN = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "&": "&", "|": "|", "^": "^", ">>": ">>"}
 
 
-class Expressions(Part):
+class ExpressionLowering(LoweringPart):
     """Lowers expressions, and assignments between values of the same type."""
 
-    def assign(self, target: bmv2.Place, origin: bmv2.Place, at: Any) -> None:
+    def assign(self, target: bmv2.StoragePlace, origin: bmv2.StoragePlace, at: Any) -> None:
         """Lowers ``target = origin``."""
         match target:
             case bmv2.SlicePlace():
@@ -42,7 +42,7 @@ class Expressions(Part):
             case _:
                 raise SourceFault(at.at, "this cannot be assigned to")
 
-    def _assign_scalar(self, target: bmv2.FieldPlace | bmv2.ChosenField, origin: bmv2.Place, at: Any) -> None:
+    def _assign_scalar(self, target: bmv2.FieldPlace | bmv2.ChosenField, origin: bmv2.StoragePlace, at: Any) -> None:
         if same_field(target, origin):
             return
         varying = isinstance(kinds.plain(target.type), kinds.Varbits)
@@ -53,7 +53,7 @@ class Expressions(Part):
             bmv2.as_parameter(bmv2.data_of(origin)),
         )
 
-    def _assign_slice(self, target: bmv2.SlicePlace, origin: bmv2.Place, at: Any) -> None:
+    def _assign_slice(self, target: bmv2.SlicePlace, origin: bmv2.StoragePlace, at: Any) -> None:
         """Assigns some bits of a number; the others stay."""
         base, low, high = target.base, target.low, target.high
         while isinstance(base, bmv2.SlicePlace):
@@ -69,7 +69,7 @@ class Expressions(Part):
             whole = bmv2.wrapped(whole, kinds.Bits(width, True))
         self.assign(base, bmv2.Value(base.type, whole), at)
 
-    def _assign_header(self, target: bmv2.HeaderPlace | bmv2.ChosenHeader, origin: bmv2.Place, at: Any) -> None:
+    def _assign_header(self, target: bmv2.HeaderPlace | bmv2.ChosenHeader, origin: bmv2.StoragePlace, at: Any) -> None:
         match origin:
             case bmv2.NoHeader():
                 self.ctx.do(at, "remove_header", bmv2.as_parameter(target.json()))
@@ -85,7 +85,7 @@ class Expressions(Part):
             case _:
                 raise SourceFault(at.at, "this cannot be assigned to a header")
 
-    def _assign_union(self, target: bmv2.UnionPlace, origin: bmv2.Place, at: Any) -> None:
+    def _assign_union(self, target: bmv2.UnionPlace, origin: bmv2.StoragePlace, at: Any) -> None:
         if isinstance(origin, bmv2.NoHeader):
             for member in target.members.values():
                 self.ctx.do(at, "remove_header", bmv2.as_parameter(member.json()))
@@ -95,7 +95,7 @@ class Expressions(Part):
         else:
             raise SourceFault(at.at, "this cannot be assigned to a header union")
 
-    def _assign_stack(self, target: bmv2.StackPlace, origin: bmv2.Place, at: Any) -> None:
+    def _assign_stack(self, target: bmv2.StackPlace, origin: bmv2.StoragePlace, at: Any) -> None:
         if isinstance(origin, bmv2.StackPlace):
             if origin.name != target.name:
                 operator = "assign_union_stack" if target.of_unions else "assign_header_stack"
@@ -109,18 +109,18 @@ class Expressions(Part):
         else:
             raise SourceFault(at.at, "this cannot be assigned to a stack")
 
-    def _assign_struct(self, target: bmv2.StructPlace, origin: bmv2.Place, at: Any) -> None:
+    def _assign_struct(self, target: bmv2.StructPlace, origin: bmv2.StoragePlace, at: Any) -> None:
         if not isinstance(origin, bmv2.StructPlace):
             raise SourceFault(at.at, "this cannot be assigned to a struct")
         members = list(self._kept_apart(target, origin, at).values())
         for place, member in zip(target.members.values(), members, strict=True):
             self.assign(place, member, at)
 
-    def _kept_apart(self, target: bmv2.Place, origin: bmv2.StructPlace, at: Any) -> dict[str, bmv2.Place]:
+    def _kept_apart(self, target: bmv2.StoragePlace, origin: bmv2.StructPlace, at: Any) -> dict[str, bmv2.StoragePlace]:
         """Returns the members of a list; copies those first that read what the assignment changes."""
         written = set(target.leaves())
         headers = {header for header, name in written if name == "*"}
-        members: dict[str, bmv2.Place] = {}
+        members: dict[str, bmv2.StoragePlace] = {}
         for position, (name, member) in enumerate(origin.members.items()):
             members[name] = member
             if (position == 0 and len(origin.members) == 1) or not is_scalar(member.type):
@@ -140,7 +140,7 @@ class Expressions(Part):
 
     # --- operators as BMv2 has them
 
-    def _unary(self, node: tree.Unary, kind: kinds.Type) -> bmv2.Place:
+    def _unary(self, node: tree.Unary, kind: kinds.Type) -> bmv2.StoragePlace:
         operand = self.scalar(node.operand)
         if node.operator == "!":
             return bmv2.Value(kinds.BOOL, bmv2.operation("not", None, operand))
@@ -151,7 +151,7 @@ class Expressions(Part):
             return bmv2.Value(kind, bmv2.wrapped(bmv2.operation("~", None, operand), number))
         return bmv2.Value(kind, bmv2.wrapped(bmv2.operation("-", bmv2.constant(0, number.width), operand), number))
 
-    def _binary(self, node: tree.Binary, kind: kinds.Type) -> bmv2.Place:
+    def _binary(self, node: tree.Binary, kind: kinds.Type) -> bmv2.StoragePlace:
         if node.operator in ("&&", "||"):
             return self._logic(node)
         left = self.place(node.left)
@@ -170,7 +170,7 @@ class Expressions(Part):
             return bmv2.Value(kind, computed)
         return self._arithmetic(node, kind, first, second)
 
-    def _arithmetic(self, node: tree.Binary, kind: kinds.Type, first: Json, second: Json) -> bmv2.Place:
+    def _arithmetic(self, node: tree.Binary, kind: kinds.Type, first: Json, second: Json) -> bmv2.StoragePlace:
         number = self.ctx.as_bits(kind)
         match node.operator:
             case "++":
@@ -208,7 +208,7 @@ class Expressions(Part):
             return bmv2.operation("!=", json["value"]["left"], json["value"]["right"])
         return bmv2.operation("not", None, json)
 
-    def _logic(self, node: tree.Binary) -> bmv2.Place:
+    def _logic(self, node: tree.Binary) -> bmv2.StoragePlace:
         left = self.place(node.left)
         if not node.right.effects:
             right = self.scalar(node.right)
@@ -220,14 +220,14 @@ class Expressions(Part):
         self.ctx.out.append(Branch(node.at, node.end, result.json(), yes, no))
         return result
 
-    def collected(self, make: Any) -> list[Code]:
+    def collected(self, make: Any) -> list[LoweredCode]:
         """Returns the steps that a function adds."""
         outer, self.ctx.out = self.ctx.out, []
         make()
         made, self.ctx.out = self.ctx.out, outer
         return made
 
-    def equal(self, left: bmv2.Place, right: bmv2.Place, node: tree.Expression) -> Json:
+    def equal(self, left: bmv2.StoragePlace, right: bmv2.StoragePlace, node: tree.Expression) -> Json:
         """Returns whether two values are equal; headers, stacks and unions are compared member by member."""
         if isinstance(left, bmv2.NoHeader) or isinstance(right, bmv2.NoHeader):
             other = right if isinstance(left, bmv2.NoHeader) else left
@@ -251,7 +251,7 @@ class Expressions(Part):
             return bmv2.operation("==", bmv2.data_of(left), bmv2.data_of(right))
         return bmv2.operation("==", bmv2.data_of(left), bmv2.data_of(right))
 
-    def _equal_headers(self, left: bmv2.Place, right: bmv2.Place, node: tree.Expression) -> Json:
+    def _equal_headers(self, left: bmv2.StoragePlace, right: bmv2.StoragePlace, node: tree.Expression) -> Json:
         kind = expect(kinds.plain(left.type), kinds.CompositeType)
         same = self._all(
             [self.equal(self.header_member(left, n), self.header_member(right, n), node) for n in kind.fields]
@@ -271,7 +271,7 @@ class Expressions(Part):
             conjunction = condition if conjunction is None else bmv2.operation("and", conjunction, condition)
         return conjunction if conjunction is not None else bmv2.TRUE
 
-    def header_member(self, place: bmv2.Place, name: str) -> bmv2.Place:
+    def header_member(self, place: bmv2.StoragePlace, name: str) -> bmv2.StoragePlace:
         """Returns a field of a header of any kind."""
         if isinstance(place, bmv2.HeaderPlace):
             return member_of_header(place, name)
@@ -279,7 +279,7 @@ class Expressions(Part):
             return self.chosen_member(place, place.like.layout[name])
         return expect(place, bmv2.StructPlace).members[name]
 
-    def validity(self, place: bmv2.Place, node: tree.Expression) -> Json:
+    def validity(self, place: bmv2.StoragePlace, node: tree.Expression) -> Json:
         """Returns whether a header or union is valid."""
         if isinstance(place, bmv2.HeaderPlace | bmv2.ChosenHeader):
             return place.valid()
@@ -291,7 +291,7 @@ class Expressions(Part):
 
     # --- expressions
 
-    def place(self, node: tree.Expression) -> bmv2.Place:
+    def place(self, node: tree.Expression) -> bmv2.StoragePlace:
         """Returns the place or value of an expression, and adds the steps that it needs."""
         if node in self.ctx.settled:
             return self.ctx.settled[node]
@@ -337,14 +337,14 @@ class Expressions(Part):
         """Returns the value of a number; a bool becomes a number of one bit."""
         return bmv2.data_of(self._single(node))
 
-    def _single(self, node: tree.Expression) -> bmv2.Place:
+    def _single(self, node: tree.Expression) -> bmv2.StoragePlace:
         """Returns the place of a single value; the types of generic externs allow anything."""
         place = self.place(node)
         if isinstance(kinds.plain(place.type), kinds.CompositeType | kinds.StackType | kinds.TupleType):
             raise SourceFault(node.at, f"a single value must stand here, but this is {place.type}")
         return place
 
-    def held(self, place: bmv2.Place, at: Any) -> bmv2.Place:
+    def held(self, place: bmv2.StoragePlace, at: Any) -> bmv2.StoragePlace:
         """Returns a scalar that later steps do not change: a copy, unless it is constant."""
         if (isinstance(place, bmv2.Value) and bmv2.is_constant(place.data)) or isinstance(place, bmv2.RuntimeData):
             return place
@@ -354,7 +354,7 @@ class Expressions(Part):
         self.assign(copy, place, at)
         return copy
 
-    def constant_place(self, value: Any, kind: kinds.Type) -> bmv2.Place:
+    def constant_place(self, value: Any, kind: kinds.Type) -> bmv2.StoragePlace:
         """Returns a compile-time value as a place; several values as several places."""
         bare = kinds.plain(kind)
         if isinstance(value, tuple):
@@ -368,15 +368,15 @@ class Expressions(Part):
 
     # --- names and members
 
-    def _name(self, node: tree.Name) -> bmv2.Place:
+    def _name(self, node: tree.Name) -> bmv2.StoragePlace:
         bound = self.ctx.environment.find(node.target)
         if bound is None:
             raise SourceFault(node.at, f"{node.name!r} cannot be used here")
-        if not isinstance(bound, bmv2.Place):
+        if not isinstance(bound, bmv2.StoragePlace):
             raise SourceFault(node.at, f"{node.name!r} is no value")
         return bound
 
-    def _member(self, node: tree.Member, kind: kinds.Type) -> bmv2.Place:
+    def _member(self, node: tree.Member, kind: kinds.Type) -> bmv2.StoragePlace:
         if isinstance(node.base.type, kinds.ApplyResult):
             return self.ctx.calls.apply_result(node)
         base = self.place(node.base)
@@ -393,7 +393,7 @@ class Expressions(Part):
                 return self._stack_member(node, base, kind)
         raise SourceFault(node.at, f"the member {node.name!r} cannot be used here")
 
-    def chosen_member(self, header: bmv2.ChosenHeader, entry: tuple[kinds.Type, Any]) -> bmv2.Place:
+    def chosen_member(self, header: bmv2.ChosenHeader, entry: tuple[kinds.Type, Any]) -> bmv2.StoragePlace:
         """Returns a field of a header that is chosen at run time."""
         kind, inner = entry
         if isinstance(inner, dict):
@@ -401,7 +401,7 @@ class Expressions(Part):
             return bmv2.StructPlace(kind, members)
         return bmv2.ChosenField(kind, header, inner)
 
-    def _stack_member(self, node: tree.Member, base: bmv2.StackPlace, kind: kinds.Type) -> bmv2.Place:
+    def _stack_member(self, node: tree.Member, base: bmv2.StackPlace, kind: kinds.Type) -> bmv2.StoragePlace:
         last = bmv2.operation("last_stack_index", None, base.json())
         if node.name == "lastIndex":
             return bmv2.Value(kinds.bits(32), bmv2.operation("&", last, bmv2.constant((1 << 32) - 1, 32)))
@@ -409,12 +409,12 @@ class Expressions(Part):
             return self.element(base, last, (base.name, None))
         return self.element(base, bmv2.operation("size_stack", None, base.json()), None)
 
-    def element(self, stack: bmv2.StackPlace, index: Json, last: tuple[str, str | None] | None) -> bmv2.Place:
+    def element(self, stack: bmv2.StackPlace, index: Json, last: tuple[str, str | None] | None) -> bmv2.StoragePlace:
         """Returns the element of a stack that is chosen at run time."""
         like, kind = stack.elements[0], expect(stack.type, kinds.StackType).element
         if isinstance(like, bmv2.UnionPlace):
             data = bmv2.operation("dereference_union_stack", stack.json(), index)
-            members: dict[str, bmv2.Place] = {}
+            members: dict[str, bmv2.StoragePlace] = {}
             for number, (name, header) in enumerate(like.members.items()):
                 chosen = bmv2.operation("access_union_header", data, number)  # type: ignore[arg-type]
                 tail = (last[0], name) if last is not None else None
@@ -423,7 +423,7 @@ class Expressions(Part):
         data = bmv2.operation("dereference_header_stack", stack.json(), index)
         return bmv2.ChosenHeader(kind, data, expect(like, bmv2.HeaderPlace), last)
 
-    def _index(self, node: tree.Index) -> bmv2.Place:
+    def _index(self, node: tree.Index) -> bmv2.StoragePlace:
         base = self.place(node.base)
         position = self.ctx.evaluate(node.index)
         if isinstance(base, bmv2.StructPlace):
@@ -439,7 +439,7 @@ class Expressions(Part):
         copied = self.held(index, node.index) if self.ctx.holds_index else index
         return self.element(base, bmv2.data_of(copied), None)
 
-    def _slice(self, node: tree.Slice) -> bmv2.Place:
+    def _slice(self, node: tree.Slice) -> bmv2.StoragePlace:
         base = self.place(node.base)
         high, low = node.high.value, node.low.value
         return bmv2.Value(kinds.bits(high - low + 1), self.slice_of(bmv2.data_of(base), base.type, high, low))
@@ -452,13 +452,13 @@ class Expressions(Part):
             return shifted
         return bmv2.operation("&", shifted, bmv2.constant((1 << (high - low + 1)) - 1, high - low + 1))
 
-    def target(self, node: tree.Expression) -> bmv2.Place:
+    def target(self, node: tree.Expression) -> bmv2.StoragePlace:
         """Returns the target of an assignment; slices stay slices."""
         if isinstance(node, tree.Slice):
             return bmv2.SlicePlace(self.ctx.type_of(node), self.target(node.base), node.high.value, node.low.value)
         return self.place(node)
 
-    def _ternary(self, node: tree.Ternary, kind: kinds.Type) -> bmv2.Place:
+    def _ternary(self, node: tree.Ternary, kind: kinds.Type) -> bmv2.StoragePlace:
         truth = self.ctx.evaluate(node.condition) if not node.condition.effects else None
         if truth is not None:
             return self.place(node.yes if truth else node.no)
@@ -473,7 +473,7 @@ class Expressions(Part):
         self.ctx.out.append(Branch(node.at, node.end, condition, yes_steps, no_steps))
         return result
 
-    def _cast(self, node: tree.Cast, kind: kinds.Type) -> bmv2.Place:
+    def _cast(self, node: tree.Cast, kind: kinds.Type) -> bmv2.StoragePlace:
         operand = self.place(node.operand)
         source, target = kinds.plain(operand.type), kinds.plain(kind)
         if not is_scalar(kind):
@@ -499,7 +499,7 @@ class Expressions(Part):
             return self._recast(operand, kind) if given is not None else bmv2.Value(kind, data)
         return bmv2.Value(kind, bmv2.wrapped(data, kinds.Bits(number.width, number.signed)))
 
-    def _recast(self, place: bmv2.Place, kind: kinds.Type) -> bmv2.Place:
+    def _recast(self, place: bmv2.StoragePlace, kind: kinds.Type) -> bmv2.StoragePlace:
         """Returns the same value under another name of its type."""
         match place:
             case bmv2.FieldPlace():
@@ -515,7 +515,7 @@ class Expressions(Part):
                 return bmv2.StructPlace(kind, place.members)
         return place if not is_scalar(kind) else bmv2.Value(kind, bmv2.data_of(place))
 
-    def _list(self, node: tree.ListOf | tree.Record, kind: kinds.Type) -> bmv2.Place:
+    def _list(self, node: tree.ListOf | tree.Record, kind: kinds.Type) -> bmv2.StoragePlace:
         bare = kinds.plain(kind)
         if isinstance(bare, kinds.CompositeType):
             names = list(bare.fields)
@@ -528,7 +528,7 @@ class Expressions(Part):
             items = [item for item in node.items if not (isinstance(item, tree.Default) and item.text == "...")]
             given = dict(zip(names, items, strict=False))
         later = [value.effects for value in given.values()]
-        members: dict[str, bmv2.Place] = {}
+        members: dict[str, bmv2.StoragePlace] = {}
         for position, (name, value) in enumerate(given.items()):
             members[name] = self.place(value)
             if any(later[position + 1 :]):
@@ -539,7 +539,7 @@ class Expressions(Part):
                 members[name] = self.zeros(inner)
         return bmv2.StructPlace(kind, {name: members[name] for name in names})
 
-    def zeros(self, kind: kinds.Type) -> bmv2.Place:
+    def zeros(self, kind: kinds.Type) -> bmv2.StoragePlace:
         """Returns the default value of a type: zeros, invalid headers (specification, section 7.3)."""
         bare = kinds.plain(kind)
         if isinstance(bare, kinds.CompositeType) and bare.kind == "struct":

@@ -9,8 +9,8 @@ from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.storage import (
     STANDARD,
     ActionInstance,
-    Instance,
-    Part,
+    LoweredInstance,
+    LoweringPart,
     ProgramInstance,
     is_scalar,
     storage_width,
@@ -19,10 +19,10 @@ from p4switch.p4.syntax import tree
 from p4switch.p4.types.kinds import BOOL, VOID, Type
 
 
-class Externs(Part):
+class ExternLowering(LoweringPart):
     """Lowers calls of externs."""
 
-    def call_extern(self, node: tree.Call, function: tree.Function) -> bmv2.Place | None:
+    def call_extern(self, node: tree.Call, function: tree.Function) -> bmv2.StoragePlace | None:
         """Lowers a call of a function or method of the target."""
         if isinstance(node.callee, tree.Member):
             return self._method(node, node.callee, function)
@@ -35,12 +35,12 @@ class Externs(Part):
             raise SourceFault(node.at, f"{function.name!r} cannot be called in {_PLACES.get(self.ctx.where, 'here')}")
         return lower(self, node)
 
-    def _method(self, node: tree.Call, callee: tree.Member, function: tree.Function) -> bmv2.Place | None:
+    def _method(self, node: tree.Call, callee: tree.Member, function: tree.Function) -> bmv2.StoragePlace | None:
         extern = getattr(callee.base.type, "name", "")
         if extern in ("packet_in", "packet_out"):
             return self.ctx.packets.on_packet(node, extern, function.name)
         instance = self.ctx.inlining.object(callee.base)
-        if not isinstance(instance, Instance):
+        if not isinstance(instance, LoweredInstance):
             raise SourceFault(node.at, "this is no instance")
         lower = _METHODS.get((extern, function.name))
         if lower is None:
@@ -88,9 +88,9 @@ class Externs(Part):
             return
         raise SourceFault(value.at, "a number comes out here", "Give a field or a variable that holds one number.")
 
-    def leaf_values(self, place: bmv2.Place, at: Any) -> list[tuple[Json, int, Type]]:
+    def leaf_values(self, place: bmv2.StoragePlace, at: Any) -> list[tuple[Json, int, Type]]:
         """Returns the scalars of a struct, list or header with their widths, in order."""
-        members: list[bmv2.Place]
+        members: list[bmv2.StoragePlace]
         match place:
             case bmv2.StructPlace() | bmv2.UnionPlace():
                 members = list(place.members.values())
@@ -109,7 +109,9 @@ class Externs(Part):
         self.ctx.expressions.assign(held, bmv2.Value(kind, json), at)
         return held.target()
 
-    def calculation(self, algorithm: str, data: bmv2.Place, at: Any, payload: bool = False, copy: bool = True) -> str:
+    def calculation(
+        self, algorithm: str, data: bmv2.StoragePlace, at: Any, payload: bool = False, copy: bool = True
+    ) -> str:
         """Returns the name of a hash over data. With ``copy``, values of headers and of expressions are copied first.
 
         The target leaves fields of invalid headers out of a hash, so that later fields would move up.
@@ -142,7 +144,7 @@ class Externs(Part):
 
     # --- state
 
-    def _direct_meter(self, node: tree.Call, instance: Instance) -> None:
+    def _direct_meter(self, node: tree.Call, instance: LoweredInstance) -> None:
         target = self.ctx.expressions.target(self.argument(node, 0))
         if not isinstance(target, bmv2.FieldPlace):
             raise SourceFault(node.at, "a direct meter gives its colour to a field", "Use a field of the metadata.")
@@ -151,7 +153,7 @@ class Externs(Part):
             raise SourceFault(node.at, "a direct meter gives its colour to one field only, wherever it is read")
         instance.extra["target"] = target.target()
 
-    def _register_write(self, node: tree.Call, instance: Instance) -> None:
+    def _register_write(self, node: tree.Call, instance: LoweredInstance) -> None:
         index = self.given(node, 0)
         value = self.ctx.expressions.place(self.argument(node, 1))
         if isinstance(value, bmv2.StructPlace | bmv2.HeaderPlace):
@@ -275,11 +277,11 @@ class Externs(Part):
             self.ctx.do(node, name, none)
 
 
-_FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], bmv2.Place | None]]] = {
-    "hash": Externs._hash,
+_FUNCTIONS: Final[Mapping[str, Callable[[ExternLowering, tree.Call], bmv2.StoragePlace | None]]] = {
+    "hash": ExternLowering._hash,
     "random": lambda s, node: s.into(node, 0, "modify_field_rng_uniform", s.given(node, 1), s.given(node, 2)),
-    "mark_to_drop": Externs._mark_to_drop,
-    "digest": Externs._digest,
+    "mark_to_drop": ExternLowering._mark_to_drop,
+    "digest": ExternLowering._digest,
     "truncate": lambda s, node: s.ctx.do(node, "truncate", s.given(node, 0)),
     "resubmit_preserving_field_list": lambda s, node: s.again(node, "ingress", "resubmit"),
     "recirculate_preserving_field_list": lambda s, node: s.again(node, "egress", "recirculate"),
@@ -287,12 +289,12 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], bmv2.Place | None]
     "clone_preserving_field_list": lambda s, node: s.ctx.do(
         node, s.clone_kind(node), s.given(node, 1), s.list_number(node, 2)
     ),
-    "resubmit": Externs._old_form,
-    "recirculate": Externs._old_form,
-    "clone3": Externs._old_form,
-    "assert": Externs._assertion,
-    "assume": Externs._assertion,
-    "log_msg": Externs._log,
+    "resubmit": ExternLowering._old_form,
+    "recirculate": ExternLowering._old_form,
+    "clone3": ExternLowering._old_form,
+    "assert": ExternLowering._assertion,
+    "assume": ExternLowering._assertion,
+    "log_msg": ExternLowering._log,
     "verify": lambda self, node: self.ctx.packets.verify(node),
     "static_assert": lambda self, node: None,
     **dict.fromkeys(
@@ -302,7 +304,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Externs, tree.Call], bmv2.Place | None]
 }
 
 
-def _array(kind: str, instance: Instance) -> Json:
+def _array(kind: str, instance: LoweredInstance) -> Json:
     return {"type": f"{kind}_array", "value": instance.name}
 
 
@@ -322,7 +324,9 @@ _PLACES: Final = {
     "action": "an action",
 }  # fmt: skip
 
-_METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance], bmv2.Place | None]]] = {
+_METHODS: Final[
+    Mapping[tuple[str, str], Callable[[ExternLowering, tree.Call, LoweredInstance], bmv2.StoragePlace | None]]
+] = {
     ("counter", "count"): lambda s, node, instance: s.ctx.do(
         node, "count", _array("counter", instance), s.given(node, 0)
     ),
@@ -330,28 +334,28 @@ _METHODS: Final[Mapping[tuple[str, str], Callable[[Externs, tree.Call, Instance]
     ("meter", "execute_meter"): lambda s, node, instance: s.into(
         node, 1, "execute_meter", _array("meter", instance), s.given(node, 0), at=2
     ),
-    ("direct_meter", "read"): Externs._direct_meter,
+    ("direct_meter", "read"): ExternLowering._direct_meter,
     ("register", "read"): lambda s, node, instance: s.into(
         node, 0, "register_read", _array("register", instance), s.given(node, 1)
     ),
-    ("register", "write"): Externs._register_write,
+    ("register", "write"): ExternLowering._register_write,
 }
 
 
 # Calls, by the many kinds of callees.
 
 
-class Calls(Part):
+class CallLowering(LoweringPart):
     """Lowers calls."""
 
-    def call(self, node: tree.Call) -> bmv2.Place:
+    def call(self, node: tree.Call) -> bmv2.StoragePlace:
         """Lowers a call and returns its value."""
         value = self.perform(node)
         if value is None:
             raise SourceFault(node.at, "this call gives no value")
         return value
 
-    def perform(self, node: tree.Call) -> bmv2.Place | None:
+    def perform(self, node: tree.Call) -> bmv2.StoragePlace | None:
         """Lowers a call; returns its value, or None."""
         target = node.target
         match target:
@@ -387,7 +391,7 @@ class Calls(Part):
             raise SourceFault(node.at, "this is no parser or control")
         return instance
 
-    def apply_result(self, node: tree.Member) -> bmv2.Place:
+    def apply_result(self, node: tree.Member) -> bmv2.StoragePlace:
         """Lowers ``t.apply().hit`` within an expression: a bool that hit and miss set."""
         result = self.ctx.temporary(BOOL)
         apply = self.ctx.tables.apply_table(node.base)
@@ -403,7 +407,7 @@ class Calls(Part):
 
     # --- headers and stacks
 
-    def _on_header(self, node: tree.Call, method: str) -> bmv2.Place | None:
+    def _on_header(self, node: tree.Call, method: str) -> bmv2.StoragePlace | None:
         place = self.ctx.expressions.place(expect(node.callee, tree.Member).base)
         match method:
             case "isValid":

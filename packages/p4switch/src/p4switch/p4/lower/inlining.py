@@ -9,11 +9,11 @@ from p4switch.p4.lower.bmv2 import Json
 from p4switch.p4.lower.layout import Invoke, Labelled
 from p4switch.p4.lower.storage import (
     ActionInstance,
+    Bindings,
     Callee,
-    Environment,
-    Instance,
+    LoweredInstance,
     Lowering,
-    Part,
+    LoweringPart,
     ProgramInstance,
     is_scalar,
     storage_width,
@@ -94,7 +94,7 @@ MOST_CALLS = 20_000
 Leaves = set[tuple[str, str]]
 
 
-class Inlining(Part):
+class Inlining(LoweringPart):
     """Inlines calls."""
 
     def __init__(self, ctx: Lowering) -> None:
@@ -102,10 +102,10 @@ class Inlining(Part):
         self.writes = Writes()
         self._put = 0
 
-    def call_function(self, node: tree.Call, function: tree.Function) -> bmv2.Place | None:
+    def call_function(self, node: tree.Call, function: tree.Function) -> bmv2.StoragePlace | None:
         """Inlines a function of the program; returns the place of its result."""
         types = {v: self.ctx.types.substitute(t, self.ctx.environment.types) for v, t in node.type_arguments.items()}
-        inner = Environment(self.ctx.program_environment, types)
+        inner = Bindings(self.ctx.program_environment, types)
         callee = Callee(object())
         result_type = self.ctx.types.substitute(function.result_type, types)
         if result_type is not kinds.VOID:
@@ -118,7 +118,7 @@ class Inlining(Part):
         """Inlines an action that is called by name."""
         if self.ctx.where == "control" and not self.ctx.within:
             self.ctx.action_uses.setdefault(action.name, ("called", action.declaration, self.ctx.block))
-        inner = Environment(action.environment)
+        inner = Bindings(action.environment)
         callee = Callee(object(), within=action.environment)
         code = action.declaration
         path = f"{self.ctx.path}{code.name}_"
@@ -135,7 +135,7 @@ class Inlining(Part):
     def call_program(self, node: tree.Call, instance: ProgramInstance) -> None:
         """Inlines a parser or control."""
         program = instance.program
-        inner = Environment(self.ctx.programs.instance_environment(instance))
+        inner = Bindings(self.ctx.programs.instance_environment(instance))
         callee = Callee(object())
         self._put_in(node, callee, program.parameters, node.bound, inner, program, instance.path, closed=True)
 
@@ -145,7 +145,7 @@ class Inlining(Part):
         callee: Callee,
         parameters: Sequence[tree.Parameter],
         arguments: Sequence[tree.Expression | None],
-        inner: Environment,
+        inner: Bindings,
         code: Callable,
         path: str,
         closed: bool,
@@ -196,7 +196,7 @@ class Inlining(Part):
                 places.append(self.ctx.expressions.held(place, value) if any(later[position + 1 :]) else place)
         return places
 
-    def object(self, node: tree.Expression) -> Instance | Any:
+    def object(self, node: tree.Expression) -> LoweredInstance | Any:
         """Returns the object that an expression names."""
         if isinstance(node, tree.Name):
             bound = self.ctx.environment.find(node.target)
@@ -210,7 +210,7 @@ class Inlining(Part):
         callee: Callee,
         parameters: Sequence[tree.Parameter],
         places: Sequence[Any],
-        inner: Environment,
+        inner: Bindings,
         code: Callable,
         closed: bool,
     ) -> None:
@@ -220,16 +220,19 @@ class Inlining(Part):
             if parameter.direction not in ("out", "inout"):
                 continue
             kind = self.ctx.types.substitute(parameter.type, inner.types)
-            mine: Leaves = set(place.leaves()) if isinstance(place, bmv2.Place) else set()
-            others = [set(p.leaves()) for i, p in enumerate(places) if i != index and isinstance(p, bmv2.Place)]
+            mine: Leaves = set(place.leaves()) if isinstance(place, bmv2.StoragePlace) else set()
+            others = [set(p.leaves()) for i, p in enumerate(places) if i != index and isinstance(p, bmv2.StoragePlace)]
             apart = (
-                closed and isinstance(place, bmv2.Place) and place.fixed and not any(overlap(mine, o) for o in others)
+                closed
+                and isinstance(place, bmv2.StoragePlace)
+                and place.fixed
+                and not any(overlap(mine, o) for o in others)
             )
             if apart and place.type is kind:
                 inner.bound[parameter] = place
                 outs.append(mine)
                 continue
-            wanders = parameter.direction == "inout" and isinstance(place, bmv2.Place) and not place.fixed
+            wanders = parameter.direction == "inout" and isinstance(place, bmv2.StoragePlace) and not place.fixed
             if wanders and parameter not in self.writes.names(code):
                 inner.bound[parameter] = place  # a copy would read what may lie beyond its stack
                 continue
@@ -245,7 +248,7 @@ class Inlining(Part):
                 continue
             if place is None:
                 raise SourceFault(node.at, f"the argument {parameter.name!r} is missing")
-            if not isinstance(place, bmv2.Place) or isinstance(place, bmv2.NoHeader):
+            if not isinstance(place, bmv2.StoragePlace) or isinstance(place, bmv2.NoHeader):
                 inner.bound[parameter] = place
                 continue
             if isinstance(place, bmv2.Value) and bmv2.is_constant(place.data):
@@ -261,25 +264,25 @@ class Inlining(Part):
             self.ctx.expressions.assign(copy, place, node)
             inner.bound[parameter] = copy
 
-    def _written(self, code: Callable, inner: Environment) -> Leaves:
+    def _written(self, code: Callable, inner: Bindings) -> Leaves:
         """Returns the fields that code may write, with the parameters bound so far."""
         leaves: Leaves = set()
         for expression in self.writes.of(code):
             declaration = root(expression)
             bound = inner.find(declaration) if declaration is not None else None
-            if isinstance(bound, bmv2.Place):
+            if isinstance(bound, bmv2.StoragePlace):
                 leaves |= set(_narrowed(expression, bound).leaves())
         return leaves
 
-    def _reset_outs(self, parameters: Sequence[tree.Parameter], inner: Environment, node: tree.Call) -> None:
+    def _reset_outs(self, parameters: Sequence[tree.Parameter], inner: Bindings, node: tree.Call) -> None:
         """Makes headers of ``out`` parameters invalid first (specification, section 6.7)."""
         for parameter in parameters:
             if parameter.direction == "out":
                 place = inner.bound.get(parameter)
-                if isinstance(place, bmv2.Place):
+                if isinstance(place, bmv2.StoragePlace):
                     self.invalidate(place, node)
 
-    def invalidate(self, place: bmv2.Place, at: Any) -> None:
+    def invalidate(self, place: bmv2.StoragePlace, at: Any) -> None:
         """Makes every header in a place invalid."""
         match place:
             case bmv2.StructPlace():
@@ -293,7 +296,7 @@ class Inlining(Part):
             case _ if not is_scalar(place.type) and kinds.is_header(kinds.plain(place.type)):
                 self.ctx.expressions.assign(place, bmv2.NoHeader(place.type), at)
 
-    def fresh(self, item: tree.Variable) -> bmv2.Place:
+    def fresh(self, item: tree.Variable) -> bmv2.StoragePlace:
         """Returns a place for a local variable; an action has the same place in every call.
 
         A variable that was never set then reads as in p4c's program: with the value that the action left there.
@@ -320,7 +323,7 @@ def overlap(leaves: Leaves, other: Leaves) -> bool:
     return bool(whole) and any(header in whole for header, _ in leaves)
 
 
-def _narrowed(expression: tree.Expression, place: bmv2.Place) -> bmv2.Place:
+def _narrowed(expression: tree.Expression, place: bmv2.StoragePlace) -> bmv2.StoragePlace:
     """Returns the part of a place that a target names, as far as its members are structs."""
     names: list[str] = []
     node = expression
@@ -341,10 +344,10 @@ def _narrowed(expression: tree.Expression, place: bmv2.Place) -> bmv2.Place:
 # ``packet_in`` and ``packet_out``: extract, lookahead, advance, verify, emit.
 
 
-class Packets(Part):
+class Packets(LoweringPart):
     """Lowers the operations of parsers and deparsers on packets."""
 
-    def on_packet(self, node: tree.Call, extern: str, method: str) -> bmv2.Place | None:
+    def on_packet(self, node: tree.Call, extern: str, method: str) -> bmv2.StoragePlace | None:
         """Lowers a method of the packet."""
         if extern == "packet_out":
             if self.ctx.where != "deparser":
@@ -435,12 +438,12 @@ class Packets(Part):
 
     # --- lookahead
 
-    def _lookahead(self, node: tree.Call, kind: kinds.Type) -> bmv2.Place:
+    def _lookahead(self, node: tree.Call, kind: kinds.Type) -> bmv2.StoragePlace:
         place = self.ctx.storage.allocate("tmp", kind, node.at)
         self._look(place, kind, 0, node)
         return place
 
-    def _look(self, place: bmv2.Place, kind: kinds.Type, offset: int, node: tree.Call) -> int:
+    def _look(self, place: bmv2.StoragePlace, kind: kinds.Type, offset: int, node: tree.Call) -> int:
         """Fills a place from the bits at an offset; returns the offset behind them."""
         bare = kinds.plain(kind)
         match place:
@@ -474,7 +477,7 @@ class Packets(Part):
 
     # --- emit
 
-    def _emit(self, place: bmv2.Place, node: tree.Call) -> None:
+    def _emit(self, place: bmv2.StoragePlace, node: tree.Call) -> None:
         match place:
             case bmv2.HeaderPlace():
                 self.ctx.emitted.append(place.name)

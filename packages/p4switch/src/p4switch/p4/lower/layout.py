@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from p4switch.p4.diagnostics import SourceFault, Sources, Unexpected
+from p4switch.p4.diagnostics import SourceFault, SourceFiles, Unexpected
 from p4switch.p4.lower import bmv2
 from p4switch.p4.lower.bmv2 import Json, operation
 
@@ -12,20 +12,20 @@ from p4switch.p4.lower.bmv2 import Json, operation
 
 
 @dataclass(slots=True, eq=False)
-class Code:
+class LoweredCode:
     """One step of lowered code."""
 
     at: int
     end: int
 
     @property
-    def parts(self) -> tuple[list["Code"], ...]:
+    def parts(self) -> tuple[list["LoweredCode"], ...]:
         """Returns the lists of steps within it."""
         return ()
 
 
 @dataclass(slots=True, eq=False)
-class Do(Code):
+class Do(LoweredCode):
     """A primitive."""
 
     operation: str
@@ -33,27 +33,27 @@ class Do(Code):
 
 
 @dataclass(slots=True, eq=False)
-class Branch(Code):
+class Branch(LoweredCode):
     """``if``; the condition is a bool."""
 
     condition: Json
-    yes: list[Code]
-    no: list[Code]
+    yes: list[LoweredCode]
+    no: list[LoweredCode]
 
     @property
-    def parts(self) -> tuple[list[Code], ...]:
+    def parts(self) -> tuple[list[LoweredCode], ...]:
         """Both branches."""
         return self.yes, self.no
 
 
 @dataclass(slots=True, eq=False)
-class Body(Code):
+class Body(LoweredCode):
     """Steps one after the other."""
 
-    body: list[Code]
+    body: list[LoweredCode]
 
     @property
-    def parts(self) -> tuple[list[Code], ...]:
+    def parts(self) -> tuple[list[LoweredCode], ...]:
         """The steps."""
         return (self.body,)
 
@@ -73,14 +73,14 @@ class Loop(Body):
 
 
 @dataclass(slots=True, eq=False)
-class Leave(Code):
+class Leave(LoweredCode):
     """Continues behind the steps with this label."""
 
     label: object
 
 
 @dataclass(slots=True, eq=False)
-class Stop(Code):
+class StopCode(LoweredCode):
     """``exit``: the end of the pipeline."""
 
 
@@ -92,18 +92,18 @@ class Invoke(Body):
 
 
 @dataclass(slots=True, eq=False)
-class Apply(Code):
+class Apply(LoweredCode):
     """A table with the steps after a hit, a miss, or each action (by its index in the table's list)."""
 
     table: Any
-    hit: list[Code] | None = None
-    miss: list[Code] | None = None
-    actions: dict[int, list[Code]] = field(default_factory=dict)
-    otherwise: list[Code] | None = None
+    hit: list[LoweredCode] | None = None
+    miss: list[LoweredCode] | None = None
+    actions: dict[int, list[LoweredCode]] = field(default_factory=dict)
+    otherwise: list[LoweredCode] | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Case:
+class LoweredCase:
     """A case of a select: for each key a value and a mask, or one value set; ``None`` matches anything."""
 
     keys: list[tuple[int, int]] | None
@@ -112,7 +112,7 @@ class Case:
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class ParserStep:
     """A state of a parser: operations, then the next state.
 
     Attributes:
@@ -122,16 +122,16 @@ class Step:
     name: str
     at: int
     end: int
-    body: list[Code]
+    body: list[LoweredCode]
     keys: list[tuple[Json, int]]
-    cases: list[Case]
+    cases: list[LoweredCase]
 
 
 @dataclass(slots=True, eq=False)
-class Graph(Code):
+class ParserGraph(LoweredCode):
     """A parser: ``accept`` continues behind it, ``reject`` ends all parsing."""
 
-    steps: dict[str, Step]
+    steps: dict[str, ParserStep]
     prefix: str
     first: str = "start"
 
@@ -142,10 +142,10 @@ class Graph(Code):
 LONGEST = 200
 
 
-class SourceInfo:
+class SourceInfoMaker:
     """Makes ``source_info`` from positions."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: SourceFiles) -> None:
         self.sources = sources
         self._lines: dict[int, list[str]] = {}
 
@@ -193,13 +193,13 @@ class SourceInfo:
 class ActionLayout:
     """Lays out one action."""
 
-    def __init__(self, info: SourceInfo) -> None:
+    def __init__(self, info: SourceInfoMaker) -> None:
         self.info = info
         self.primitives: list[Json] = []
         self._labels: dict[object, list[Json]] = {}
         self._ends: list[Json] = []
 
-    def run(self, body: Sequence[Code], tail: Sequence[Code], label: object) -> list[Json]:
+    def run(self, body: Sequence[LoweredCode], tail: Sequence[LoweredCode], label: object) -> list[Json]:
         """Returns the primitives of ``body``, whose ``return`` goes to ``tail``."""
         self._labels[label] = []
         self._list(body)
@@ -209,11 +209,11 @@ class ActionLayout:
             self._aim(jump)
         return self.primitives
 
-    def _list(self, codes: Sequence[Code]) -> None:
+    def _list(self, codes: Sequence[LoweredCode]) -> None:
         for code in codes:
             self._code(code)
 
-    def _code(self, code: Code) -> None:
+    def _code(self, code: LoweredCode) -> None:
         match code:
             case Do():
                 self.primitives.append(primitive(code, self.info))
@@ -227,7 +227,7 @@ class ActionLayout:
                 self._loop(code)
             case Leave():
                 self._labels[code.label].append(self._jump(code))
-            case Stop():
+            case StopCode():
                 item: Json = {"op": "exit", "parameters": []}
                 self.info.put(item, code)
                 self.primitives.append(item)
@@ -263,7 +263,7 @@ class ActionLayout:
         else:
             self._aim(start)
 
-    def _jump(self, code: Code) -> Json:
+    def _jump(self, code: LoweredCode) -> Json:
         item: Json = {"op": "_jump", "parameters": [None]}
         self.info.put(item, code)
         self.primitives.append(item)
@@ -289,7 +289,7 @@ class ActionLayout:
         jump["parameters"][-1] = bmv2.constant(jump["$to"], 32)
 
 
-def primitive(code: Do, info: SourceInfo) -> Json:
+def primitive(code: Do, info: SourceInfoMaker) -> Json:
     """Returns a primitive as JSON."""
     item: Json = {"op": code.operation, "parameters": code.parameters}
     info.put(item, code)
@@ -314,17 +314,17 @@ _OPERATIONS = ("extract", "extract_VL", "advance", "verify")
 class ParserLayout:
     """Lays out the parser; ``temporary`` returns a field of one bit."""
 
-    def __init__(self, info: SourceInfo, temporary: Callable[[], bmv2.FieldPlace]) -> None:
+    def __init__(self, info: SourceInfoMaker, temporary: Callable[[], bmv2.FieldPlace]) -> None:
         self.info = info
         self.temporary = temporary
         self.states: list[Json] = []
         self._names: set[str] = set()
         self._labels: dict[object, str] = {}
 
-    def run(self, codes: Sequence[Code]) -> tuple[str, list[Json]]:
+    def run(self, codes: Sequence[LoweredCode]) -> tuple[str, list[Json]]:
         """Returns the name of the first state, and all states."""
         graph = codes[-1] if codes else None
-        if isinstance(graph, Graph) and len(codes) == 1:
+        if isinstance(graph, ParserGraph) and len(codes) == 1:
             return self._graph(graph, None), self.states
         entry = self._state("start_of_parser")
         last = self._list(codes, entry)
@@ -348,14 +348,14 @@ class ParserLayout:
 
     # --- graphs of states
 
-    def _graph(self, graph: Graph, accept: str | None) -> str:
+    def _graph(self, graph: ParserGraph, accept: str | None) -> str:
         states = {name: self._state(graph.prefix + name) for name in graph.steps}
         names = {name: str(state["name"]) for name, state in states.items()}
         for name, step in graph.steps.items():
             self._step(step, states[name], names, accept)
         return str(states[graph.first]["name"])
 
-    def _step(self, step: Step, state: Json, names: dict[str, str], accept: str | None) -> None:
+    def _step(self, step: ParserStep, state: Json, names: dict[str, str], accept: str | None) -> None:
         last = self._list(step.body, state)
         if last is None:
             return
@@ -376,7 +376,7 @@ class ParserLayout:
 
     # --- steps
 
-    def _list(self, codes: Sequence[Code], state: Json) -> Json | None:
+    def _list(self, codes: Sequence[LoweredCode], state: Json) -> Json | None:
         """Lays out steps from a state on; returns the state in which they end, None if they never do."""
         current: Json | None = state
         for code in codes:
@@ -396,7 +396,7 @@ class ParserLayout:
                     current = None
                 case Invoke():
                     current = self._list(code.body, current)
-                case Graph():
+                case ParserGraph():
                     behind = self._state("behind")
                     self._always(current, self._graph(code, behind["name"]))
                     current = behind
@@ -452,7 +452,7 @@ class ParserLayout:
         return {"parameters": [inner], "op": "primitive"}
 
 
-def _leaves(codes: Sequence[Code], label: object) -> bool:
+def _leaves(codes: Sequence[LoweredCode], label: object) -> bool:
     """Returns whether steps go to a label."""
     return any(
         (isinstance(code, Leave) and code.label is label) or any(_leaves(part, label) for part in code.parts)
@@ -478,7 +478,7 @@ def _hexstr(keys: Sequence[tuple[int, int]], widths: Sequence[int], following: s
     return {"type": "hexstr", "value": f"0x{value:0{digits}x}", "mask": shown, "next_state": following}
 
 
-AddAction = Callable[[str, list[Json], list[Code], list[Code], object, object], Json]
+AddAction = Callable[[str, list[Json], list[LoweredCode], list[LoweredCode], object, object], Json]
 
 
 class PipelineLayout:
@@ -488,7 +488,7 @@ class PipelineLayout:
         names: names taken by tables, actions and nodes of the whole program.
     """
 
-    def __init__(self, info: SourceInfo, add_action: AddAction, names: set[str]) -> None:
+    def __init__(self, info: SourceInfoMaker, add_action: AddAction, names: set[str]) -> None:
         self.info = info
         self.add_action = add_action
         self.names = names
@@ -497,7 +497,7 @@ class PipelineLayout:
         self._known: dict[tuple[int, str | None], str | None] = {}
         self._keep: list[object] = []
 
-    def run(self, body: Sequence[Code], tables: Sequence[Json]) -> tuple[str | None, list[Json], list[Json]]:
+    def run(self, body: Sequence[LoweredCode], tables: Sequence[Json]) -> tuple[str | None, list[Json], list[Json]]:
         """Returns the first node, the tables and the conditionals."""
         first = self._list(body, None)
         order: dict[str | None, None] = {None: None}
@@ -513,7 +513,7 @@ class PipelineLayout:
         nodes += [table for table in tables if table["name"] not in self.nodes]
         return first, [n for n in nodes if "key" in n], [n for n in nodes if "key" not in n]
 
-    def _list(self, codes: Sequence[Code], following: str | None) -> str | None:
+    def _list(self, codes: Sequence[LoweredCode], following: str | None) -> str | None:
         memo = (id(codes), following)
         if memo in self._known:
             return self._known[memo]
@@ -533,7 +533,7 @@ class PipelineLayout:
         self._known[memo] = node
         return node
 
-    def _code(self, code: Code, following: str | None) -> str | None:
+    def _code(self, code: LoweredCode, following: str | None) -> str | None:
         match code:
             case Branch():
                 yes, no = self._list(code.yes, following), self._list(code.no, following)
@@ -543,7 +543,7 @@ class PipelineLayout:
                 return self._list(code.body, following)
             case Leave():
                 return self._labels[code.label]
-            case Stop():
+            case StopCode():
                 return None
             case Invoke():
                 return self._invoked(code, following)
@@ -561,7 +561,7 @@ class PipelineLayout:
         self.nodes[name] = node
         return name
 
-    def _hidden(self, codes: list[Code], following: str | None) -> str:
+    def _hidden(self, codes: list[LoweredCode], following: str | None) -> str:
         """Returns a table without keys whose action holds the primitives outside of any action."""
         first = codes[0]
         name = unique(self.info.stem(first.at), self.names)
@@ -573,7 +573,9 @@ class PipelineLayout:
         short = code.name.split(".", 1)[-1].replace(".", "_")
         return self._keyless(unique(f"tbl_{short}", self.names), code.name, code.body, code, following)
 
-    def _keyless(self, table: str, action: str, codes: list[Code], at: Code, following: str | None) -> str:
+    def _keyless(
+        self, table: str, action: str, codes: list[LoweredCode], at: LoweredCode, following: str | None
+    ) -> str:
         made = self.add_action(action, [], codes, [], object(), None)
         node: Json = {
             "name": table,
@@ -629,7 +631,7 @@ class PipelineLayout:
         return dict.fromkeys(node["actions"], following)
 
 
-def _empty(codes: Sequence[Code]) -> bool:
+def _empty(codes: Sequence[LoweredCode]) -> bool:
     """Returns whether steps do nothing."""
     return all(
         isinstance(code, Leave) or (isinstance(code, Labelled | Branch) and all(map(_empty, code.parts)))

@@ -2,32 +2,32 @@
 
 from typing import Any, Final
 
-from p4switch.p4.diagnostics import Diagnostics, SourceFault, Sources, expect
+from p4switch.p4.diagnostics import Diagnostics, SourceFault, SourceFiles, expect
 from p4switch.p4.lower import bmv2
 from p4switch.p4.lower.bmv2 import Json
-from p4switch.p4.lower.expressions import Expressions
-from p4switch.p4.lower.externs import Calls, Externs
+from p4switch.p4.lower.expressions import ExpressionLowering
+from p4switch.p4.lower.externs import CallLowering, ExternLowering
 from p4switch.p4.lower.inlining import Inlining, Packets
 from p4switch.p4.lower.layout import (
     ActionLayout,
-    Case,
-    Code,
     Do,
-    Graph,
     Invoke,
     Labelled,
+    LoweredCase,
+    LoweredCode,
+    ParserGraph,
     ParserLayout,
+    ParserStep,
     PipelineLayout,
-    SourceInfo,
-    Step,
+    SourceInfoMaker,
 )
-from p4switch.p4.lower.statements import Loops, Statements, Tables, key_value, ranges_as_masks
+from p4switch.p4.lower.statements import Loops, StatementsLowering, TablesLowering, key_value, ranges_as_masks
 from p4switch.p4.lower.storage import (
     ActionInstance,
-    Environment,
-    Instance,
+    Bindings,
+    LoweredInstance,
     Lowering,
-    Part,
+    LoweringPart,
     ProgramInstance,
     TableInstance,
     ValueSetInstance,
@@ -44,7 +44,7 @@ MOST_CASES = 4096
 """Most cases that the ranges of one case of a select may become."""
 
 
-class Programs(Part):
+class ProgramLowering(LoweringPart):
     """Makes instances and inlines their code."""
 
     def call_program(self, node: tree.Call, instance: ProgramInstance) -> None:
@@ -66,15 +66,15 @@ class Programs(Part):
             around.directly[node] = instance
         return instance
 
-    def instance_environment(self, instance: ProgramInstance) -> Environment:
+    def instance_environment(self, instance: ProgramInstance) -> Bindings:
         """Returns the declarations of an instance; made once."""
         if instance.environment is not None:
             return instance.environment
-        made = instance.environment = Environment(self.ctx.program_environment)
+        made = instance.environment = Bindings(self.ctx.program_environment)
         outer, self.ctx.environment = self.ctx.environment, made
         program = instance.program
         for parameter, argument in zip(program.constructor, instance.arguments, strict=True):
-            if isinstance(argument, Instance | bmv2.Place):
+            if isinstance(argument, LoweredInstance | bmv2.StoragePlace):
                 made.bound[parameter] = argument
             elif argument is None:
                 raise SourceFault(instance.at, f"the constructor argument {parameter.name!r} must be known here")
@@ -92,7 +92,7 @@ class Programs(Part):
         self.ctx.environment = outer
         return made
 
-    def make(self, declaration: tree.Instance, around: ProgramInstance | None) -> Instance:
+    def make(self, declaration: tree.Instance, around: ProgramInstance | None) -> LoweredInstance:
         """Makes an instance of an extern, parser or control."""
         kind = declaration.type
         name = full_name(declaration, around)
@@ -105,7 +105,7 @@ class Programs(Part):
         path = f"{around.path if around is not None else ''}{declaration.name}_"
         if isinstance(kind.declaration, tree.Program):
             return ProgramInstance(name, kind, arguments, declaration, declaration.at, path)
-        instance = Instance(name, kind, arguments, declaration, declaration.at, path)
+        instance = LoweredInstance(name, kind, arguments, declaration, declaration.at, path)
         self.ctx.instances.append(instance)
         return instance
 
@@ -126,7 +126,7 @@ class Programs(Part):
         if isinstance(declaration, tree.Program):
             name = prefix + declaration.name  # an annotation of the type does not name an instance
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
-        instance = Instance(prefix + declaration.shown, value.type, arguments, declaration, value.at)
+        instance = LoweredInstance(prefix + declaration.shown, value.type, arguments, declaration, value.at)
         self.ctx.instances.append(instance)
         return instance
 
@@ -171,7 +171,7 @@ class Programs(Part):
             self.ctx.statements.block_of(program.body)
 
     def _local_variable(self, local: tree.Variable, around: ProgramInstance) -> None:
-        bound = expect(around.environment, Environment).bound
+        bound = expect(around.environment, Bindings).bound
         place = bound.get(local)
         if place is None:
             outer, self.ctx.path = self.ctx.path, around.path
@@ -185,21 +185,21 @@ class Programs(Part):
 
     def _parser(self, program: tree.Program, around: ProgramInstance, at: Any) -> None:
         steps = {state.name: self._state(state) for state in program.states}
-        self.ctx.out.append(Graph(at.at, at.end, steps, around.path))
+        self.ctx.out.append(ParserGraph(at.at, at.end, steps, around.path))
 
-    def _state(self, state: tree.State) -> Step:
+    def _state(self, state: tree.State) -> ParserStep:
         outer_environment, outer_out = self.ctx.environment, self.ctx.out
-        self.ctx.environment, self.ctx.out = Environment(outer_environment), []
+        self.ctx.environment, self.ctx.out = Bindings(outer_environment), []
         try:
             for item in state.items:
                 self.ctx.statements.statement(item)
             keys: list[tuple[Json, int]] = []
-            cases: list[Case] = []
+            cases: list[LoweredCase] = []
             transition = state.transition
             if transition is None:
-                cases.append(Case(None, None, "reject"))
+                cases.append(LoweredCase(None, None, "reject"))
             elif transition.target is not None:
-                cases.append(Case(None, None, transition.target))
+                cases.append(LoweredCase(None, None, transition.target))
             else:
                 later = [key.effects for key in transition.keys]
                 places = []
@@ -212,11 +212,11 @@ class Programs(Part):
                 ]
                 for case in transition.cases:
                     cases += self._cases_of(case.keyset, case.state, keys)
-            return Step(state.name, state.at, state.end, self.ctx.out, keys, cases)
+            return ParserStep(state.name, state.at, state.end, self.ctx.out, keys, cases)
         finally:
             self.ctx.environment, self.ctx.out = outer_environment, outer_out
 
-    def _select_key(self, place: bmv2.Place, node: tree.Expression) -> Json:
+    def _select_key(self, place: bmv2.StoragePlace, node: tree.Expression) -> Json:
         """Returns a key of a select: a field, or a copy of the value."""
         if isinstance(place, bmv2.FieldPlace):
             return place.target()
@@ -231,22 +231,22 @@ class Programs(Part):
         del data
         return copy.target()
 
-    def _cases_of(self, keyset: tree.Expression, state: str, keys: list[tuple[Json, int]]) -> list[Case]:
+    def _cases_of(self, keyset: tree.Expression, state: str, keys: list[tuple[Json, int]]) -> list[LoweredCase]:
         """Returns the cases for one case of the program: a range becomes several masks."""
         values = keyset.items if isinstance(keyset, tree.ListOf) else [keyset]
         if len(values) == 1 and isinstance(values[0], tree.Default):
-            return [Case(None, None, state)]
+            return [LoweredCase(None, None, state)]
         if len(values) == 1 and isinstance(values[0].type, kinds.SetType) and isinstance(values[0], tree.Name):
             bound = self.ctx.environment.find(values[0].target)
             if isinstance(bound, ValueSetInstance):
-                return [Case(None, bound.name, state)]
+                return [LoweredCase(None, bound.name, state)]
         alternatives: list[list[tuple[int, int]]] = [[]]
         for value, (_, width) in zip(values, keys, strict=True):
             options = self._masks(value, width)
             if len(alternatives) * len(options) > MOST_CASES:
                 raise SourceFault(keyset.at, f"these ranges become more than {MOST_CASES} cases", "Use smaller ranges.")
             alternatives = [[*before, option] for before in alternatives for option in options]
-        return [Case(alternative, None, state) for alternative in alternatives]
+        return [LoweredCase(alternative, None, state) for alternative in alternatives]
 
     def _masks(self, value: tree.Expression, width: int) -> list[tuple[int, int]]:
         ones = (1 << width) - 1
@@ -266,7 +266,7 @@ class Programs(Part):
         return [(key_value(self.ctx, value) & ones, ones)]
 
 
-def full_name(declaration: tree.Declaration, around: Instance | None) -> str:
+def full_name(declaration: tree.Declaration, around: LoweredInstance | None) -> str:
     """Returns the name for the control plane; a name that begins with a dot is a full name."""
     name = declaration.shown
     if name.startswith("."):
@@ -280,7 +280,7 @@ def full_name(declaration: tree.Declaration, around: Instance | None) -> str:
 WIDEST: Final = 64
 
 
-class Checksums(Part):
+class Checksums(LoweringPart):
     """Lowers checksums."""
 
     def checksum(self, node: tree.Call) -> None:
@@ -336,23 +336,23 @@ _WHERE = {"parser": "parser", "verify": "checksum", "compute": "checksum", "depa
 class Emitter:
     """Lowers a whole program."""
 
-    def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: Sources) -> None:
+    def __init__(self, diagnostics: Diagnostics, checker: Checker, sources: SourceFiles) -> None:
         no_action = checker.env.globals.find("NoAction")
         self.ctx = ctx = Lowering(
             diagnostics, checker.env.types, no_action if isinstance(no_action, tree.Action) else None
         )
-        ctx.expressions = Expressions(ctx)
+        ctx.expressions = ExpressionLowering(ctx)
         ctx.inlining = Inlining(ctx)
         ctx.packets = Packets(ctx)
-        ctx.externs = Externs(ctx)
-        ctx.calls = Calls(ctx)
+        ctx.externs = ExternLowering(ctx)
+        ctx.calls = CallLowering(ctx)
         ctx.loops = Loops(ctx)
-        ctx.statements = Statements(ctx)
-        ctx.tables = Tables(ctx)
-        ctx.programs = Programs(ctx)
+        ctx.statements = StatementsLowering(ctx)
+        ctx.tables = TablesLowering(ctx)
+        ctx.programs = ProgramLowering(ctx)
         ctx.checksums = Checksums(ctx)
         self.checker = checker
-        self.info = SourceInfo(sources)
+        self.info = SourceInfoMaker(sources)
         self.names: set[str] = set()
         self.blocks: dict[str, ProgramInstance] = {}
 
@@ -395,7 +395,7 @@ class Emitter:
             raise SourceFault(value.at, "this is no parser or control")
         return instance
 
-    def _parameters(self) -> tuple[bmv2.Place, bmv2.Place, bmv2.Place]:
+    def _parameters(self) -> tuple[bmv2.StoragePlace, bmv2.StoragePlace, bmv2.StoragePlace]:
         """Returns the places of headers, metadata and standard metadata, which all blocks share."""
         parser = self.blocks["parser"].program
         standard = self.ctx.storage.standard_metadata(parser.parameters[3].type)
@@ -407,13 +407,13 @@ class Emitter:
         self._shared = {parser.parameters[2]: metadata}
         return headers, metadata, standard
 
-    def _run(self, block: str, places: list[Any]) -> list[Code]:
+    def _run(self, block: str, places: list[Any]) -> list[LoweredCode]:
         """Returns the steps of a block of the package."""
         instance = self.blocks[block]
         self.ctx.where, self.ctx.block = _WHERE.get(block, "control"), block
         self.ctx.path = ""
         outer = self.ctx.environment
-        inner = self.ctx.environment = Environment(self.ctx.programs.instance_environment(instance))
+        inner = self.ctx.environment = Bindings(self.ctx.programs.instance_environment(instance))
         for parameter, place in zip(instance.program.parameters, places, strict=True):
             inner.bound[parameter] = place
         self.ctx.running.append(instance)
@@ -423,14 +423,16 @@ class Emitter:
         self.ctx.environment = outer
         return self.ctx.out
 
-    def _parser_of(self, places: tuple[bmv2.Place, bmv2.Place, bmv2.Place]) -> Json:
+    def _parser_of(self, places: tuple[bmv2.StoragePlace, bmv2.StoragePlace, bmv2.StoragePlace]) -> Json:
         packet = bmv2.NoHeader(kinds.BOOL)
         codes = self._run("parser", [packet, *places])
         layout = ParserLayout(self.info, lambda: self.ctx.temporary(kinds.BOOL))
         start, states = layout.run(codes)
         return {"name": "parser", "id": 0, "init_state": start, "parse_states": states}
 
-    def _pipeline(self, block: str, number: int, places: tuple[bmv2.Place, bmv2.Place, bmv2.Place]) -> Json:
+    def _pipeline(
+        self, block: str, number: int, places: tuple[bmv2.StoragePlace, bmv2.StoragePlace, bmv2.StoragePlace]
+    ) -> Json:
         self.ctx.applied_tables, self.ctx.profiles = [], []
         codes = self._run(block, list(places))
         layout = PipelineLayout(self.info, self.ctx.tables.add_action, self.names)
@@ -451,17 +453,17 @@ class Emitter:
             "conditionals": conditionals,
         }
 
-    def _checksums_of(self, block: str, places: tuple[bmv2.Place, bmv2.Place, bmv2.Place]) -> None:
+    def _checksums_of(self, block: str, places: tuple[bmv2.StoragePlace, bmv2.StoragePlace, bmv2.StoragePlace]) -> None:
         steps = self._run(block, list(places[:2]))
         if not all(isinstance(code, Do) and code.operation == "log_msg" for code in _flat(steps)):
             code = _flat(steps)[0]
             hint = "Only calls of verify_checksum and update_checksum stand there; conditions are their first argument."
             raise SourceFault(code.at, "the target runs no statements in a checksum control", hint)
 
-    def _deparser_of(self, places: tuple[bmv2.Place, bmv2.Place, bmv2.Place]) -> Json:
+    def _deparser_of(self, places: tuple[bmv2.StoragePlace, bmv2.StoragePlace, bmv2.StoragePlace]) -> Json:
         steps = _flat(self._run("deparser", [bmv2.NoHeader(kinds.BOOL), places[0]]))
         for code in steps:
-            if isinstance(code, Graph) or not (isinstance(code, Do) and code.operation == "log_msg"):
+            if isinstance(code, ParserGraph) or not (isinstance(code, Do) and code.operation == "log_msg"):
                 hint = "emit(…) leaves invalid headers out by itself; do the rest in egress."
                 raise SourceFault(code.at, "the target's deparser only emits headers", hint)
         program = self.blocks["deparser"].program
@@ -538,7 +540,7 @@ class Emitter:
                     hint = f"Write @field_list({number}) in front of fields of the metadata."
                     self.ctx.diagnostics.warning(node.at, f"no field is in the field list {number}", hint)
 
-    def _annotated(self, kind: Any, place: bmv2.Place, number: int, values: list[Json]) -> None:
+    def _annotated(self, kind: Any, place: bmv2.StoragePlace, number: int, values: list[Json]) -> None:
         bare = kinds.plain(kind)
         if not isinstance(bare, kinds.CompositeType) or not isinstance(place, bmv2.StructPlace):
             return
@@ -572,20 +574,20 @@ class Emitter:
             "register_arrays": self.info.finish(registers),
         }
 
-    def _size(self, instance: Instance, index: int = 0) -> int:
+    def _size(self, instance: LoweredInstance, index: int = 0) -> int:
         size = instance.arguments[index]
         if not isinstance(size, int):
             raise SourceFault(instance.at, f"the size of {instance.name!r} must be known when the program is compiled")
         return int(size)
 
-    def _counter(self, instance: Instance, counters: list[Json]) -> None:
+    def _counter(self, instance: LoweredInstance, counters: list[Json]) -> None:
         item: Json = {"name": instance.name, "id": len(counters), "source_info": instance.declaration}
         if instance.type.name == "counter":
             counters.append({**item, "size": self._size(instance), "is_direct": False})
         elif "binding" in instance.extra:
             counters.append({**item, "is_direct": True, "binding": instance.extra["binding"]})
 
-    def _meter(self, instance: Instance, meters: list[Json]) -> None:
+    def _meter(self, instance: LoweredInstance, meters: list[Json]) -> None:
         item: Json = {"name": instance.name, "id": len(meters), "source_info": instance.declaration}
         direct = instance.type.name == "direct_meter"
         if direct and "binding" not in instance.extra:
@@ -602,7 +604,7 @@ class Emitter:
         size, table = instance.extra["size"], instance.extra["binding"]
         meters.append({**item, "size": size, "binding": table, "result_target": target["value"]})
 
-    def _register(self, instance: Instance, number: int) -> Json:
+    def _register(self, instance: LoweredInstance, number: int) -> Json:
         element = instance.type.arguments[0]
         if not is_scalar(element) or (bits_of(element) is None and kinds.plain(element) is not kinds.BOOL):
             hint = "Use bit<…> of the width of all fields, and a ++ b and slices."
@@ -616,8 +618,8 @@ class Emitter:
         }
 
 
-def _flat(codes: list[Code]) -> list[Code]:
-    flat: list[Code] = []
+def _flat(codes: list[LoweredCode]) -> list[LoweredCode]:
+    flat: list[LoweredCode] = []
     for code in codes:
         flat += _flat(code.body) if isinstance(code, Labelled | Invoke) else [code]
     return flat

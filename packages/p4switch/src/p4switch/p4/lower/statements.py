@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING, Any
 from p4switch.p4.diagnostics import SourceFault, expect
 from p4switch.p4.lower import bmv2
 from p4switch.p4.lower.bmv2 import Json
-from p4switch.p4.lower.layout import Apply, Branch, Code, Labelled, Leave, Loop, Stop
-from p4switch.p4.lower.storage import ActionInstance, Callee, Environment, Instance, Part, TableInstance, storage_width
+from p4switch.p4.lower.layout import Apply, Branch, Labelled, Leave, Loop, LoweredCode, StopCode
+from p4switch.p4.lower.storage import (
+    ActionInstance,
+    Bindings,
+    Callee,
+    LoweredInstance,
+    LoweringPart,
+    TableInstance,
+    storage_width,
+)
 from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import NUMBER, value_of
 from p4switch.p4.types import kinds
@@ -114,7 +122,7 @@ def ranges_as_masks(low: int, high: int, width: int) -> list[tuple[int, int]]:
     return masked
 
 
-class Statements(Part):
+class StatementsLowering(LoweringPart):
     """Lowers statements."""
 
     def body_of(self, callee: tree.Action | tree.Function | tree.Program, at: Any) -> None:
@@ -127,7 +135,7 @@ class Statements(Part):
     def block_of(self, block: tree.Block) -> None:
         """Lowers the statements of a block, which has names of its own."""
         outer = self.ctx.environment
-        self.ctx.environment = Environment(outer)
+        self.ctx.environment = Bindings(outer)
         for item in block.items:
             self.statement(item)
         self.ctx.environment = outer
@@ -199,7 +207,7 @@ class Statements(Part):
         """Copies back what was copied in for callees, before the exit (specification, section 12.5)."""
         for callee in reversed(self.ctx.callees):
             self.ctx.inlining.copy_out(callee, item)
-        self.ctx.out.append(Stop(item.at, item.end))
+        self.ctx.out.append(StopCode(item.at, item.end))
 
     # --- if and switch
 
@@ -276,7 +284,7 @@ class Statements(Part):
             pending.append(case.label)
             if case.body is None:
                 continue
-            body: list[Code] = self.ctx.expressions.collected(lambda body=case.body: self.block_of(body))
+            body: list[LoweredCode] = self.ctx.expressions.collected(lambda body=case.body: self.block_of(body))
             for label in pending:
                 if isinstance(label, tree.Default):
                     apply.otherwise = body
@@ -288,12 +296,12 @@ class Statements(Part):
 # Loops: jumps within an action (P4_16 specification, section 12.9).
 
 
-class Loops(Part):
+class Loops(LoweringPart):
     """Lowers loops."""
 
     def loop(self, item: tree.For) -> None:
         """Lowers ``for``: within an action, or as an action of its own."""
-        outer, self.ctx.environment = self.ctx.environment, Environment(self.ctx.environment)
+        outer, self.ctx.environment = self.ctx.environment, Bindings(self.ctx.environment)
         for statement in item.initial:
             self.ctx.statements.statement(statement)
         labels: dict[str, object] = {"break": object(), "continue": object()}
@@ -336,9 +344,9 @@ class Loops(Part):
             self.ctx.out.append(Branch(loop.at, loop.end, flag.json(), [Leave(loop.at, loop.end, label)], []))
 
     def _with_flags(
-        self, codes: list[Code], within: set[object], behind: object, flags: dict[object, bmv2.FieldPlace]
-    ) -> list[Code]:
-        lowered: list[Code] = []
+        self, codes: list[LoweredCode], within: set[object], behind: object, flags: dict[object, bmv2.FieldPlace]
+    ) -> list[LoweredCode]:
+        lowered: list[LoweredCode] = []
         for code in codes:
             inner = within | {code.label} if isinstance(code, Labelled | Loop) else within
             for part in code.parts:
@@ -362,7 +370,7 @@ DEFAULT_SIZE = 1024
 LARGEST_TABLE = (1 << 32) - 1
 
 
-class Tables(Part):
+class TablesLowering(LoweringPart):
     """Lowers tables."""
 
     def apply_table(self, call: tree.Expression) -> Apply:
@@ -501,7 +509,7 @@ class Tables(Part):
         if not isinstance(instance, ActionInstance):
             instance = ActionInstance(global_name(action), action, self.ctx.program_environment)
         self.ctx.action_uses[instance.name] = ("table", action, self.ctx.block)
-        inner = Environment(instance.environment)
+        inner = Bindings(instance.environment)
         data: list[Json] = []
         body_path = f"{self.ctx.path}{action.name}_"
         outer = (self.ctx.environment, self.ctx.where, self.ctx.out, self.ctx.path)
@@ -533,7 +541,7 @@ class Tables(Part):
         return self.add_action(instance.name, data, body, tail, callee.label, action)
 
     def add_action(
-        self, name: str, data: list[Json], body: list[Code], tail: list[Code], label: object, at: Any
+        self, name: str, data: list[Json], body: list[LoweredCode], tail: list[LoweredCode], label: object, at: Any
     ) -> Json:
         """Adds an action to the program."""
         action: Json = {
@@ -646,20 +654,20 @@ class Tables(Part):
                 )
             profile["selector"] = made
 
-    def _object_of(self, table: TableInstance, value: tree.Expression, at: Any) -> Instance:
+    def _object_of(self, table: TableInstance, value: tree.Expression, at: Any) -> LoweredInstance:
         """Returns the object that a property names or makes."""
         if isinstance(value, tree.Call):
             key = (id(table), at.name)
-            known: Instance | None = self.ctx.environment.bound.get(key)
+            known: LoweredInstance | None = self.ctx.environment.bound.get(key)
             if known is None:
                 kind = expect(value.type, kinds.DeclaredType)
                 arguments = [self.ctx.evaluate(v) for v in value.bound]
                 note = at.annotation("name")
                 name = (note.string if note is not None else None) or f"{table.name}.{at.name}"
-                known = Instance(name.removeprefix("."), kind, arguments, at, value.at)
+                known = LoweredInstance(name.removeprefix("."), kind, arguments, at, value.at)
                 self.ctx.environment.bound[key] = known
             return known
-        return expect(self.ctx.inlining.object(value), Instance)
+        return expect(self.ctx.inlining.object(value), LoweredInstance)
 
     def _attached(self, table: TableInstance, item: Json) -> None:
         for name in ("counters", "meters"):
@@ -669,7 +677,7 @@ class Tables(Part):
                 self._bind_once(instance, table)
                 item |= {"with_counters": True} if name == "counters" else {"direct_meters": instance.name}
 
-    def _bind_once(self, instance: Instance, table: TableInstance) -> None:
+    def _bind_once(self, instance: LoweredInstance, table: TableInstance) -> None:
         before = instance.extra.get("binding")
         if before not in (None, table.name):
             raise SourceFault(

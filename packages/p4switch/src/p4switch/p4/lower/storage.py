@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any, Final
 from p4switch.p4.diagnostics import Diagnostics, SourceFault, Unexpected, expect
 from p4switch.p4.lower import bmv2
 from p4switch.p4.lower.bmv2 import Json
-from p4switch.p4.lower.layout import Code, Do
+from p4switch.p4.lower.layout import Do, LoweredCode
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 
 if TYPE_CHECKING:
-    from p4switch.p4.lower.expressions import Expressions
-    from p4switch.p4.lower.externs import Calls, Externs
+    from p4switch.p4.lower.expressions import ExpressionLowering
+    from p4switch.p4.lower.externs import CallLowering, ExternLowering
     from p4switch.p4.lower.inlining import Inlining, Packets
-    from p4switch.p4.lower.programs import Checksums, Programs
-    from p4switch.p4.lower.statements import Loops, Statements, Tables
+    from p4switch.p4.lower.programs import Checksums, ProgramLowering
+    from p4switch.p4.lower.statements import Loops, StatementsLowering, TablesLowering
 
 
 # Objects that exist before any packet: instances of externs, parsers and controls, tables and actions.
 
 
-class Environment:
+class Bindings:
     """The bindings of declarations at one place of inlined code; ``types``: those of type parameters."""
 
-    def __init__(self, parent: "Environment | None" = None, types: dict[kinds.Type, kinds.Type] | None = None) -> None:
+    def __init__(self, parent: "Bindings | None" = None, types: dict[kinds.Type, kinds.Type] | None = None) -> None:
         self.parent = parent
         self.bound: dict[Any, Any] = {}
         self.types: dict[kinds.Type, kinds.Type] = (
@@ -33,7 +33,7 @@ class Environment:
 
     def find(self, declaration: Any) -> Any:
         """Returns the place or object bound to a declaration; None if there is none."""
-        scope: Environment | None = self
+        scope: Bindings | None = self
         while scope is not None:
             bound = scope.bound.get(declaration)
             if bound is not None:
@@ -43,7 +43,7 @@ class Environment:
 
 
 @dataclass(eq=False)
-class Instance:
+class LoweredInstance:
     """An instance of an extern, parser or control.
 
     Attributes:
@@ -63,12 +63,12 @@ class Instance:
 
 
 @dataclass(eq=False)
-class ProgramInstance(Instance):
+class ProgramInstance(LoweredInstance):
     """An instance of a parser or control. ``environment``: its declarations, made once; ``directly``: by call, the
     instances that it applies by the name of their type.
     """
 
-    environment: Environment | None = None
+    environment: Bindings | None = None
     directly: dict[Any, "ProgramInstance"] = field(default_factory=dict)
 
     @property
@@ -83,7 +83,7 @@ class ActionInstance:
 
     name: str
     declaration: tree.Action
-    environment: Environment
+    environment: Bindings
 
 
 @dataclass(eq=False)
@@ -92,7 +92,7 @@ class TableInstance:
 
     name: str
     declaration: tree.Table
-    environment: Environment
+    environment: Bindings
     path: str
     json: dict[str, Any] | None = None
 
@@ -117,9 +117,9 @@ class Callee:
     """
 
     label: object
-    result: bmv2.Place | None = None
-    within: Environment | None = None
-    copies: list[tuple[bmv2.Place, bmv2.Place]] = field(default_factory=list)
+    result: bmv2.StoragePlace | None = None
+    within: Bindings | None = None
+    copies: list[tuple[bmv2.StoragePlace, bmv2.StoragePlace]] = field(default_factory=list)
 
 
 SCALARS: Final = "scalars"
@@ -203,7 +203,7 @@ class Storage:
 
     # --- anything
 
-    def allocate(self, name: str, kind: kinds.Type, at: int) -> bmv2.Place:
+    def allocate(self, name: str, kind: kinds.Type, at: int) -> bmv2.StoragePlace:
         """Makes a place for a value of any type."""
         if len(self.scalars) + len(self.headers) > MOST_PLACES:
             raise SourceFault(at, f"the program has more than {MOST_PLACES:,} variables, counted as fields and headers")
@@ -252,7 +252,7 @@ class Storage:
     def union(self, name: str, kind: kinds.CompositeType, at: int) -> bmv2.UnionPlace:
         """Makes a header union and its headers."""
         unique = self.unique(name, self._taken)
-        members: dict[str, bmv2.Place] = {}
+        members: dict[str, bmv2.StoragePlace] = {}
         numbers = []
         for member, member_kind in kind.fields.items():
             inner = expect(kinds.plain(member_kind), kinds.CompositeType)
@@ -276,7 +276,7 @@ class Storage:
         """Makes a stack and its elements."""
         unique = self.unique(name, self._taken)
         union = kind.element.kind == "header_union"
-        elements: list[bmv2.Place] = []
+        elements: list[bmv2.StoragePlace] = []
         numbers = []
         for number in range(kind.size):
             if union:
@@ -292,7 +292,7 @@ class Storage:
         stacks.append({**item, f"{'header_union' if union else word}_ids": numbers})
         return bmv2.StackPlace(kind, unique, elements)
 
-    def _varbit(self, name: str, kind: kinds.Varbits) -> bmv2.Place:
+    def _varbit(self, name: str, kind: kinds.Varbits) -> bmv2.StoragePlace:
         """Makes a header of its own for a variable of variable length."""
         type_name = f"varbit_{kind.width}"
         if type_name not in self._type_names:
@@ -351,7 +351,7 @@ class Storage:
     def standard_metadata(self, kind: kinds.CompositeType) -> bmv2.StructPlace:
         """Makes the fields that the target reads and writes."""
         fields: list[list[Any]] = []
-        members: dict[str, bmv2.Place] = {}
+        members: dict[str, bmv2.StoragePlace] = {}
         for declared in kind.declaration.fields:
             inner = kind.fields[declared.name]
             fields.append([declared.name, storage_width(inner), False])
@@ -375,12 +375,12 @@ def _leaves(kind: kinds.CompositeType) -> list[kinds.Type]:
     return leaves
 
 
-def member_of_header(place: bmv2.HeaderPlace, name: str) -> bmv2.Place:
+def member_of_header(place: bmv2.HeaderPlace, name: str) -> bmv2.StoragePlace:
     """Returns a field of a header, or a struct within it, by its name in P4."""
     return _member(place.name, place.layout[name])
 
 
-def _member(header: str, entry: tuple[kinds.Type, Any]) -> bmv2.Place:
+def _member(header: str, entry: tuple[kinds.Type, Any]) -> bmv2.StoragePlace:
     kind, inner = entry
     if isinstance(inner, dict):
         return bmv2.StructPlace(kind, {n: _member(header, e) for n, e in inner.items() if n != "$order$"})
@@ -419,15 +419,15 @@ class Lowering:
         checksum_list, value_sets, emitted: sections of the JSON.
     """
 
-    expressions: "Expressions"
+    expressions: "ExpressionLowering"
     inlining: "Inlining"
     packets: "Packets"
-    externs: "Externs"
-    calls: "Calls"
+    externs: "ExternLowering"
+    calls: "CallLowering"
     loops: "Loops"
-    statements: "Statements"
-    tables: "Tables"
-    programs: "Programs"
+    statements: "StatementsLowering"
+    tables: "TablesLowering"
+    programs: "ProgramLowering"
     checksums: "Checksums"
 
     def __init__(self, diagnostics: Diagnostics, types: kinds.TypeTable, no_action: tree.Action | None) -> None:
@@ -435,26 +435,26 @@ class Lowering:
         self.types = types
         self.no_action = no_action
         self.storage = Storage()
-        self.out: list[Code] = []
-        self.environment = Environment()
-        self.program_environment = Environment()
+        self.out: list[LoweredCode] = []
+        self.environment = Bindings()
+        self.program_environment = Bindings()
         self.where = ""
         self.block = ""
         self.path = ""
         self.callees: list[Callee] = []
-        self.settled: dict[tree.Expression, bmv2.Place] = {}
+        self.settled: dict[tree.Expression, bmv2.StoragePlace] = {}
         self.holds_index = False
         self.within = 0
         self.running: list[ProgramInstance] = []
         self.open_loops: list[dict[str, object]] = []
-        self.instances: list[Instance] = []
-        self.direct: list[Instance] = []
+        self.instances: list[LoweredInstance] = []
+        self.direct: list[LoweredInstance] = []
         self.applied_tables: list[TableInstance] = []
         self.actions: list[Json] = []
         self.profiles: list[Json] = []
-        self.profile_objects: dict[str, Instance] = {}
+        self.profile_objects: dict[str, LoweredInstance] = {}
         self.action_uses: dict[str, tuple[str, tree.Action, str]] = {}
-        self.action_locals: dict[tuple[Environment, tree.Variable], bmv2.Place] = {}
+        self.action_locals: dict[tuple[Bindings, tree.Variable], bmv2.StoragePlace] = {}
         self.calculations: list[Json] = []
         self.checksum_list: list[Json] = []
         self.value_sets: list[Json] = []
@@ -474,7 +474,7 @@ class Lowering:
             raise Unexpected
         return self.types.substitute(kind, self.environment.types) if self.environment.types else kind
 
-    def do(self, at: tree.Expression | Code | Any, operation: str, *parameters: Json) -> None:
+    def do(self, at: tree.Expression | LoweredCode | Any, operation: str, *parameters: Json) -> None:
         """Adds a primitive to the steps."""
         self.out.append(Do(at.at, at.end, operation, list(parameters)))
 
@@ -558,7 +558,7 @@ class Lowering:
         return expect(bits_of(kind), kinds.Bits)
 
 
-class Part:
+class LoweringPart:
     """A part of the lowering."""
 
     def __init__(self, ctx: Lowering) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from p4switch.base.files import read_bytes
-from p4switch.p4.diagnostics import COLUMN_BITS, NOWHERE, SourceFault, Sources, position
+from p4switch.p4.diagnostics import COLUMN_BITS, NOWHERE, SourceFault, SourceFiles, position
 
 # Tokens of a P4 source file, line by line (P4_16 specification, section 6.3).
 #
@@ -430,7 +430,7 @@ class Preprocessor:
 
     def __init__(
         self,
-        sources: Sources,
+        sources: SourceFiles,
         folders: Sequence[Path] = (),
         defines: Mapping[str, str] | None = None,
         *,

@@ -117,7 +117,7 @@ def what_is(target: Any) -> str:
     return _CALLED.get(type(target), "something else")
 
 
-class Environment:
+class CheckerState:
     """The state of a check, which all parts of the checker share.
 
     Attributes:
@@ -165,10 +165,10 @@ class Environment:
             self.diagnostics.error(declaration.at, message, "Give one of the two another name.")
 
 
-class Part:
+class CheckerPart:
     """A part of the checker."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: CheckerState) -> None:
         self.env = env
 
     def error(self, at: int, message: str, hint: str = "") -> None:
@@ -190,14 +190,14 @@ WIDEST_VARBIT = 1 << 16
 LARGEST_STACK = 4096
 
 
-class TypeResolver(Part):
+class TypeResolver(CheckerPart):
     """Resolves written types.
 
     ``constant`` returns the compile-time number of an expression; if there is none, it returns None and reports an
     error that begins with its second argument.
     """
 
-    def __init__(self, env: Environment, constant: Callable[[tree.Expression, str], int | None]) -> None:
+    def __init__(self, env: CheckerState, constant: Callable[[tree.Expression, str], int | None]) -> None:
         super().__init__(env)
         self._constant = constant
 

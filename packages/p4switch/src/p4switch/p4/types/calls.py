@@ -6,22 +6,22 @@ from typing import Any
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.base import (
-    Environment,
-    Part,
+    CheckerPart,
+    CheckerState,
     may_be_constant,
     near,
     what_is,
 )
-from p4switch.p4.types.expressions import Expressions
+from p4switch.p4.types.expressions import ExpressionCheck
 
 SIZES = {"minSizeInBits": (0, 1), "minSizeInBytes": (0, 8), "maxSizeInBits": (1, 1), "maxSizeInBytes": (1, 8)}
 _ON_HEADERS = ("isValid", "setValid", "setInvalid", *SIZES)
 
 
-class Calls(Part):
+class CallCheck(CheckerPart):
     """Checks calls with their arguments: of functions, methods, actions, tables, programs and constructors."""
 
-    def __init__(self, env: Environment, expressions: Expressions) -> None:
+    def __init__(self, env: CheckerState, expressions: ExpressionCheck) -> None:
         super().__init__(env)
         self._expressions = expressions
         self._coercion = expressions.coercion

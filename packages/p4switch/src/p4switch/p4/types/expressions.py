@@ -6,12 +6,12 @@ from typing import Any
 from p4switch.p4.diagnostics import expect
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
-from p4switch.p4.types.base import Environment, Part, TypeResolver, near, what_is
+from p4switch.p4.types.base import CheckerPart, CheckerState, TypeResolver, near, what_is
 
 # Implicit conversions (P4_16 specification, sections 8.11 and 8.12).
 
 
-class Coercion(Part):
+class Coercion(CheckerPart):
     """Makes implicit conversions."""
 
     def coerce(self, node: tree.Expression, target: kinds.Type, what: str) -> tree.Expression:
@@ -220,10 +220,10 @@ SHIFT_BITS = 8
 """Bits of the widest shift amount that the target takes."""
 
 
-class Operators(Part):
+class Operators(CheckerPart):
     """Checks operators; ``check`` returns the type of an operand."""
 
-    def __init__(self, env: Environment, coercion: Coercion, check: Callable[[tree.Expression], kinds.Type]) -> None:
+    def __init__(self, env: CheckerState, coercion: Coercion, check: Callable[[tree.Expression], kinds.Type]) -> None:
         super().__init__(env)
         self._coerce = coercion.coerce
         self._give = coercion.give
@@ -432,10 +432,10 @@ _GIVES_BOOL = frozenset({"==", "!=", "<", "<=", ">", ">=", "&&", "||"})
 _STACK_MEMBERS = ("next", "last", "lastIndex", "size")
 
 
-class Expressions(Part):
+class ExpressionCheck(CheckerPart):
     """Finds the type, and if possible the value, of every expression; ``check_call`` does so for calls."""
 
-    def __init__(self, env: Environment, check_call: Callable[[tree.Call], kinds.Type]) -> None:
+    def __init__(self, env: CheckerState, check_call: Callable[[tree.Call], kinds.Type]) -> None:
         super().__init__(env)
         self.coercion = Coercion(env)
         self.resolver = TypeResolver(env, self.constant)

@@ -8,14 +8,14 @@ from p4switch.p4.diagnostics import (
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.base import (
-    Environment,
-    Part,
+    CheckerPart,
+    CheckerState,
     describes_instance,
     near,
 )
-from p4switch.p4.types.calls import Calls
-from p4switch.p4.types.expressions import Expressions
-from p4switch.p4.types.statements import Selects, Statements, Tables
+from p4switch.p4.types.calls import CallCheck
+from p4switch.p4.types.expressions import ExpressionCheck
+from p4switch.p4.types.statements import Selects, StatementCheck, TableCheck
 
 # Whether a parser can end, and whether a statement can end without ``return``.
 
@@ -55,15 +55,15 @@ def always_returns(node: Any) -> bool:
 # Declarations, parsers and controls.
 
 
-class Checker(Part):
+class Checker(CheckerPart):
     """Checks a whole program."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
-        super().__init__(Environment(diagnostics))
-        self._expressions = Expressions(self.env, lambda call: self._calls.check_call(call))  # noqa: PLW0108 (made below)
-        self._calls = Calls(self.env, self._expressions)
-        self._statements = Statements(self.env, self._expressions, self._calls)
-        self._tables = Tables(self.env, self._calls, self._expressions, self._statements)
+        super().__init__(CheckerState(diagnostics))
+        self._expressions = ExpressionCheck(self.env, lambda call: self._calls.check_call(call))  # noqa: PLW0108 (made below)
+        self._calls = CallCheck(self.env, self._expressions)
+        self._statements = StatementCheck(self.env, self._expressions, self._calls)
+        self._tables = TableCheck(self.env, self._calls, self._expressions, self._statements)
         self._selects = Selects(self.env, self._expressions, self._tables)
         self._resolve = self._expressions.resolver.resolve
         self.check = self._expressions.check

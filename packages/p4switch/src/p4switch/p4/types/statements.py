@@ -5,21 +5,21 @@ from typing import Any, Final
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.base import (
-    Environment,
-    Part,
+    CheckerPart,
+    CheckerState,
     describes_instance,
     may_be_constant,
     near,
     what_is,
 )
-from p4switch.p4.types.calls import Calls
-from p4switch.p4.types.expressions import Expressions
+from p4switch.p4.types.calls import CallCheck
+from p4switch.p4.types.expressions import ExpressionCheck
 
 
-class Statements(Part):
+class StatementCheck(CheckerPart):
     """Checks statements."""
 
-    def __init__(self, env: Environment, expressions: Expressions, calls: Calls) -> None:
+    def __init__(self, env: CheckerState, expressions: ExpressionCheck, calls: CallCheck) -> None:
         super().__init__(env)
         self._expressions = expressions
         self._coerce = expressions.coercion.coerce
@@ -259,10 +259,12 @@ MOST_PRIORITY: Final = (1 << 31) - 1
 _MATCHES: Final = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
 
-class Tables(Part):
+class TableCheck(CheckerPart):
     """Checks actions and tables."""
 
-    def __init__(self, env: Environment, calls: Calls, expressions: Expressions, statements: Statements) -> None:
+    def __init__(
+        self, env: CheckerState, calls: CallCheck, expressions: ExpressionCheck, statements: StatementCheck
+    ) -> None:
         super().__init__(env)
         self._calls = calls
         self._expressions = expressions
@@ -565,10 +567,10 @@ class Tables(Part):
 # Checks of transitions with the keys of ``select`` (P4_16 specification, section 13.6).
 
 
-class Selects(Part):
+class Selects(CheckerPart):
     """Checks transitions."""
 
-    def __init__(self, env: Environment, expressions: Expressions, tables: Tables) -> None:
+    def __init__(self, env: CheckerState, expressions: ExpressionCheck, tables: TableCheck) -> None:
         super().__init__(env)
         self._expressions = expressions
         self._give = expressions.coercion.give
