@@ -37,7 +37,7 @@ class Ahead:
 
 
 @dataclass(frozen=True)
-class CollectiveOptions:
+class Options:
     """Options of a collective, the same at all participants but for ``patience_s`` and ``ahead``."""
 
     words: bool = False
@@ -75,7 +75,7 @@ class CollectiveOptions:
         return self.staleness != 0
 
 
-PLAIN: Final = CollectiveOptions()
+PLAIN: Final = Options()
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Asked:
     array: FloatArray
     root: int = 0
     learning_rate: float = 0.0
-    options: CollectiveOptions = PLAIN
+    options: Options = PLAIN
     start_ps: int | None = None
 
 
@@ -102,7 +102,7 @@ class Backend(Protocol):
     size: int
     is_server: bool
     looks_ahead: bool
-    """Whether ``CollectiveOptions.ahead`` is used."""
+    """Whether ``Options.ahead`` is used."""
 
     @property
     def contributors(self) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ class Backend(Protocol):
     def record(self, name: str, value: float) -> None:
         """Keep a figure of the training, with the virtual time and the iteration."""
 
-    def sent(self, message: "MessageEnd") -> None:
+    def sent(self, message: "Message") -> None:
         """Note a message of another library, for the trace."""
 
     def waited(self, wait: "Wait") -> None:
@@ -207,7 +207,7 @@ def part(
     array: FloatArray,
     iteration: int,
     learning_rate: float,
-    options: CollectiveOptions = PLAIN,
+    options: Options = PLAIN,
     *,
     serves: bool,
     lost: FloatArray | None = None,
@@ -394,7 +394,7 @@ class CollectiveCall:
     done_ps: int = -1
     called_ps: int = 0
     """the participant's clock at the call; the collective may have begun later"""
-    options: CollectiveOptions = PLAIN
+    options: Options = PLAIN
     error: Exception | None = None
     """the error of this participant's call, if others' calls succeed"""
     raised: bool = False
@@ -518,7 +518,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class MessageEnd:
+class Message:
     """One end of a message of another library."""
 
     at_ps: int
@@ -584,7 +584,7 @@ class ParticipantTrace:
 
     calls: list[Called] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    messages: list[MessageEnd] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     tallied: list[Tallied] = field(default_factory=list)
 
 
@@ -667,7 +667,7 @@ class Seat:
         """Note a wait; the clock stays."""
         self._rendezvous.told(self.rank).waits.append(wait)
 
-    def sent(self, message: MessageEnd) -> None:
+    def sent(self, message: Message) -> None:
         """Note a message."""
         self._rendezvous.told(self.rank).messages.append(message)
 

@@ -19,10 +19,10 @@ from p4reduce.group.backend import (
     Array,
     Asked,
     Backend,
-    CollectiveOptions,
     FloatArray,
-    MessageEnd,
+    Message,
     Move,
+    Options,
     Tally,
     as_words,
     check_array,
@@ -478,7 +478,7 @@ class Communicator:
 
         if array.nbytes == 0:
             raise ValueError("all_gather: the array is empty")
-        chosen = CollectiveOptions(words=True, name="all_gather", blocks="all", patience_s=self._patience_s)
+        chosen = Options(words=True, name="all_gather", blocks="all", patience_s=self._patience_s)
         return self._carry("all_reduce", every.reshape(-1).view(np.float32), gathered, start, options=chosen, of=array)
 
     @overload
@@ -505,7 +505,7 @@ class Communicator:
             out.reshape(self.size, -1).view(np.uint8)[...] = words.view(np.uint8)[:, : octets.shape[1]]
             return out
 
-        chosen = CollectiveOptions(words=True, patience_s=self._patience_s)
+        chosen = Options(words=True, patience_s=self._patience_s)
         return self._carry("all_to_all", words.reshape(-1).view(np.float32), exchanged, start, options=chosen, of=array)
 
     @overload
@@ -517,7 +517,7 @@ class Communicator:
     def broadcast(self, array: A, root: int = 0, *, start: float | None = None) -> A | Handle[A]:
         """Replace every worker's ``array`` by that of worker ``root``, bit for bit, of any type."""
         check_array("broadcast", array, None)
-        chosen = CollectiveOptions(words=array.dtype != np.float32, patience_s=self._patience_s)
+        chosen = Options(words=array.dtype != np.float32, patience_s=self._patience_s)
         if array.dtype.itemsize % 4 == 0:
             flat = array.reshape(-1).view(np.float32)
             return self._carry("broadcast", flat, lambda: array, start, root, options=chosen, of=array)
@@ -562,7 +562,7 @@ class Communicator:
 
     def barrier(self, *, start: float | None = None) -> Handle[None] | None:
         """Wait until every worker has called this."""
-        chosen = CollectiveOptions(patience_s=self._patience_s)
+        chosen = Options(patience_s=self._patience_s)
         return self._carry("barrier", np.zeros(1, np.float32), lambda: None, start, options=chosen)
 
     def compute(self, seconds: float) -> None:
@@ -591,7 +591,7 @@ class Communicator:
         if not 0 <= peer < self.size:
             raise ValueError(f"peer {peer}: this group has workers 0 to {self.size - 1}")
         backend = self._backend
-        backend.sent(MessageEnd(backend.now_ps(), peer, octets, tag, sends))
+        backend.sent(Message(backend.now_ps(), peer, octets, tag, sends))
         number, self._messages = self._messages, self._messages + 1
         ends = (self.rank, peer) if sends else (peer, self.rank)
         key = "{} to {}, tag {}".format(*ends, tag)
@@ -676,7 +676,7 @@ class Communicator:
             raise ValueError(f"all_reduce: name: a text of at most {MOST_NAME} characters, got {name!r:.60}")
         if isinstance(array, np.ndarray) and array.dtype == np.int32:
             check_array("all_reduce", array, {np.dtype(np.int32)})
-            chosen = CollectiveOptions(words=True, patience_s=self._patience_s, tensor=name, blocks=blocks)
+            chosen = Options(words=True, patience_s=self._patience_s, tensor=name, blocks=blocks)
             words = array.copy()  # where the sum is beyond int32 the caller's array stays as it is
 
             def added() -> A:
@@ -686,9 +686,7 @@ class Communicator:
             flat = words.reshape(-1).view(np.float32)
             return self._carry("all_reduce", flat, added, start, options=chosen, followed=followed, of=array)
         poison = not_finite == "nan"
-        chosen = CollectiveOptions(
-            poison=poison, patience_s=self._patience_s, tensor=name, blocks=blocks, lane_bits=lane_bits
-        )
+        chosen = Options(poison=poison, patience_s=self._patience_s, tensor=name, blocks=blocks, lane_bits=lane_bits)
         if isinstance(array, np.ndarray) and array.dtype == np.float16:
             check_array("all_reduce", array, {np.dtype(np.float16)})
             wide = array.astype(np.float32).reshape(-1)
@@ -708,7 +706,7 @@ class Communicator:
         self, operation: str, array: FloatArray, learning_rate: float = 0.0, staleness: int | None = 0
     ) -> FloatArray:
         check_array(operation, array, {np.dtype(np.float32)})
-        chosen = CollectiveOptions(patience_s=self._patience_s, staleness=staleness)
+        chosen = Options(patience_s=self._patience_s, staleness=staleness)
         flat = array.reshape(-1)
         self._carry(operation, flat, lambda: array, None, learning_rate=learning_rate, options=chosen, of=array)
         return array
@@ -722,7 +720,7 @@ class Communicator:
         root: int = 0,
         learning_rate: float = 0.0,
         *,
-        options: CollectiveOptions,
+        options: Options,
         followed: bool = False,
         of: Array | None = None,
     ) -> T | Handle[T]:

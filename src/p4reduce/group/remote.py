@@ -19,19 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_json, from_plain, to_plain
-from p4reduce.group.backend import (
-    Ahead,
-    Asked,
-    Clock,
-    CollectiveOptions,
-    FloatArray,
-    MessageEnd,
-    Move,
-    Served,
-    Tallied,
-    Wait,
-    info,
-)
+from p4reduce.group.backend import Ahead, Asked, Clock, FloatArray, Message, Move, Options, Served, Tallied, Wait, info
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import (
     ClusterError,
@@ -81,8 +69,9 @@ def free_ports(count: int, host: str = "127.0.0.1", kind: socket.SocketKind = so
             with contextlib.suppress(OSError):
                 holder.bind((host, port))
                 ports.append(int(holder.getsockname()[1]))
-    protocol = "TCP" if kind is socket.SOCK_STREAM else "UDP"
-    raise OSError(f"no {count} free {protocol} ports of {host} from {_LEAST_PORT} to {clients - 1}")
+    raise OSError(
+        f"no {count} free {'TCP' if kind is socket.SOCK_STREAM else 'UDP'} ports of {host} from {_LEAST_PORT} to {clients - 1}"
+    )
 
 
 # Messages between a rank's process and the coordinator, over a stream socket.
@@ -309,7 +298,7 @@ class RemoteCall:
     operation: str
     root: int
     learning_rate: float
-    options: CollectiveOptions
+    options: Options
     start_ps: int
     ahead: AheadCall | None = None
 
@@ -344,7 +333,7 @@ class RecordedFigure:
 class Noted:
     """Notes of a participant since its last message."""
 
-    notes: tuple[Computed | RecordedFigure | Wait | MessageEnd | Tallied, ...]
+    notes: tuple[Computed | RecordedFigure | Wait | Message | Tallied, ...]
 
 
 @dataclass(frozen=True)
@@ -461,7 +450,7 @@ class RemoteBackend:
         self._clock = Clock() if clock is None else clock
         self._home: Address = ""
         self._hello = Hello(rank)
-        self._notes: list[Computed | RecordedFigure | Wait | MessageEnd | Tallied] = []
+        self._notes: list[Computed | RecordedFigure | Wait | Message | Tallied] = []
         self._noting, self._asking = threading.Lock(), threading.Lock()
         _JOINED.add(self)
 
@@ -567,7 +556,7 @@ class RemoteBackend:
         """Note a wait; the clock stays."""
         self._note(wait)
 
-    def sent(self, message: MessageEnd) -> None:
+    def sent(self, message: Message) -> None:
         """Note a message."""
         self._note(message)
 
@@ -591,7 +580,7 @@ class RemoteBackend:
             self._notes.extend(rows)
         self._flush()
 
-    def _note(self, note: Wait | MessageEnd) -> None:
+    def _note(self, note: Wait | Message) -> None:
         if RECORD in os.environ:  # else each collective would have a message more
             with self._noting:
                 self._notes.append(note)
@@ -633,7 +622,7 @@ class RemoteBackend:
         while notes := self._take_notes():
             self._exchange({"do": "note", **to_plain(Noted(notes))}, "note")
 
-    def _take_notes(self) -> tuple[Computed | RecordedFigure | Wait | MessageEnd | Tallied, ...]:
+    def _take_notes(self) -> tuple[Computed | RecordedFigure | Wait | Message | Tallied, ...]:
         with self._noting:
             taken, self._notes = self._notes[:NOTES], self._notes[NOTES:]
             return tuple(taken)
@@ -774,7 +763,7 @@ def _perform(
                 backend.record(note.name, note.value, note.at_ps)
             elif isinstance(note, Wait):
                 backend.waited(note)
-            elif isinstance(note, MessageEnd):
+            elif isinstance(note, Message):
                 backend.sent(note)
             elif isinstance(note, Tallied):
                 backend.tallied([note])

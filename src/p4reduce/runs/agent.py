@@ -50,7 +50,7 @@ from p4reduce.runs.launch import (
 
 if TYPE_CHECKING:
     from p4reduce.runs.real.presence import Signs
-    from p4reduce.runs.real.targets import Part
+    from p4reduce.runs.real.targets import MachinePart
 
 BEAT_S: Final = 2.0
 BUSY_S: Final = 0.2
@@ -125,7 +125,7 @@ class _Here:
         self._ticket = self._aside / "ticket.json"
         self._writing = threading.Lock()
         self._probes: list[socket.socket] = []
-        self._part: Part | None = None
+        self._part: MachinePart | None = None
         self._signs: dict[int, Signs] = {}
         """of ranks in real time"""
         self._links: dict[int, socket.socket] = {}
@@ -227,13 +227,15 @@ class _Here:
     def _open(self, request: dict[str, Any]) -> None:
         """Open what of the network is here, and the socket by which ranks here reach the coordinator."""
         try:
-            from p4reduce.runs.real.targets import Part  # noqa: PLC0415  (in real time alone)
-            from p4reduce.runs.real.wires import Share  # noqa: PLC0415
+            from p4reduce.runs.real.targets import MachinePart  # noqa: PLC0415  (in real time alone)
+            from p4reduce.runs.real.wires import MachineShare  # noqa: PLC0415
 
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self._aside / CONTROL))
             listener.listen(socket.SOMAXCONN)
-            part = Part(from_plain(Share, request["share"], "what is here of the network"), request["pem"])
+            part = MachinePart(
+                from_plain(MachineShare, request["share"], "what is here of the network"), request["pem"]
+            )
         except (OSError, RuntimeError, ValueError) as error:
             self._say(part={"error": str(error)})
             return

@@ -21,7 +21,7 @@ from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.control_plane.resources import SLOTS, Resources
-from p4reduce.group.backend import PLAIN, CollectiveCall, CollectiveOptions, FloatArray, as_carried, refuse_narrow
+from p4reduce.group.backend import PLAIN, CollectiveCall, FloatArray, Options, as_carried, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import MembershipDecision
 from p4reduce.network.flow import FlowNetwork, load_of, paces, wires_of
@@ -62,7 +62,7 @@ Part = tuple[Job, slice]
 
 
 @dataclass(frozen=True)
-class Moved:
+class TransferTime:
     """What another library moved in one call: bytes, from when all ranks were there, time of its busiest link; ps."""
 
     name: str
@@ -163,7 +163,7 @@ class RunJobs(ABC):
         block = experiment.numbers == "block"
         self.numbers = BlockFloat(speculates=experiment.speculate) if block else FixedScale(experiment.scale or 1.0)
         self.records: list[CollectiveRecord] = []
-        self.moved: list[Moved] = []
+        self.moved: list[TransferTime] = []
         """what another library moved, in the order in which its participants had met"""
         self._flows = HostFlows(topology, experiment.lanes, experiment.queue_frames)
         self._moving = threading.Lock()
@@ -241,7 +241,7 @@ class RunJobs(ABC):
         """Lay a job out; it takes effect one control latency from now."""
 
     def parts_of(
-        self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: CollectiveOptions
+        self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: Options
     ) -> tuple[list[Part], str]:
         """Which jobs carry a collective, and as what; none where one worker is alone with it.
 
@@ -283,7 +283,7 @@ class RunJobs(ABC):
                 taken.update(links)
                 octets += size
             bound_ps = max(taken.values(), default=0)
-            self.moved.append(Moved(name, octets, max(starts.values()), max(done.values()), bound_ps))
+            self.moved.append(TransferTime(name, octets, max(starts.values()), max(done.values()), bound_ps))
         return done
 
     @property
@@ -321,7 +321,7 @@ class RunJobs(ABC):
         """The number of a group's job: one for its sums, one for each root of its broadcasts."""
         return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
 
-    def _blocks(self, chosen: CollectiveOptions, elements: int, workers: tuple[str, ...]) -> list[slice]:
+    def _blocks(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[slice]:
         """The slices of an array that separate jobs carry to the owner of each block of an all-reduce, or from there.
 
         Empty if one job carries all: if that takes no more frames, or if all need the whole result. A block of
@@ -341,7 +341,7 @@ class RunJobs(ABC):
         frames = [-(-(b - a) // lanes) for a, b in ends]
         return [slice(a, b) for a, b in ends] if sum(frames) - min(frames) < -(-elements // lanes) else []
 
-    def _owner_parts(self, chosen: CollectiveOptions, elements: int, workers: tuple[str, ...]) -> list[Part]:
+    def _owner_parts(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[Part]:
         """The jobs that carry a collective block by block, and what each carries; none where one job is quicker."""
         blocks = self._blocks(chosen, elements, workers)
         if not blocks:
@@ -475,7 +475,7 @@ def pace_of_blocks(parts: Sequence[Part], operation: Operation) -> int:
     return parts_bound([(job.plan, job.plan.lanes) for job, _ in parts], operation).time_ps
 
 
-def block_operation(chosen: CollectiveOptions) -> Operation:
+def block_operation(chosen: Options) -> Operation:
     """The operation that carries a block to its owner, or from there."""
     return Operation.PUSH if chosen.blocks == "own" else Operation.PULL
 
@@ -588,7 +588,7 @@ class FlowCarrier(RunJobs):
 
     # --- collectives
 
-    def move(self, operation: str, elements: int, chosen: CollectiveOptions = PLAIN) -> None:
+    def move(self, operation: str, elements: int, chosen: Options = PLAIN) -> None:
         """Time one collective of ``elements`` numbers of each worker, without arrays and without sums."""
         with self._one:
             number = len(self.records)

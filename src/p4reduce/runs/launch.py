@@ -32,7 +32,7 @@ from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 
 if TYPE_CHECKING:
     from p4reduce.runs.agent import Agents
-    from p4reduce.runs.jobs import Moved
+    from p4reduce.runs.jobs import TransferTime
 
 # The coordinator's socket: where processes of a group come in, each served by a thread.
 
@@ -616,7 +616,7 @@ class _Coordinator:
         return Launched(code if code > 0 else 128 - code, failure, lines, rank, len(self._taken))
 
 
-def table_of_calls(tallied: Iterable[Tallied], moved: Iterable["Moved"], output: Output) -> None:
+def table_of_calls(tallied: Iterable[Tallied], moved: Iterable["TransferTime"], output: Output) -> None:
     """Print the calls of ranks, and what carried them; then the times of what another library ``moved``.
 
     Nothing of what there was not.
@@ -624,7 +624,7 @@ def table_of_calls(tallied: Iterable[Tallied], moved: Iterable["Moved"], output:
     rows = [[row.collective, row.kind, row.by, f"{row.calls:,}", f"{row.octets:,}"] for row in tallied]
     if rows:
         output.table(["call", "type", "carried by", "calls", "bytes"], rows, title="Calls of all ranks")
-    by_name: dict[str, list[Moved]] = {}
+    by_name: dict[str, list[TransferTime]] = {}
     for move in moved:
         by_name.setdefault(move.name, []).append(move)
     rows = [

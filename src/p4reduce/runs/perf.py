@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p4reduce.group.backend import CollectiveOptions
+from p4reduce.group.backend import Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
@@ -57,19 +57,19 @@ class PerfPlan:
         elements = size // TYPES[self.type].itemsize
         return elements // workers if self.collective in BLOCKS else elements
 
-    def carried(self, size: int, workers: int) -> tuple[str, int, CollectiveOptions]:
+    def carried(self, size: int, workers: int) -> tuple[str, int, Options]:
         """The operation, number of 32-bit elements and options with which ``Communicator`` carries a size."""
         count = self.count(size, workers)
         words = -(-count * TYPES[self.type].itemsize // 4)
         if self.collective == "all_gather":
-            return "all_reduce", workers * words, CollectiveOptions(words=True, blocks="all")
+            return "all_reduce", workers * words, Options(words=True, blocks="all")
         if self.collective == "all_to_all":
-            return "all_to_all", workers * words, CollectiveOptions(words=True)
+            return "all_to_all", workers * words, Options(words=True)
         if self.collective == "broadcast":
-            return "broadcast", words, CollectiveOptions(words=True)
+            return "broadcast", words, Options(words=True)
         if self.collective == "reduce_scatter":
-            return "all_reduce", count * workers, CollectiveOptions(words=self.type == "int32", blocks="own")
-        return "all_reduce", count, CollectiveOptions(words=self.type == "int32")
+            return "all_reduce", count * workers, Options(words=self.type == "int32", blocks="own")
+        return "all_reduce", count, Options(words=self.type == "int32")
 
 
 @dataclass(frozen=True)

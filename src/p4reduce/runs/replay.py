@@ -19,7 +19,7 @@ from p4reduce.base.output import Progress
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.control_plane.plans.forest import slots_of_each
-from p4reduce.group.backend import COLLECTIVES, COMPUTE, PLAIN, CollectiveOptions, FloatArray, TimeSpan, as_carried
+from p4reduce.group.backend import COLLECTIVES, COMPUTE, PLAIN, FloatArray, Options, TimeSpan, as_carried
 from p4reduce.group.errors import ClusterError, RefusedError
 from p4reduce.network.flow import Transfer
 from p4reduce.network.jobs.asynchronous import CallClock, Clockwork
@@ -38,9 +38,9 @@ from p4reduce.workers.operation import Post
 from p4reduce.workers.records import Collective
 from p4switch.base.values import PS_PER_S, PS_PER_US
 
-GATHER: Final = CollectiveOptions(words=True, blocks="all")
-SCATTER: Final = CollectiveOptions(blocks="own")
-WORDS: Final = CollectiveOptions(words=True)
+GATHER: Final = Options(words=True, blocks="all")
+SCATTER: Final = Options(blocks="own")
+WORDS: Final = Options(words=True)
 PERIOD: Final = 8191
 """of the numbers that ranks give: a prime, so that no two chunks hold the same"""
 SEEN_EVERY: Final = 64
@@ -53,7 +53,7 @@ class MeetingWay:
 
     parts: Sequence[Part]
     carried: str
-    options: CollectiveOptions
+    options: Options
     elements: int
     """elements of the array that the parts share"""
 

@@ -16,9 +16,9 @@ from p4reduce.control_plane.plans.forest import shares
 from p4reduce.group.backend import (
     COLLECTIVES,
     Asked,
-    CollectiveOptions,
     FloatArray,
-    MessageEnd,
+    Message,
+    Options,
     Tallied,
     Wait,
     as_carried,
@@ -154,7 +154,7 @@ class RealClosing:
     """An all-reduce of a job with a deadline, as one participant knows it.
 
     Attempts, chunks, the ``least`` contributions of one, and how many chunks are without this participant's; how many
-    chunks of its arrays are ``left`` for the next all-reduce of the tensor (``CollectiveOptions.identity``), and its
+    chunks of its arrays are ``left`` for the next all-reduce of the tensor (``Options.identity``), and its
     elements.
     """
 
@@ -231,7 +231,7 @@ class ScriptReport:
 
 
 @dataclass(frozen=True)
-class Move:
+class MoveCommand:
     """A worker's command to move the array of a turn. ``save``: a file for the result."""
 
     elements: int
@@ -306,7 +306,7 @@ class RealBackend:
         self.attempt(asked)
         return self.now_ps()
 
-    def check(self, operation: str, root: int, options: CollectiveOptions) -> None:
+    def check(self, operation: str, root: int, options: Options) -> None:
         """`RefusedError` for what this run has no job for: nothing is sent, and all ranks are told the same."""
         if options.stale:
             raise RefusedError(f"{operation}: staleness is for virtual time only")
@@ -409,7 +409,7 @@ class RealBackend:
         """Raise: in real time jobs are made before the workers, so there are no subgroups."""
         raise ClusterError(f"group {list(ranks)}: in real time there is one group, of all workers")
 
-    def sent(self, message: MessageEnd) -> None:
+    def sent(self, message: Message) -> None:
         """There are no traces of real time."""
 
     def waited(self, wait: Wait) -> None:
@@ -456,7 +456,7 @@ class RealBackend:
         """The counts of the port."""
         return self.port.counts()
 
-    def _carry_out(self, given: Mapping[int, Post], options: CollectiveOptions) -> None:
+    def _carry_out(self, given: Mapping[int, Post], options: Options) -> None:
         """``CollectiveError`` when the network gives up."""
         first = next(iter(given.values()))
         name = f"{first.collective.name.lower()} #{first.iteration}: {self._spec.host}"
@@ -469,7 +469,7 @@ class RealBackend:
             if status.state is EndpointState.FAILED or status.error is not None:
                 raise CollectiveError(f"{name}: {status.error}")
 
-    def _close(self, given: Post, index: int, array: FloatArray, options: CollectiveOptions) -> RealClosing:
+    def _close(self, given: Post, index: int, array: FloatArray, options: Options) -> RealClosing:
         """An all-reduce until enough are in each chunk: all know the same counts, and decide alike."""
         inputs = array.copy()
         attempts = 0
@@ -486,13 +486,13 @@ class RealBackend:
         least = int(partial.counts.min())
         return RealClosing(attempts, len(partial.counts), least, late, left, array.size, options.identity)
 
-    def _bits(self, operation: str, options: CollectiveOptions) -> int:
+    def _bits(self, operation: str, options: Options) -> int:
         """Bits of the lanes in which an operation travels."""
         if operation != "all_reduce" or options.words:
             return WORD_BITS
         return options.lane_bits or self._spec.lane_bits
 
-    def _exchange(self, array: FloatArray, options: CollectiveOptions) -> FloatArray:
+    def _exchange(self, array: FloatArray, options: Options) -> FloatArray:
         """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""
         every = np.zeros((len(self.members), array.size), np.float32)
         every[self.members.index(self.rank)] = array

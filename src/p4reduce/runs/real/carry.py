@@ -196,7 +196,7 @@ SETTLE_S: Final = 10.0
 
 
 @dataclass
-class Moved:
+class RunResults:
     """Results of the run so far. Times are nanoseconds of the machine's monotonic clock."""
 
     records: list[CollectiveRecord] = field(default_factory=list)
@@ -273,7 +273,7 @@ class RealCluster(Closable):
         if experiment.model == "digits":
             self.turns = training_iterations(experiment, len(self.assignment.workers))
         self.numbers = BlockFloat() if experiment.numbers == "block" else FixedScale(experiment.scale or 1.0)
-        self.moved = Moved()
+        self.moved = RunResults()
         self.decisions: Sequence[MembershipDecision] = ()
         """Decisions on the group's members, in order."""
         self.resumed: Sequence[Resumed] = ()

@@ -41,7 +41,7 @@ from pydantic import Field
 
 from p4reduce.base.records import from_json, from_plain, to_json, to_plain
 from p4reduce.group import remote
-from p4reduce.group.backend import Asked, CollectiveOptions, FloatArray
+from p4reduce.group.backend import Asked, FloatArray, Options
 from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
 from p4reduce.group.membership import REAL_LEASE, MembershipDecision, cannot_redo, group_changed
 from p4reduce.runs.real.backend import Counts, RealBackend, ScriptReport, ScriptSpec
@@ -453,7 +453,7 @@ class ScriptBackend(RealBackend):
         # The caller's own array may change at once.
         self._member.done(carried.copy() if self._survives else carried, contributors, failed)
 
-    def _take_over(self, operation: str, array: FloatArray, turn: MemberTurn, options: CollectiveOptions) -> None:
+    def _take_over(self, operation: str, array: FloatArray, turn: MemberTurn, options: Options) -> None:
         """The result of an operation, from one who had it."""
         assert turn.array is not None  # noqa: S101
         start = time.monotonic_ns()

@@ -43,7 +43,7 @@ from p4reduce.runs.inputs import tensor
 from p4reduce.runs.launch import end_all, rank_environment, torch_environment
 from p4reduce.runs.real.backend import (
     CarriedCollective,
-    Move,
+    MoveCommand,
     ProcessSpec,
     ScriptReport,
     ScriptSpec,
@@ -102,7 +102,7 @@ def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
     def array(rank: int) -> FloatArray:
         return tensor(given.seed, rank, turn, elements)
 
-    move = Move(elements, turn, learning_rate=LEARNING_RATE)
+    move = MoveCommand(elements, turn, learning_rate=LEARNING_RATE)
     cluster.ask({"do": "prepare", **to_plain(move)}, "preparing")
     here = cluster.machines is None  # or the file of the sum is elsewhere
     moves = {host: replace(move, save=str(cluster.got)) if host == keeper and here else move for host in hosts}

@@ -32,9 +32,9 @@ from p4reduce.runs.real.coordinator import Trees
 from p4reduce.runs.real.presence import Presence, Signs
 from p4reduce.runs.real.wires import (
     LinkRelays,
+    MachineShare,
     MachineWires,
     RelaySights,
-    Share,
     VethWires,
     Wires,
     shaped_rates,
@@ -258,10 +258,10 @@ class Counted:
     """of all the process"""
 
 
-class Part(Closable):
+class MachinePart(Closable):
     """What one machine executes of a run's network: switches behind P4Runtime, and relays."""
 
-    def __init__(self, share: Share, pem: str) -> None:
+    def __init__(self, share: MachineShare, pem: str) -> None:
         """Open and start all. ``pem``: the group's key, which a controller has to show.
 
         Raises ``FabricError``, ``OSError``, ``ClusterError``.

@@ -282,7 +282,7 @@ class Machines:
 
 
 @dataclass(frozen=True)
-class Share:
+class MachineShare:
     """What of a run's network one machine executes: switches and relays."""
 
     topology: Topology
@@ -390,11 +390,11 @@ class MachineWires:
             switch.name: switch.index + 1 for switch in self._topology.switches if self._place[switch.name] is agent
         }
 
-    def share(self, agent: Agent, number: int) -> Share:
+    def share(self, agent: Agent, number: int) -> MachineShare:
         """What a machine executes. number: of the machine; faults are drawn anew on each."""
         switches = self.devices(agent)
         ports = {hop: Udp(*pair) for hop, pair in self._pairs.items() if hop[0] in switches}
-        return Share(
+        return MachineShare(
             self._topology,
             agent.address,
             switches,

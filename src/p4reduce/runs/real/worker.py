@@ -29,11 +29,11 @@ from typing import Any, Final
 import numpy as np
 
 from p4reduce.base.records import from_json, from_plain, to_plain
-from p4reduce.group.backend import COLLECTIVES, Asked, CollectiveOptions, FloatArray
+from p4reduce.group.backend import COLLECTIVES, Asked, FloatArray, Options
 from p4reduce.group.communicator import Communicator
 from p4reduce.group.errors import ClusterError
 from p4reduce.runs.inputs import tensor
-from p4reduce.runs.real.backend import Counts, Move, ProcessSpec, RealBackend, Train, TrainingReport
+from p4reduce.runs.real.backend import Counts, MoveCommand, ProcessSpec, RealBackend, Train, TrainingReport
 from p4reduce.workers.training import digits
 from p4reduce.workers.training.loops import (
     TrainingOptions,
@@ -65,7 +65,7 @@ class CommandedWorker:
         if what in _OPERATIONS:
             return self._move(str(what), command)
         if what == "prepare":
-            self._array(from_plain(Move, command, "prepare"))
+            self._array(from_plain(MoveCommand, command, "prepare"))
             return {"prepared": self._prepared[0]}
         if what == "load":
             return {"loaded": len(digits.load_digits(self._spec.seed).train)}
@@ -84,16 +84,16 @@ class CommandedWorker:
 
     def _move(self, operation: str, command: Message) -> Message:
         barrier = operation == "barrier"
-        move = from_plain(Move, {"elements": 1, **command} if barrier else command, operation)
+        move = from_plain(MoveCommand, {"elements": 1, **command} if barrier else command, operation)
         array = np.zeros(1, np.float32) if barrier else self._array(move)
         self._prepared = _NOTHING  # the result takes its place
-        options = CollectiveOptions(tensor="tensor")
+        options = Options(tensor="tensor")
         self._backend.collective(Asked(operation, array, move.root, move.learning_rate, options))
         if move.save is not None:
             np.save(Path(move.save), array)
         return {"carried": to_plain(self._backend.carried[-1])}
 
-    def _array(self, move: Move) -> FloatArray:
+    def _array(self, move: MoveCommand) -> FloatArray:
         """The array of a turn, drawn once: drawing it takes long beside moving it."""
         key = (move.turn, move.elements)
         if self._prepared[0] != key:

@@ -14,7 +14,7 @@ from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import Operation, parts_bound, plan_bound
 from p4reduce.control_plane.entries import P4Program, explain_waits, node_name
 from p4reduce.control_plane.plans import PlanRequest
-from p4reduce.group.backend import COLLECTIVES, CollectiveCall, CollectiveOptions, FloatArray, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, CollectiveCall, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError
 from p4reduce.group.membership import MembershipDecision
 from p4reduce.network.jobs.asynchronous import AsynchronousJob, Clockwork, Staleness, install
@@ -571,7 +571,7 @@ class Carrier(RunJobs):
             waits = ahead.start_ps > self.network.now
             if waits and self.network.advance(ahead.start_ps, watch, check=check) is StopReason.DONE:
                 return
-            options = CollectiveOptions(poison=ahead.poison, lane_bits=calls[0].options.lane_bits)
+            options = Options(poison=ahead.poison, lane_bits=calls[0].options.lane_bits)
             for job, where in self._parts(parts[0][0], "all_reduce", ahead.array.size, options.lane_bits or WORD_BITS):
                 given = part(Collective.ALL_REDUCE, ahead.array[where], 0, 0.0, options, serves=False)
                 with suppress(NonFiniteError):  # it is told when it is called

@@ -26,7 +26,7 @@ import numpy as np
 from p4reduce.control_plane.counters import Operation
 from p4reduce.group import agreement
 from p4reduce.group.agreement import Answered, Built, Event, Joined, Tell
-from p4reduce.group.backend import COLLECTIVES, SERVED, CollectiveCall, CollectiveOptions, FloatArray, as_carried, part
+from p4reduce.group.backend import COLLECTIVES, SERVED, CollectiveCall, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, ExcludedError, RefusedError
 from p4reduce.group.membership import MembershipDecision, SurvivorAnswer
 from p4reduce.network.jobs.network import Job
@@ -51,7 +51,7 @@ LONG_PS: Final = 500 * PS_PER_MS
 OUT_OF_TURN: Final = "spoke out of turn"
 SERVER_WAITS: Final = -1
 """in place of a chunk: the server waits"""
-_WORDS: Final = CollectiveOptions(words=True)
+_WORDS: Final = Options(words=True)
 
 
 class CollectiveAttempts:

@@ -117,8 +117,8 @@ def taken_in(folder: Path, *, follow: bool = True) -> Iterator[Intake]:
 
     Args:
         folder: the submission.
-        follow: whether the folder itself may be a symbolic link: yes for a folder that a user named, no for one in
-            a folder of submissions.
+        follow: whether the folder itself may be a symbolic link: yes for a folder that a user named, no within a
+            folder of submissions.
 
     Raises:
         LabError: it is not a folder, or is larger than a submission may be.

@@ -403,7 +403,7 @@ import {module}
 ANSWERS = []
 
 
-class Given:
+class Attributes:
     def __init__(self, name, **attributes):
         self.__dict__.update(attributes)
         self.name = name
@@ -432,7 +432,7 @@ def show(name, *arguments):
 def _written(value: Any) -> str:
     """Returns a value as Python; of a large array only its size and its first number."""
     if isinstance(value, Remote):
-        return f"Given({value.name!r}, **{value.attributes!r})"
+        return f"Attributes({value.name!r}, **{value.attributes!r})"
     if isinstance(value, np.ndarray):
         if value.size > _WIDE:
             return f"full({value.shape}, {value.flat[0].item()!r}, {value.dtype.name!r})"
