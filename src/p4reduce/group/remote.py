@@ -64,14 +64,13 @@ def free_ports(count: int, host: str = "127.0.0.1", kind: socket.SocketKind = so
             if len(ports) == count:
                 return ports
             holder = stack.enter_context(socket.socket(type=kind))
-            # Where an administrator has left no room below them, the kernel chooses.
+            # 0: the kernel chooses, where an administrator has left no room below them.
             port = random.randrange(_LEAST_PORT, clients) if clients > 2 * _LEAST_PORT else 0  # noqa: S311  (no secret)
             with contextlib.suppress(OSError):
                 holder.bind((host, port))
                 ports.append(int(holder.getsockname()[1]))
-    raise OSError(
-        f"no {count} free {'TCP' if kind is socket.SOCK_STREAM else 'UDP'} ports of {host} from {_LEAST_PORT} to {clients - 1}"
-    )
+    protocol = {socket.SOCK_STREAM: "TCP"}.get(kind, "UDP")
+    raise OSError(f"no {count} free {protocol} ports of {host} from {_LEAST_PORT} to {clients - 1}")
 
 
 # Messages between a rank's process and the coordinator, over a stream socket.
@@ -754,8 +753,7 @@ def _perform(
                 raise ValueError(f"ahead: {told.ahead.elements} of {array.size} elements")
             array, ahead = array[:own], Ahead(array[own:], told.ahead.start_ps, told.ahead.poison)
         options = replace(told.options, ahead=ahead)
-        asked = Asked(told.operation, array, told.root, told.learning_rate, options, told.start_ps)
-        done = backend.collective(asked)
+        done = backend.collective(Asked(told.operation, array, told.root, told.learning_rate, options, told.start_ps))
         return to_plain(Done(done, backend.contributors, backend.summed)), array
     if what == "note":
         for note in from_plain(Noted, header, "note").notes:
@@ -782,9 +780,8 @@ def _perform(
 
 def _failure(error: Exception) -> Failure:
     kind = next((name for name, known in _ERRORS.items() if type(error) is known), "ClusterError")
-    change = None
-    if isinstance(error, GroupChanged):
-        change = GroupChange(**{field.name: getattr(error, field.name) for field in fields(GroupChange)})
+    names = [field.name for field in fields(GroupChange)]
+    change = GroupChange(**{name: getattr(error, name) for name in names}) if isinstance(error, GroupChanged) else None
     return Failure(kind, str(error)[: MAX_HEADER // 16], change)
 
 
