@@ -410,8 +410,13 @@ def judge(bar: Bar, developed: Sequence[int]) -> Verdict:
 def _seeds_text(seeds: Sequence[int], developed: Sequence[int]) -> str:
     if not seeds:
         return "-"
-    named = f"{min(seeds)}..{max(seeds)}" if sorted(seeds) == list(range(min(seeds), max(seeds) + 1)) else str(seeds)
-    named = str(seeds[0]) if len(seeds) == 1 else named.strip("[]")
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    named = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
     inside = sum(seed in developed for seed in seeds)
     return f"{named} {'dev' if inside == len(seeds) else 'mixed' if inside else 'held out'}"
 

@@ -28,7 +28,9 @@ from p4reduce.control_plane.tdm.jobs import OpticalNetwork, parse_network
 from p4reduce.control_plane.tdm.schedule import Schedule
 from p4reduce.group.backend import Ahead
 from p4reduce.network.jobs.specs import endpoint_specs
+from p4reduce.network.virtual import Faults
 from p4reduce.runs.real.backend import ProcessSpec, SocketSpec
+from p4reduce.runs.real.wires import MachineShare
 from p4reduce.topologies import Topology, leaf_spine
 from p4reduce.topologies.optical import lay_circuits, oxc, view
 from p4reduce.workers.numbers import BlockFloat
@@ -59,6 +61,7 @@ ENDPOINTS = _endpoints()
 SOCKET = SocketSpec(local=("127.0.0.1", 5))
 PODS = oxc(3, 2, 2)
 LIT = view(PODS, lay_circuits(PODS, [[[0, 1, 1], [1, 0, 0], [1, 0, 0]]])[0])
+FAULTS = [Faults(loss=0.1, reorder=0.25, reorder_delay_ps=7), Faults(corrupt=0.1, duplicate=0.25)]
 BASES: dict[Any, Any] = {
     Task: [
         Task("a", "s", ("h1", "h2"), 5),
@@ -74,6 +77,8 @@ BASES: dict[Any, Any] = {
     OpticalNetwork: parse_network("oxc:pods=3,hosts=2,ports=2,rate=25G,delta=10us"),
     Topology: st.sampled_from([PODS, LIT]),
     Ahead: st.none(),  # its array follows the message
+    Faults: FAULTS,
+    MachineShare: st.builds(MachineShare, topology=st.just(PODS), faults=st.sampled_from(FAULTS)),  # no circuits
     **ENDPOINTS,
     ProcessSpec: [
         ProcessSpec(host="h1", rank=0, size=2, socket=SOCKET, endpoints=[endpoint], jobs={"all_reduce": 1})
@@ -82,7 +87,7 @@ BASES: dict[Any, Any] = {
 }
 GIVEN = {"topology": PODS, "ahead": None}
 """what whoever reads has"""
-FIXED = ("Topology.", "View.", "Node.", "Link.", "Plan.topology", "Options.ahead")
+FIXED = ("Topology.", "LitTopology.", "Node.", "Link.", "Plan.topology", "MachineShare.topology", "Options.ahead")
 """what topologies consist of, which their own files hold; what follows a message"""
 FIXED += tuple(f"{kind.__name__}.kind" for kind in ENDPOINTS)
 SETTINGS = settings(

@@ -7,7 +7,7 @@ import numpy as np
 
 from p4switch import abi
 from p4switch.device import Device
-from p4switch.tables import Exact, Lpm, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, TableEntry, Ternary
 from tests.support.golden.frames import Kind, Packet, encode
 
 HOST, SERVER = 0x0A000001, 0x0A000002
@@ -57,7 +57,7 @@ def forward(device: Device) -> None:
 
 def classify(device: Device, job: int, action: str, arguments: Sequence[int], priority: int = 1) -> None:
     """An entry of table ``traffic_class`` for a job."""
-    match = TernaryMatch(job, 0xFFFF), TernaryMatch(0, 0), TernaryMatch(0, 0)
+    match = Ternary(job, 0xFFFF), Ternary(0, 0), Ternary(0, 0)
     device.tables["IncIngress.traffic_class"].insert(
         TableEntry(match, f"IncIngress.{action}", tuple(arguments), priority)
     )

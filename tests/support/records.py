@@ -86,7 +86,9 @@ def _first(call: ast.Call) -> str:
 
 
 def _names(kind: Any) -> list[str]:
-    """The fields of a dataclass or of a model of pydantic."""
+    """The fields of a dataclass, of a named tuple, or of a model of pydantic."""
+    if issubclass(kind, tuple):
+        return list(kind._fields)
     return list(kind.model_fields) if issubclass(kind, BaseModel) else [one.name for one in fields(kind) if one.init]
 
 
@@ -155,7 +157,8 @@ def _of(kind: Any, bases: Bases) -> st.SearchStrategy[Any]:
         return st.dictionaries(_of(arguments[0], bases), _of(arguments[1], bases), max_size=2)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return st.sampled_from(list(kind))
-    if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, BaseModel)):
+    named = isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if named or (isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, BaseModel))):
         hints = _hints(kind)
         return st.builds(kind, **{name: _of(hints[name], bases) for name in _names(kind)})
     raise TypeError(f"{kind!r}: say in tests/support/records.py how to draw it")

@@ -170,6 +170,7 @@ def test_locals_tell_what_they_hold():
 VOCABULARY = (
     "packages/p4switch/src/p4switch/p4/",
     "packages/p4switch/src/p4switch/program/",
+    "packages/p4switch/src/p4switch/tables/",
     "packages/p4switch/src/p4switch/compiler/",
     "packages/p4switch/src/p4switch/native/",
     "packages/course/src/p4reduce_course/labs/",

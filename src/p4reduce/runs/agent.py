@@ -227,15 +227,12 @@ class _Here:
     def _open(self, request: dict[str, Any]) -> None:
         """Open what of the network is here, and the socket by which ranks here reach the coordinator."""
         try:
-            from p4reduce.runs.real.targets import MachinePart  # noqa: PLC0415  (in real time alone)
-            from p4reduce.runs.real.wires import MachineShare  # noqa: PLC0415
+            from p4reduce.runs.real.targets import open_part  # noqa: PLC0415  (in real time alone)
 
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self._aside / CONTROL))
             listener.listen(socket.SOMAXCONN)
-            part = MachinePart(
-                from_plain(MachineShare, request["share"], "what is here of the network"), request["pem"]
-            )
+            part = open_part(request["share"], request["pem"])
         except (OSError, RuntimeError, ValueError) as error:
             self._say(part={"error": str(error)})
             return

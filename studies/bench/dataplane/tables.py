@@ -29,7 +29,7 @@ from p4switch.device import Device
 from p4switch.p4runtime import P4RuntimeServer
 from p4switch.program import load_program
 from p4switch.program.program import Program
-from p4switch.tables import Exact, Lpm, Match, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, TableEntry, Ternary
 from studies.bench import timed
 
 # A P4Runtime client with only what the benchmarks need; the same calls go to BMv2 and to the embedded switch.
@@ -142,7 +142,7 @@ def entries(kind: str, count: int, seed: int = 1) -> tuple[list[TableEntry], lis
             made[value, bits] = (Lpm(value, bits), key)
         else:
             mask = sum(1 << bit for bit in draw.sample(range(32), bits))
-            made[key & mask, mask] = (TernaryMatch(key & mask, mask), key)
+            made[key & mask, mask] = (Ternary(key & mask, mask), key)
     rows = enumerate(made.values(), 1)
     return (
         [TableEntry((match,), ACTION, (2,), n if kind == "ternary" else 0) for n, (match, _) in rows],

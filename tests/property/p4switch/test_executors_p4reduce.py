@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4switch import abi
-from p4switch.tables import Exact, Lpm, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, TableEntry, Ternary
 from tests.support.effort import examples
 from tests.support.executors.twins import Twins
 
@@ -56,14 +56,10 @@ def twins(lanes):
             TableEntry((Exact(7), Exact(1), Exact(PARENT)), "IncIngress.forward.next_hop", (5, MAC + 5))
         )
         tables["IncIngress.traffic_class"].insert(
-            TableEntry(
-                (TernaryMatch(7, 0xFFFF), TernaryMatch(3, 15), TernaryMatch(0, 1)), "IncIngress.prioritize", (5,), 10
-            )
+            TableEntry((Ternary(7, 0xFFFF), Ternary(3, 15), Ternary(0, 1)), "IncIngress.prioritize", (5,), 10)
         )
         tables["IncIngress.traffic_class"].insert(
-            TableEntry(
-                (TernaryMatch(7, 0xFFFF), TernaryMatch(0, 0), TernaryMatch(0, 0)), "IncIngress.by_lag", (1, 9, 2, 3), 5
-            )
+            TableEntry((Ternary(7, 0xFFFF), Ternary(0, 0), Ternary(0, 0)), "IncIngress.by_lag", (1, 9, 2, 3), 5)
         )
         tables["IncIngress.dscp_class"].insert(TableEntry((Exact(0),), "IncIngress.prioritize", (6,)))
         device.multicast.set(1, [(1, 1), (2, 2), (3, 3)])

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.tables import Exact, Lpm, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Range, TableEntry, Ternary
 from tests.support.effort import examples
 from tests.support.executors.twins import Twins
 
@@ -34,7 +34,7 @@ def prefix(value, length, width):
 
 
 def masked(value, mask):
-    return TernaryMatch(value & mask, mask)
+    return Ternary(value & mask, mask)
 
 
 MATCHES = {

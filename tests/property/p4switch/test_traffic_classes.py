@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p4switch.device import Device
-from p4switch.tables import TableEntry, TernaryMatch
+from p4switch.tables import TableEntry, Ternary
 from p4switch.traffic import ExecutorName
 from tests.support import classes
 from tests.support.classes import Newest, inc_frame, plain_frame, queue_of
@@ -54,7 +54,7 @@ def test_smaller_batch_first_and_pull_before_push():
     table = switch.tables["IncIngress.traffic_class"]
     order = [(batch, kind) for batch in range(4) for kind in (Kind.RESULT, Kind.PUSH)]
     for rank, (batch, kind) in enumerate(order):
-        match = TernaryMatch(1, 0xFFFF), TernaryMatch(kind, 0xF), TernaryMatch(batch, 3)
+        match = Ternary(1, 0xFFFF), Ternary(kind, 0xF), Ternary(batch, 3)
         table.insert(TableEntry(match, "IncIngress.prioritize", (7 - rank,), 1))
     queues = [queue_of(switch, inc_frame(1, batch, kind)) for batch, kind in order]
     assert queues == list(range(7, -1, -1))

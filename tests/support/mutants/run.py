@@ -9,7 +9,7 @@ from typing import Any, Final
 from p4switch.device import Device
 from p4switch.program import Program, ProgramError, load_program
 from p4switch.program.actions import MatchKey
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from p4switch.tables.matching import TableError
 from p4switch.tables.profile import MeterConfig
 from tests.support.executors.twins import ROOT
@@ -139,7 +139,7 @@ def _match(key: MatchKey, rng: random.Random) -> Match:
             return Lpm(value >> (key.width - prefix) << (key.width - prefix), prefix)
         case "ternary":
             mask = rng.choice((0, ones, rng.getrandbits(key.width)))
-            return TernaryMatch(value & mask, mask)
+            return Ternary(value & mask, mask)
         case _:
             return Range(value, rng.choice((value, ones)))
 

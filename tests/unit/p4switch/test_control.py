@@ -6,7 +6,7 @@ from p4switch.device import Device
 from p4switch.interpreter.evaluate import crc16
 from p4switch.program import load_program
 from p4switch.state.layout import ValueSetError
-from p4switch.tables import EntryExists, Exact, InvalidEntry, NoSuchEntry, TableEntry, TableFull, TernaryMatch
+from p4switch.tables import EntryExists, Exact, InvalidEntry, NoSuchEntry, TableEntry, TableFull, Ternary
 from p4switch.tables.matching import StillUsed
 from p4switch.tables.profile import MeterConfig, MeterError
 from p4switch.traffic import Digest, ExecutorName
@@ -128,7 +128,7 @@ def test_an_empty_group_hits_and_runs_nothing(device: Device) -> None:
 def test_a_profile_without_selector(device: Device) -> None:
     profile, table = device.profiles["I.profile"], device.tables["I.profiled"]
     profile.insert_member(1, "I.send", (300, 5))
-    table.insert(TableEntry((TernaryMatch(0x100, 0xFF00),), "", priority=3, member=1))
+    table.insert(TableEntry((Ternary(0x100, 0xFF00),), "", priority=3, member=1))
     assert device.inject(1, bytes([5, 0, 1, 2, 3, 4])) == [(300, bytes([5, 0, 1, 2, 3, 5]))]
     assert device.inject(1, bytes([5, 0, 2, 2, 3, 4])) == [(1, bytes([5, 0, 2, 2, 3, 4]))]
     with pytest.raises(InvalidEntry, match="no selector"):

@@ -177,7 +177,7 @@ def test_a_verdict_says_which_seeds_and_what_they_leave_open() -> None:
     )  # fmt: skip
     assert judge(Bar("b", at_most(0.2), values, every=True), DEVELOPED).interval == "breaks in <= 26 % of seeds"
     assert judge(Bar("b", at_most(0.1), {3: 0.125}), DEVELOPED).cells()[4:] == ("3 dev", "(NO)")
-    assert judge(Bar("b", None, {10: 1.0, 12: 2.0, 3: 1.0}), DEVELOPED).seeds == "10, 12, 3 mixed"
+    assert judge(Bar("b", None, {10: 1.0, 12: 2.0, 3: 1.0}), DEVELOPED).seeds == "3, 10, 12 mixed"
 
 
 def test_values_of_the_same_seeds_are_combined() -> None:

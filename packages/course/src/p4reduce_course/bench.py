@@ -450,8 +450,7 @@ class _Grader:
         causes = [unused(self.path.read_text("utf-8")), self._same(played) or missing]
         where = "" if self._told or missing else self._culprit(property_, played, small, FEW if causes[1] else MOST)
         if not causes[1]:
-            like = "" if where else self._like(property_, played)
-            causes.append(like or asked(self.number, property_))
+            causes.append(self._like(property_, played) or ("" if where else asked(self.number, property_)))
         causes.append(where)
         problem += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
         if problem not in self._told:

@@ -22,7 +22,6 @@ from p4reduce_course.frame.lab import EXAMPLE, PRACTICE
 from p4reduce_course.frame.report import (
     LOOK,
     Check,
-    Finding,
     GradeReport,
     checks_csv,
     class_csv,
@@ -153,7 +152,7 @@ def _print(output: Output, report: GradeReport) -> None:
     for note in report.notes:
         output.line(f"note: {note}")
     subject = ""
-    told: dict[Finding, str] = {}
+    told: dict[tuple[str, str], str] = {}
     for check in report.checks:
         if check.subject != subject:
             subject = check.subject
@@ -170,16 +169,17 @@ def _print(output: Output, report: GradeReport) -> None:
         output.line(Text(f"not yet, {had}: {counted(failed, 'check')} failed{after}", "bold red"))
 
 
-def _print_check(output: Output, check: Check, told: dict[Finding, str]) -> None:
-    """Prints a check; a finding that was printed before is only referred to (``told``: the check that had it)."""
+def _print_check(output: Output, check: Check, told: dict[tuple[str, str], str]) -> None:
+    """Prints a check; a text that was printed before is only referred to (``told``: the check that had it)."""
     mark, style = {True: ("pass", "green"), False: ("FAIL", "bold red"), None: ("-", "dim")}[check.passed]
     output.line(Text.assemble("  ", (f"{mark:<5}", style), check.title))
     if check.finding is None:
         return
-    if check.finding in told:
-        output.line(f"        the same as above, in '{told[check.finding]}'")
+    text_and_place = check.finding.said, check.finding.where
+    if text_and_place in told:
+        output.line(f"        the same as above, in '{told[text_and_place]}'")
         return
-    told[check.finding] = check.title
+    told[text_and_place] = check.title
     problem = check.finding.said.replace("\n", "\n        ")
     for label, text in (("", problem), ("where: ", check.finding.where)):
         if text:

@@ -25,7 +25,7 @@ from p4switch.program.loader import load_program
 from p4switch.program.program import Program
 from p4switch.state.device_state import Counter
 from p4switch.state.layout import Register
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from p4switch.traffic import ExecutorName
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from p4switch.trace.record import PacketTrace
 
 
-class Packet(Protocol):
+class FrameLike(Protocol):
     """An object that ``bytes`` converts to a frame: ``bytes`` itself, or a packet of Scapy."""
 
     def __bytes__(self) -> bytes:
@@ -118,7 +118,7 @@ class Switch:
 
     # --- packets
 
-    def send(self, port: int, frame: bytes | Packet) -> list[tuple[int, bytes]]:
+    def send(self, port: int, frame: bytes | FrameLike) -> list[tuple[int, bytes]]:
         """Send a frame in by a port; return (port, frame) of each copy that leaves, in the order in which they leave.
 
         Raises ``ValueError`` if the port or the frame's length is out of range.
@@ -126,13 +126,13 @@ class Switch:
         with self._lock:
             return self.device.inject(port, bytes(frame))
 
-    def trace(self, port: int, frame: bytes | Packet) -> "PacketTrace":
+    def trace(self, port: int, frame: bytes | FrameLike) -> "PacketTrace":
         """Send a frame in; return what the program did: states, keys, matching entries, values before and after.
 
         ``print(switch.trace(1, frame))`` shows it. Needs ``executor="interpreted"`` and the extra ``p4switch[trace]``.
         """
+        from p4switch.trace.record import Packet as Given  # noqa: PLC0415  (an extra)
         from p4switch.trace.record import Recorder  # noqa: PLC0415
-        from p4switch.trace.record import TracedPacket as Given  # noqa: PLC0415  (an extra)
 
         with self._lock:
             return Recorder(self.device).run(Given(bytes(frame), port))
@@ -343,7 +343,7 @@ def _match(kind: str, width: int, given: Field, what: str) -> Match:
             raise ValueError(f"{what}: {bounds.low} to {bounds.high} is no range")
         return bounds
     if given is None:
-        return TernaryMatch(0, 0)
+        return Ternary(0, 0)
     value, mask_ = given if isinstance(given, tuple) else (given, whole)
     mask = _number(mask_, width, f"{what}: mask")
-    return TernaryMatch(_number(value, width, what) & mask, mask)
+    return Ternary(_number(value, width, what) & mask, mask)

@@ -17,11 +17,11 @@ from p4switch.program import Program, load_program
 from p4switch.trace import (
     Entries,
     EntriesError,
+    Packet,
     PacketError,
     PacketTrace,
     Recorder,
     TextFormat,
-    TracedPacket,
     load_entries,
     packet_json,
     read_packets,
@@ -89,7 +89,7 @@ def _check_p4info(path: Path, program: Program) -> None:
         raise BadInput(f"{path}: describes another program: {program.name} has no table {strange[0]!r}")
 
 
-def _packets(sources: Sequence[str]) -> list[TracedPacket]:
+def _packets(sources: Sequence[str]) -> list[Packet]:
     try:
         return [packet for source in sources for packet in read_packets(source)]
     except PacketError as error:
@@ -105,7 +105,7 @@ def _entries(path: Path | None, program: Program) -> Entries | None:
         raise BadInput(str(error)) from None
 
 
-def _run(program: Program, entries: Entries | None, packets: list[TracedPacket], port: int) -> list[PacketTrace]:
+def _run(program: Program, entries: Entries | None, packets: list[Packet], port: int) -> list[PacketTrace]:
     device = Device(program, executor="interpreted")
     if entries is not None:
         try:

@@ -313,6 +313,11 @@ class MachinePart(Closable):
         self._parts.close()
 
 
+def open_part(share: object, pem: str) -> MachinePart:
+    """Open what a machine executes. ``share``: a `MachineShare` as plain data, else `ValueError`."""
+    return MachinePart(from_plain(MachineShare, share, "what is here of the network"), pem)
+
+
 class MachineTarget:
     """Embedded switches on several machines, by their agents; the controller reaches them by mutual TLS."""
 

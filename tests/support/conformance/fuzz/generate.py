@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from tests.support.conformance.fuzz.operations import (
     AddToValueSet,
     Delete,
@@ -165,7 +165,7 @@ class CaseMaker:
                 return Lpm(value & ~(ones >> prefix) & ones, prefix)
             case "ternary":
                 mask = rng.choice((0, ones, 7, number(rng, key.width))) & ones
-                return TernaryMatch(value & mask, mask)
+                return Ternary(value & mask, mask)
             case "range":
                 other = number(rng, key.width)
                 return Range(min(value, other), max(value, other))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ _KINDS: dict[str, type[Any]] = {
         *(SetMember, SetMembers, SetMeter, SetDirectMeter, AddToValueSet, WriteRegister, Send),
     )
 }
-_MATCHES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Exact, Lpm, TernaryMatch, Range)}
+_MATCHES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Exact, Lpm, Ternary, Range)}
 
 
 def encode(operation: Operation) -> list[Any]:

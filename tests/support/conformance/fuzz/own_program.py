@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from p4switch.tables import Exact, Lpm, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, TableEntry, Ternary
 from tests.support.conformance.fuzz.operations import Insert, Operation, Send, SetDefault, SetGroup
 from tests.support.conformance.fuzz.shape import Shape
 from tests.support.golden.frames import Kind, Packet, encode
@@ -102,8 +102,8 @@ def _settings(rng: random.Random) -> tuple[str, tuple[int, ...]]:
 def _classes(rng: random.Random) -> list[Operation]:
     made: list[Operation] = []
     for number in range(rng.randrange(4)):
-        job = TernaryMatch(1, 1) if rng.random() < 0.5 else TernaryMatch(0, 0)
-        match = job, TernaryMatch(rng.randrange(2), 1), TernaryMatch(0, 0)
+        job = Ternary(1, 1) if rng.random() < 0.5 else Ternary(0, 0)
+        match = job, Ternary(rng.randrange(2), 1), Ternary(0, 0)
         entry = TableEntry(match, *_class(rng), number + 1)
         made.append(Insert("IncIngress.traffic_class", entry))
     for point in rng.sample(range(64), rng.randrange(4)):

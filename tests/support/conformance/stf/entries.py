@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from p4switch.program.actions import Action, MatchKey
 from p4switch.program.program import Program
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from tests.support.conformance.stf.names import find_action, find_key, find_table
 from tests.support.conformance.stf.numbers import parse_lpm, parse_number, parse_ternary
 from tests.support.conformance.stf.statements import Add, SetDefault, StfError
@@ -42,7 +42,7 @@ def _match(key: MatchKey, text: str | None) -> Match:
             return Exact(parse_number(text or "0") & ones)
         case "ternary":
             value, mask = parse_ternary(text) if text is not None else (0, 0)
-            return TernaryMatch(value & mask & ones, mask & ones)
+            return Ternary(value & mask & ones, mask & ones)
         case "lpm":
             value, prefix = parse_lpm(text) if text is not None else (0, 0)
             if prefix > key.width:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from p4switch.tables import Exact, Lpm, Match, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, TableEntry, Ternary
 from tests.support.conformance.fuzz.shape import Shape
 from tests.support.conformance.targets.bmv2_process import DEVICE_ID, Bmv2Process
 from tests.support.conformance.targets.packet_stream import PacketStream
@@ -187,7 +187,7 @@ def _key(match: Match) -> str:
             return str(value)
         case Lpm(value, prefix):
             return f"{value}/{prefix}"
-        case TernaryMatch(value, mask):
+        case Ternary(value, mask):
             return f"{value}&&&{mask}"
         case _:
             return f"{match.low}->{match.high}"

@@ -7,7 +7,7 @@ from typing import Final
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from tests.support.conformance.targets.bmv2_process import DEVICE_ID, Bmv2Process
 from tests.support.conformance.targets.packet_stream import PacketStream
 from tests.support.conformance.targets.target import Sent
@@ -154,13 +154,13 @@ def _match(field: p4i.MatchField, match: Match) -> p4r.FieldMatch | None:
     match match:
         case Exact(value):
             made.exact.value = _bytes(value)
-        case Lpm(_, 0) | TernaryMatch(_, 0):
+        case Lpm(_, 0) | Ternary(_, 0):
             return None
         case Lpm(value, prefix):
             made.lpm.value, made.lpm.prefix_len = _bytes(value), prefix
-        case TernaryMatch(value, _) if field.match_type == p4i.MatchField.OPTIONAL:
+        case Ternary(value, _) if field.match_type == p4i.MatchField.OPTIONAL:
             made.optional.value = _bytes(value)
-        case TernaryMatch(value, mask):
+        case Ternary(value, mask):
             made.ternary.value, made.ternary.mask = _bytes(value), _bytes(mask)
         case Range(low, high):
             if (low, high) == (0, ones):

@@ -12,7 +12,7 @@ from p4switch.interpreter.trace import ConditionEvaluated, ParserFailed, Primiti
 from p4switch.program import Program
 from p4switch.program.actions import RegisterRead, RegisterWrite
 from p4switch.state.layout import ValueSetError
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from tests.support.conformance.fuzz.generate import CaseMaker
 from tests.support.conformance.fuzz.operations import (
     Modify,
@@ -241,7 +241,7 @@ class GuidedCaseMaker(CaseMaker):
                 return Lpm(value & ~(ones >> prefix) & ones, prefix)
             case "ternary":
                 mask = rng.choice((ones, ones, 0, rng.getrandbits(key.width)))
-                return TernaryMatch(value & mask, mask)
+                return Ternary(value & mask, mask)
             case "range":
                 return Range(max(value - rng.randrange(2), 0), min(value + rng.randrange(2), ones))
         raise ValueError(f"no kind of match {key.kind!r}")

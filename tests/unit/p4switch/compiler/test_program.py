@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from p4switch.device import Device
 from p4switch.program import load_program
-from p4switch.tables import Exact, Lpm, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, TableEntry, Ternary
 
 COMPILED = Path(str(files("p4reduce") / "p4src" / "compiled"))
 AGGREGATE = "IncIngress.aggregate."
@@ -322,7 +322,7 @@ def test_both_executors_give_the_same_packets_and_state(lanes: int, inner: bool,
     for device in devices:
         route = TableEntry((Lpm(0x0A000000, 8),), "IncIngress.forward.next_hop", (3, 0x0200AABBCCDD))
         device.tables["IncIngress.forward.route"].insert(route)
-        match = (TernaryMatch(3, 0xFFFF), TernaryMatch(0, 0), TernaryMatch(0, 1))
+        match = (Ternary(3, 0xFFFF), Ternary(0, 0), Ternary(0, 1))
         device.tables["IncIngress.traffic_class"].insert(TableEntry(match, "IncIngress.prioritize", (5,), 1))
     for _ in range(packets):
         port, packet = mixture(rng, lanes)

@@ -23,7 +23,7 @@ from p4switch.interpreter.trace import (
 )
 from p4switch.program import load_program
 from p4switch.program.actions import Count, LogMessage, RegisterRead, RegisterWrite
-from p4switch.tables import Exact, Lpm, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Range, TableEntry, Ternary
 from tests.support.p4runtime.configs import json_path
 
 INGRESS = "EntitiesIngress."
@@ -92,7 +92,7 @@ def test_a_parser_error_is_named(constructs):
     [
         ("exact_table", TableEntry((Exact(MAC), Exact(1)), INGRESS + "forward", (4,)), (MAC, 1)),
         ("lpm_table", TableEntry((Lpm(MAC >> 8 << 8, 40),), INGRESS + "forward", (4,)), (MAC,)),
-        ("ternary_table", TableEntry((TernaryMatch(1, 1), TernaryMatch(0, 0)), "NoAction", (), 9), (MAC, 0x1234)),
+        ("ternary_table", TableEntry((Ternary(1, 1), Ternary(0, 0)), "NoAction", (), 9), (MAC, 0x1234)),
         ("range_table", TableEntry((Range(0x1000, 0x2000), Exact(1)), "NoAction", (), 9), (0x1234, 1)),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_hit_shows_the_key_the_entry_and_the_action(entities, table, entry, ke
     decoy = {
         "exact_table": TableEntry((Exact(MAC), Exact(2)), INGRESS + "forward", (9,)),
         "lpm_table": TableEntry((Lpm(0, 0),), INGRESS + "forward", (9,)),
-        "ternary_table": TableEntry((TernaryMatch(0, 0), TernaryMatch(0, 0)), "NoAction", (), 3),
+        "ternary_table": TableEntry((Ternary(0, 0), Ternary(0, 0)), "NoAction", (), 3),
         "range_table": TableEntry((Range(0, 0xFFFF), Exact(1)), "NoAction", (), 3),
     }[table]
     for e in (decoy, entry):

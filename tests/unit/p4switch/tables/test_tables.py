@@ -21,7 +21,7 @@ from p4switch.tables import (
     TableEntry,
     TableFull,
     TableIsConst,
-    TernaryMatch,
+    Ternary,
 )
 from p4switch.tables.matching import HashIndex
 from tests.support.bmv2_json import ProgramJson, assign, const, field, parameter
@@ -72,7 +72,7 @@ def fits(match: Match, value: int, width: int) -> bool:
             return value == v
         case Lpm(v, prefix):
             return value >> (width - prefix) == v >> (width - prefix)
-        case TernaryMatch(v, mask):
+        case Ternary(v, mask):
             return value & mask == v
         case Range(low, high):
             return low <= value <= high
@@ -96,7 +96,7 @@ def random_match(rng: random.Random, kind: str, width: int) -> Match:
         return Lpm(value & ~((1 << (width - prefix)) - 1), prefix)
     if kind == "ternary":
         mask = rng.choice([0, (1 << width) - 1, rng.getrandbits(width), 0b111 & ((1 << width) - 1)])
-        return TernaryMatch(value & mask, mask)
+        return Ternary(value & mask, mask)
     low, high = sorted((value, rng.getrandbits(width)))
     return Range(low, high)
 
@@ -174,7 +174,7 @@ def test_of_equal_priorities_the_older_row_wins() -> None:
     device = device_with([("ternary", 8)])
     table = device.tables["t"]
     for n, mask in enumerate((0x0F, 0xF0, 0xFF)):
-        table.insert(TableEntry((TernaryMatch(0, mask),), "other", (n,), 7))
+        table.insert(TableEntry((Ternary(0, mask),), "other", (n,), 7))
     assert table.lookup([0]).arguments == (0,)
     assert compiled_lookup(device, frame_of([("ternary", 8)], [0]))[0] == 0
 
@@ -231,8 +231,8 @@ def test_what_a_table_refuses() -> None:
         ([("exact", 8)], TableEntry((Exact(1),), "other", (1,), 5), "no priority"),
         ([("lpm", 8)], TableEntry((Lpm(1, 4),), "other", (1,)), "behind its prefix"),
         ([("lpm", 8)], TableEntry((Lpm(0, 9),), "other", (1,)), "prefix length 9"),
-        ([("ternary", 8)], TableEntry((TernaryMatch(3, 1),), "other", (1,)), "outside the mask"),
-        ([("ternary", 8)], TableEntry((TernaryMatch(0, 256),), "other", (1,)), "mask 0x100"),
+        ([("ternary", 8)], TableEntry((Ternary(3, 1),), "other", (1,)), "outside the mask"),
+        ([("ternary", 8)], TableEntry((Ternary(0, 256),), "other", (1,)), "mask 0x100"),
         ([("range", 8)], TableEntry((Range(3, 2),), "other", (1,)), "empty"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from p4switch.base.values import ValueProblem, parse_number, show
 from p4switch.device import Device
 from p4switch.program import load_program
-from p4switch.tables import DefaultEntry, Exact, Lpm, Range, TableEntry, TernaryMatch
+from p4switch.tables import DefaultEntry, Exact, Lpm, Range, TableEntry, Ternary
 from p4switch.trace.entries import FILE_LIMIT, EntriesError, load_entries, parse_entries
 from tests.support.p4runtime.configs import json_path
 
@@ -95,7 +95,7 @@ def test_ternary_and_range_keys_have_priorities():
     t_key, r_key = ternary.keys[0].name, ranged.keys[0].name
     other = ranged.keys[1].name
     found = only(entry("ternary_table", f"{{{t_key}: 0x1ff &&& 0x0f}}", "NoAction", "{}", "    priority: 7\n"))
-    assert found == TableEntry((TernaryMatch(0x0F, 0x0F), TernaryMatch(0, 0)), "NoAction", (), 7)
+    assert found == TableEntry((Ternary(0x0F, 0x0F), Ternary(0, 0)), "NoAction", (), 7)
     found = only(entry("range_table", f"{{{r_key}: 1..9, {other}: 1}}", "NoAction", "{}", "    priority: 7\n"))
     assert found.match == (Range(1, 9), Exact(1))
     for text, said in (

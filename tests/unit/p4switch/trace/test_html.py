@@ -11,7 +11,7 @@ from p4reduce_course.lab01.bench import roles, script
 from p4reduce_course.lab01.grade import ROOT_SWITCH
 from p4switch.device import Device
 from p4switch.program import load_program
-from p4switch.trace import PacketTrace, Recorder, TracedPacket
+from p4switch.trace import Packet, PacketTrace, Recorder
 from p4switch.trace.entries import load_entries
 from tests.support.labs import SOLUTIONS
 from tests.support.p4runtime.configs import json_path
@@ -24,7 +24,7 @@ def traces() -> list[PacketTrace]:
     device = Device(program, executor="interpreted")
     load_entries(SOLUTIONS / "01/leaf1.yaml", program).apply(device)
     role = roles(load(home(find("01")) / "network.yaml"), ROOT_SWITCH)["leaf1"]
-    return Recorder(device).run_all([TracedPacket(step.frame, step.port, step.note) for step in script(role)[:2]])
+    return Recorder(device).run_all([Packet(step.frame, step.port, step.note) for step in script(role)[:2]])
 
 
 def rows(trace):

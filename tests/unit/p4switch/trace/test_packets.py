@@ -5,12 +5,12 @@ import struct
 import pytest
 
 from p4reduce.network.virtual.counters import PcapWriter
-from p4switch.trace.record import PacketError, TracedPacket, read_packets
+from p4switch.trace.record import Packet, PacketError, read_packets
 
 
 def test_hexadecimal_digits():
-    assert read_packets("00ff10") == [TracedPacket(b"\x00\xff\x10")]
-    assert read_packets("0x00:ff 10") == [TracedPacket(b"\x00\xff\x10")]
+    assert read_packets("00ff10") == [Packet(b"\x00\xff\x10")]
+    assert read_packets("0x00:ff 10") == [Packet(b"\x00\xff\x10")]
 
 
 @pytest.mark.parametrize("text", ["", "abc", "xy", "packets.pcap", "0x", "a" * 9999])
@@ -28,10 +28,10 @@ def test_a_text_file(tmp_path):
     file = tmp_path / "packets.txt"
     file.write_text("# begin\n\n3 00ff # first\n0a:0b\n7 00 01 02\n2@1500 ff\n")
     assert read_packets(str(file)) == [
-        TracedPacket(b"\x00\xff", 3, "first"),
-        TracedPacket(b"\x0a\x0b"),
-        TracedPacket(b"\0\1\2", 7),
-        TracedPacket(b"\xff", 2, "", 1500),
+        Packet(b"\x00\xff", 3, "first"),
+        Packet(b"\x0a\x0b"),
+        Packet(b"\0\1\2", 7),
+        Packet(b"\xff", 2, "", 1500),
     ]
 
 
@@ -67,7 +67,7 @@ def pcap(*, order="<", magic=0xA1B2C3D4, link=1, captured=4, original=4, data=b"
 
 def test_the_other_byte_order(tmp_path):
     (tmp_path / "one.pcap").write_bytes(pcap(order=">"))
-    assert read_packets(str(tmp_path / "one.pcap")) == [TracedPacket(b"abcd")]
+    assert read_packets(str(tmp_path / "one.pcap")) == [Packet(b"abcd")]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from p4switch import compile_p4
 from p4switch.device import Device
 from p4switch.program import load_program
-from p4switch.trace import Recorder, TextFormat, TracedPacket, parse_entries
+from p4switch.trace import Packet, Recorder, TextFormat, parse_entries
 from p4switch.trace.record import cut
 from p4switch.trace.steps import MOST_STEPS, copied, steps_of, what_if
 from p4switch.trace.to_text import NOTHING, SourceLines, of_folder
@@ -72,7 +72,7 @@ def switch(tmp_path):
     device = Device(program, executor="interpreted")
     parse_entries(ENTRIES, program).apply(device)
     text = TextFormat(program, SourceLines([tmp_path]), NOTHING, all_writes=False)
-    return device, lambda port, data: steps_of(Recorder(device).run(TracedPacket(data, port)), text)
+    return device, lambda port, data: steps_of(Recorder(device).run(Packet(data, port)), text)
 
 
 def folded(steps):

@@ -13,7 +13,7 @@ from p4reduce_course.lab01.grade import ROOT_SWITCH
 from p4switch.device import Device
 from p4switch.interpreter.trace import ForwardingVerdict, PrimitiveRun, StageStarted, TableApplied
 from p4switch.program import load_program
-from p4switch.trace import Recorder, TextFormat, TracedPacket, packet_json
+from p4switch.trace import Packet, Recorder, TextFormat, packet_json
 from p4switch.trace.entries import load_entries
 from p4switch.trace.record import ReadableNames, outcome_of
 from p4switch.trace.to_text import Glossary, SourceLines, from_sources, of_folder, summary
@@ -33,7 +33,7 @@ def inc():
     device = Device(program, executor="interpreted")
     load_entries(SOLUTIONS / "01" / "leaf1.yaml", program).apply(device)
     role = roles(load(LAB / "network.yaml"), ROOT_SWITCH)["leaf1"]
-    packets = [TracedPacket(step.frame, step.port, step.note) for step in script(role)]
+    packets = [Packet(step.frame, step.port, step.note) for step in script(role)]
     text = TextFormat(program, SourceLines([P4SRC.parent]), of_folder(P4SRC))
     return text, Recorder(device).run_all(packets)
 
@@ -171,7 +171,7 @@ def test_a_program_without_inc_is_summarized_by_its_headers():
     device = entities()
     device.tables[INGRESS + "exact_table"].set_default(INGRESS + "forward", (4,))
     text = TextFormat(device.program)
-    found = lines(text, Recorder(device).run(TracedPacket(frame()), 1))
+    found = lines(text, Recorder(device).run(Packet(frame()), 1))
     assert found[1] == "  ethernet, 50 bytes of payload"
     assert found[-2] == "  left by port 4, 64 bytes: ethernet, 50 bytes of payload"
 
@@ -180,9 +180,9 @@ def test_a_group_that_does_not_exist_is_why_nothing_leaves():
     device = entities()
     device.tables[INGRESS + "exact_table"].set_default(INGRESS + "multicast", (7,))
     text, recorder = TextFormat(device.program), Recorder(device)
-    assert recorder.run(TracedPacket(frame())).outcome.why.endswith("there is no such group, so nothing leaves")
+    assert recorder.run(Packet(frame())).outcome.why.endswith("there is no such group, so nothing leaves")
     device.multicast.set(7, ())
-    trace = recorder.run(TracedPacket(frame()))
+    trace = recorder.run(Packet(frame()))
     assert "the group has no replicas" in trace.outcome.why
     assert lines(text, trace)[-2] == "  nothing left"
 
@@ -195,19 +195,19 @@ def test_a_dropped_packet_whose_clones_left():
 
 def test_an_index_out_of_range_is_told():
     device = entities()
-    found = lines(TextFormat(device.program), Recorder(device).run(TracedPacket(frame(), 9)))
+    found = lines(TextFormat(device.program), Recorder(device).run(Packet(frame(), 9)))
     assert any("index 9 is out of range: nothing happens" in line for line in found)
 
 
 def test_a_parser_error_is_told():
     device = Device(load_program(json_path("constructs")), executor="interpreted")
-    found = lines(TextFormat(device.program), Recorder(device).run(TracedPacket(bytes(53))))
+    found = lines(TextFormat(device.program), Recorder(device).run(Packet(bytes(53))))
     assert any("parsing ends in state parse_words with error.PacketTooShort" in line for line in found)
 
 
 def test_source_lines_come_from_the_file_or_from_p4c(tmp_path):
     device = entities()
-    trace = Recorder(device).run(TracedPacket(frame()))
+    trace = Recorder(device).run(Packet(frame()))
     source = next(e.source for e in trace.events if isinstance(e, TableApplied) and e.source is not None)
     assert SourceLines().line(source) in source.fragment
     file = tmp_path / source.file
@@ -229,7 +229,7 @@ class Unheard:
 
 def test_events_of_new_kinds_are_shown_by_their_fields():
     device = entities()
-    trace = Recorder(device).run(TracedPacket(frame()))
+    trace = Recorder(device).run(Packet(frame()))
     trace = dataclasses.replace(trace, events=(*trace.events, Unheard()))
     assert one(lines(TextFormat(device.program), trace), "Unheard(what='digest'")
     expected = {"event": "Unheard", "what": "digest", "values": [1, hex(1 << 60)]}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from p4switch.tables import Exact, Lpm, TernaryMatch
+from p4switch.tables import Exact, Lpm, Ternary
 from studies.bench.dataplane import bmv2, packets, tables
 from studies.bench.dataplane.bmv2 import roles
 from studies.bench.dataplane.packets import CHILDREN, push_frame, root_switch, sha256_of_results
@@ -100,7 +100,7 @@ def test_results_depend_on_the_chunks_and_are_those_of_the_interpreter():
     assert sha256_of_results(64, 16, 16, 2) != sha256_of_results(64, 16, 17, 2)
 
 
-@pytest.mark.parametrize(("kind", "match"), [("exact", Exact), ("lpm", Lpm), ("ternary", TernaryMatch)])
+@pytest.mark.parametrize(("kind", "match"), [("exact", Exact), ("lpm", Lpm), ("ternary", Ternary)])
 def test_every_key_of_a_filled_table_hits(kind, match):
     device, keys = tables.filled(kind, 50)
     table = device.tables[tables.TABLES[kind]]

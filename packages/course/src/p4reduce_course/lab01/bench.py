@@ -21,7 +21,7 @@ from p4switch.device import Device
 from p4switch.interpreter.trace import TableApplied
 from p4switch.program import Program
 from p4switch.trace.entries import Entries
-from p4switch.trace.record import PacketTrace, Recorder, TracedPacket
+from p4switch.trace.record import Packet, PacketTrace, Recorder
 from p4switch.trace.to_text import TextFormat
 
 # The roles of switches in a lab's tree, with the addresses that frames must carry.
@@ -237,7 +237,7 @@ class PacketBench:
 
     def send(self, port: int, data: bytes) -> PacketAnswer:
         """Sends one frame in by a port; returns the result."""
-        trace = self._recorder.run(TracedPacket(data, port))
+        trace = self._recorder.run(Packet(data, port))
         reason = self._text.refusal(trace)
         number = int(reason.partition(",")[0]) if reason else 0
         sent = tuple((s.port, s.frame) for s in trace.sent if s.port != CPU_PORT)

@@ -48,7 +48,7 @@ from p4switch.program.expressions import FieldRef
 from p4switch.program.loader import load_program
 from p4switch.program.program import ParserState, Program, Transition
 from p4switch.tables import Exact, TableEntry
-from p4switch.trace import EntriesError, Recorder, TracedPacket, parse_entries
+from p4switch.trace import EntriesError, Packet, Recorder, parse_entries
 
 LIMITS: Final = ProcessLimits(cpu_s=30, wall_s=60, calls_s=120, memory=1024 * MIB, files=32)
 """``memory`` is added to what the process has at its start; ``cpu_s`` covers compiling and all frames"""
@@ -414,7 +414,7 @@ class SandboxSwitches:
 
     def _sent(self, switch: int, port: int, frame: bytes, time_us: int) -> dict[str, Any]:
         self._digests.clear()
-        trace = self._switches[switch][1].run(TracedPacket(frame, port, time_us=time_us))
+        trace = self._switches[switch][1].run(Packet(frame, port, time_us=time_us))
         verdicts = [event for event in trace.events if isinstance(event, ForwardingVerdict)]
         groups = [verdict.target for verdict in verdicts if verdict.stage == "ingress" and verdict.kind == "multicast"]
         errors = [event.error for event in trace.events if isinstance(event, ParserFailed)]

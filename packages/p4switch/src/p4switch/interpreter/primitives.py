@@ -12,7 +12,7 @@ from p4switch.interpreter.trace import ConditionEvaluated, Listener, PrimitiveCh
 from p4switch.program import Program, model
 from p4switch.state import device_state
 from p4switch.state.device_state import DeviceState
-from p4switch.tables import Exact, Lookup, Lpm, Match, Range, Table, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lookup, Lpm, Match, Range, Table, TableEntry, Ternary
 
 _INDEX_MASK: Final = (1 << 32) - 1
 _MASK_64: Final = (1 << 64) - 1
@@ -312,7 +312,7 @@ def _fits(match: Match, value: int, width: int) -> bool:
             return value == wanted
         case Lpm(wanted, prefix):
             return value >> (width - prefix) == wanted >> (width - prefix)
-        case TernaryMatch(wanted, mask):
+        case Ternary(wanted, mask):
             return value & mask == wanted
         case Range(low, high):
             return low <= value <= high

@@ -20,7 +20,7 @@ from p4switch.tables import (
     TableError,
     TableFull,
     TableIsConst,
-    TernaryMatch,
+    Ternary,
 )
 from p4switch.tables.matching import StillUsed
 from p4switch.tables.profile import MeterError
@@ -154,7 +154,7 @@ def _decode(table: TableInfo, field: MatchField, given: p4r.FieldMatch | None) -
         case "range":
             return _range(given.range, field.width, what)
         case _:
-            return TernaryMatch(decode(given.optional.value, field.width, what), _ones(field.width))
+            return Ternary(decode(given.optional.value, field.width, what), _ones(field.width))
 
 
 def _dont_care(table: TableInfo, field: MatchField) -> Match:
@@ -166,7 +166,7 @@ def _dont_care(table: TableInfo, field: MatchField) -> Match:
         case "range":
             return Range(0, _ones(field.width))
         case _:
-            return TernaryMatch(0, 0)
+            return Ternary(0, 0)
 
 
 def _lpm(lpm: p4r.FieldMatch.LPM, width: int, what: str) -> Lpm:
@@ -179,13 +179,13 @@ def _lpm(lpm: p4r.FieldMatch.LPM, width: int, what: str) -> Lpm:
     return Lpm(value, prefix)
 
 
-def _ternary(ternary: p4r.FieldMatch.Ternary, width: int, what: str) -> TernaryMatch:
+def _ternary(ternary: p4r.FieldMatch.Ternary, width: int, what: str) -> Ternary:
     value, mask = decode(ternary.value, width, what), decode(ternary.mask, width, f"{what} (mask)")
     if mask == 0:
         raise invalid(f"{what}: the mask is 0; omit the field to match everything")
     if value & ~mask:
         raise invalid(f"{what}: bits of {value:#x} outside the mask {mask:#x} are set")
-    return TernaryMatch(value, mask)
+    return Ternary(value, mask)
 
 
 def _range(span: p4r.FieldMatch.Range, width: int, what: str) -> Range:
@@ -206,7 +206,7 @@ def _encode(field: MatchField, match: Match) -> p4r.FieldMatch | None:
             if prefix == 0:
                 return None
             message.lpm.value, message.lpm.prefix_len = encode(value), prefix
-        case TernaryMatch(value, mask):
+        case Ternary(value, mask):
             if mask == 0:
                 return None
             if field.kind == "optional":

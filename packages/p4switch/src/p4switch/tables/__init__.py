@@ -14,11 +14,11 @@ from p4switch.tables.matching import (
     TableError,
     TableFull,
     TableIsConst,
-    TernaryMatch,
+    Ternary,
 )
 from p4switch.tables.table import TABLE_CELLS, Table
 
 __all__ = [
     "TABLE_CELLS", "DefaultEntry", "EntryExists", "Exact", "InvalidEntry", "Lookup", "Lpm", "Match", "NoSuchEntry",
-    "Range", "Table", "TableEntry", "TableError", "TableFull", "TableIsConst", "TernaryMatch",
+    "Range", "Table", "TableEntry", "TableError", "TableFull", "TableIsConst", "Ternary",
 ]  # fmt: skip

@@ -32,7 +32,7 @@ class Lpm:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TernaryMatch:
+class Ternary:
     """``key & mask == value``; bits of ``value`` outside ``mask`` are 0. P4's optional: mask 0 or all ones."""
 
     value: int
@@ -47,7 +47,7 @@ class Range:
     high: int
 
 
-Match: TypeAlias = Exact | Lpm | TernaryMatch | Range
+Match: TypeAlias = Exact | Lpm | Ternary | Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,7 +491,7 @@ def _value_and_mask(match: Match, width: int) -> tuple[int, int]:
             return value, ones
         case Lpm(value, prefix):
             return value, ones & ~((1 << (width - prefix)) - 1)
-        case TernaryMatch(value, mask):
+        case Ternary(value, mask):
             return value, mask
         case Range():
             return 0, 0

@@ -24,7 +24,7 @@ from p4switch.tables.matching import (
     TableEntry,
     TableFull,
     TableIsConst,
-    TernaryMatch,
+    Ternary,
     make_index,
 )
 from p4switch.tables.profile import (
@@ -362,7 +362,7 @@ class Table:
                 )
 
 
-_KINDS: Final[dict[str, type[Match]]] = {"exact": Exact, "lpm": Lpm, "ternary": TernaryMatch, "range": Range}
+_KINDS: Final[dict[str, type[Match]]] = {"exact": Exact, "lpm": Lpm, "ternary": Ternary, "range": Range}
 
 
 def _match_problem(match: Match, key: model.MatchKey) -> str | None:
@@ -378,7 +378,7 @@ def _match_problem(match: Match, key: model.MatchKey) -> str | None:
                 return f"prefix length {prefix} of {key.width} bits"
             if value & ((1 << (key.width - prefix)) - 1):
                 return f"bits of {value:#x} behind its prefix of {prefix} bits are set"
-        case TernaryMatch(value, mask):
+        case Ternary(value, mask):
             if not 0 <= mask < 1 << key.width:
                 return f"mask {mask:#x} does not fit {key.width} bits"
             if value & ~mask:
@@ -397,7 +397,7 @@ def _const_match(key: model.MatchKey, pair: tuple[int, int]) -> Match:
         case "lpm":
             return Lpm(value & ~((1 << (key.width - second)) - 1), second)
         case "ternary":
-            return TernaryMatch(value & second, second)
+            return Ternary(value & second, second)
         case _:
             return Range(value, second)
 
@@ -414,7 +414,7 @@ def _show(match: Match) -> str:
             return f"{value:#x}"
         case Lpm(value, prefix):
             return f"{value:#x}/{prefix}"
-        case TernaryMatch(value, mask):
+        case Ternary(value, mask):
             return f"{value:#x}&&&{mask:#x}"
         case Range(low, high):
             return f"{low:#x}..{high:#x}"

@@ -16,7 +16,7 @@ from p4switch.device import Device
 from p4switch.program import Program
 from p4switch.program.actions import Action, MatchKey, MatchTable
 from p4switch.state.device_state import MulticastError
-from p4switch.tables import DefaultEntry, Exact, Lpm, Match, Range, TableEntry, TableError, TernaryMatch
+from p4switch.tables import DefaultEntry, Exact, Lpm, Match, Range, TableEntry, TableError, Ternary
 
 # Reading an entries file as data: no tags, no aliases, no guessed types; the line of every item is kept.
 #
@@ -366,7 +366,7 @@ def _matches(item: EntryModel, spec: MatchTable) -> tuple[Match, ...]:
         elif key.kind in ("exact", "range"):
             raise ValueProblem(f"match: {key.name} is missing: the key of table {item.table} is {', '.join(names)}")
         else:
-            matches.append(Lpm(0, 0) if key.kind == "lpm" else TernaryMatch(0, 0))
+            matches.append(Lpm(0, 0) if key.kind == "lpm" else Ternary(0, 0))
     return tuple(matches)
 
 
@@ -390,7 +390,7 @@ def _match(value: str | MatchModel, key: MatchKey) -> Match:
             raise ValueProblem(f"{field}: prefix {prefix} is longer than the key, {key.width} bits")
         return Lpm(number & ~((1 << (key.width - prefix)) - 1), prefix)
     mask = (1 << key.width) - 1 if given.mask is None else _number(given.mask, key.width, f"{field}: mask")
-    return TernaryMatch(number & mask, mask)
+    return Ternary(number & mask, mask)
 
 
 def _needed(text: str | None, key: MatchKey, field: str) -> int:

@@ -195,7 +195,7 @@ class PacketError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class TracedPacket:
+class Packet:
     """A frame without FCS; ``port`` None: not given. ``note`` is the comment behind it in a text file.
 
     Attributes:
@@ -208,7 +208,7 @@ class TracedPacket:
     time_us: int = 0
 
 
-def read_packets(source: str) -> list[TracedPacket]:
+def read_packets(source: str) -> list[Packet]:
     """Returns the packets of ``--packet``: those of a file if it exists, else hexadecimal digits.
 
     A text file holds a packet on each line: ``[port] hexadecimal [# comment]``, or ``port@microseconds ...``.
@@ -219,7 +219,7 @@ def read_packets(source: str) -> list[TracedPacket]:
         digits = re.sub(r"[\s:]", "", source.removeprefix("0x"))
         if not digits or not re.fullmatch(r"(?:[0-9A-Fa-f]{2})+", digits):
             raise PacketError(f"{_cut(source)!r} is neither a file nor an even number of hexadecimal digits")
-        return [_checked(TracedPacket(bytes.fromhex(digits)), "--packet")]
+        return [_checked(Packet(bytes.fromhex(digits)), "--packet")]
     try:
         if path.stat().st_size > _FILE_LIMIT:
             raise PacketError(f"{path}: larger than {_FILE_LIMIT} bytes; take fewer packets")
@@ -240,7 +240,7 @@ def read_packets(source: str) -> list[TracedPacket]:
     return packets
 
 
-def parse_packets(text: str, name: str) -> list[TracedPacket]:
+def parse_packets(text: str, name: str) -> list[Packet]:
     """Returns the packets of a text, possibly none; ``name`` is for messages. Raises PacketError."""
     packets = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -252,7 +252,7 @@ def parse_packets(text: str, name: str) -> list[TracedPacket]:
             raise PacketError(f"{name}, line {number}: expected '[port] hexadecimal digits', found {_cut(line)!r}")
         port = None if parsed[1] is None else int(parsed[1])
         frame = bytes.fromhex(re.sub(r"[\s:]", "", parsed[3]))
-        packet = TracedPacket(frame, port, note.strip(), int(parsed[2] or 0))
+        packet = Packet(frame, port, note.strip(), int(parsed[2] or 0))
         packets.append(_checked(packet, f"{name}, line {number}"))
     return packets
 
@@ -264,13 +264,13 @@ def _byte_order(data: bytes) -> str | None:
     return None
 
 
-def _pcap(data: bytes, name: str) -> list[TracedPacket]:
+def _pcap(data: bytes, name: str) -> list[Packet]:
     """Returns the frames of a pcap file (draft-ietf-opsawg-pcap); pcapng is not supported."""
     order = _byte_order(data)
     link_type = struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF
     if link_type != _ETHERNET:
         raise PacketError(f"{name}: link type {link_type} is not Ethernet (1)")
-    packets: list[TracedPacket] = []
+    packets: list[Packet] = []
     at = 24
     while at < len(data):
         number = len(packets) + 1
@@ -281,12 +281,12 @@ def _pcap(data: bytes, name: str) -> list[TracedPacket]:
             raise PacketError(f"{name}: packet {number} was captured in part; capture with snap length 65535")
         if at + 16 + captured > len(data):
             raise PacketError(f"{name}: packet {number} is cut off; was the capture still running?")
-        packets.append(_checked(TracedPacket(data[at + 16 : at + 16 + captured]), f"{name}, packet {number}"))
+        packets.append(_checked(Packet(data[at + 16 : at + 16 + captured]), f"{name}, packet {number}"))
         at += 16 + captured
     return packets
 
 
-def _checked(packet: TracedPacket, where: str) -> TracedPacket:
+def _checked(packet: Packet, where: str) -> Packet:
     if len(packet.frame) > abi.MAX_FRAME_BYTES:
         raise PacketError(f"{where}: {len(packet.frame)} bytes; a device takes {abi.MAX_FRAME_BYTES}")
     if packet.port is not None and packet.port > abi.MAX_PORT:
@@ -372,7 +372,7 @@ class Recorder:
         self._interpreter = device.runner
         self._number = 0
 
-    def run(self, packet: TracedPacket, port: int = DEFAULT_PORT, *, time_us: int = 0) -> PacketTrace:
+    def run(self, packet: Packet, port: int = DEFAULT_PORT, *, time_us: int = 0) -> PacketTrace:
         """Runs one packet; ``port`` and ``time_us`` are defaults for a packet without a port or a time."""
         self._number += 1
         events: list[Event] = []
@@ -395,7 +395,7 @@ class Recorder:
             program=program,
         )
 
-    def run_all(self, packets: Iterable[TracedPacket], port: int = DEFAULT_PORT) -> list[PacketTrace]:
+    def run_all(self, packets: Iterable[Packet], port: int = DEFAULT_PORT) -> list[PacketTrace]:
         """Runs several packets in their order."""
         return [self.run(packet, port) for packet in packets]
 

@@ -27,7 +27,7 @@ from p4switch.interpreter.trace import (
 )
 from p4switch.program.actions import Assign, Count, MarkToDrop, RegisterRead, RegisterWrite
 from p4switch.program.errors import SourceInfo
-from p4switch.trace.record import PacketTrace, ReadableNames, Recorder, TracedPacket
+from p4switch.trace.record import Packet, PacketTrace, ReadableNames, Recorder
 from p4switch.trace.to_text import Glossary, SourceLines, TextFormat, condition_text, summary
 from p4switch.traffic import ExecutorName
 
@@ -340,7 +340,7 @@ def what_if(
 
     ``roots``: folders of the program's sources. The device must not run. Raises ValueError if it cannot be copied.
     """
-    trace = Recorder(copied(device)).run(TracedPacket(frame, port), time_us=time_us)
+    trace = Recorder(copied(device)).run(Packet(frame, port), time_us=time_us)
     text = TextFormat(device.program, SourceLines(list(roots)), glossary, all_writes=False)
     return {
         **traced(trace, text),

@@ -30,7 +30,7 @@ from p4switch.interpreter.trace import (
 )
 from p4switch.program import Program, model
 from p4switch.program.errors import SourceInfo
-from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, TernaryMatch
+from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
 from p4switch.trace.record import FieldWrite, Headers, PacketTrace, ReadableNames
 
 # Conditions of the program as text. p4c may negate an ``if``, so the source line alone could mislead.
@@ -418,7 +418,7 @@ def _match(match: Match, name: str, width: int) -> str:
             return show(value, name, width)
         case Lpm(value, prefix):
             return f"{show(value, name, width)}/{prefix}"
-        case TernaryMatch(value, mask):
+        case Ternary(value, mask):
             return "any" if mask == 0 else f"{show(value)} &&& {mask:#x}"
         case Range(low, high):
             return f"{show(low)}..{show(high)}"

@@ -11,7 +11,7 @@ from scapy.utils import RawPcapReader
 
 from p4reduce.network.virtual.records import Faults
 from p4switch.base.values import PS_PER_S
-from p4switch.tables import TernaryMatch
+from p4switch.tables import Ternary
 from tests.support.real_io.lab import SWITCH, Lab, device, lab, set_priority
 
 FRAME = 62 + 4 * 40
@@ -60,7 +60,7 @@ def test_a_delay_is_kept_for_every_frame():
 
 def test_the_higher_priority_leaves_first_and_full_queues_drop_their_last():
     made = device(2)
-    set_priority(made, (TernaryMatch(9, 0xFFFF), TernaryMatch(0, 0), TernaryMatch(0, 0)), 7)
+    set_priority(made, (Ternary(9, 0xFFFF), Ternary(0, 0), Ternary(0, 0)), 7)
     with lab(2, made=made, rates_bps={(SWITCH, 2): 10_000_000}, queue_frames=20) as net:
         with net.switches.paused():
             through(net, 30)
