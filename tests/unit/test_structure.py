@@ -172,6 +172,7 @@ VOCABULARY = (
     "packages/p4switch/src/p4switch/program/",
     "packages/p4switch/src/p4switch/tables/",
     "packages/p4switch/src/p4switch/compiler/",
+    "packages/p4switch/src/p4switch/interpreter/",
     "packages/p4switch/src/p4switch/native/",
     "packages/course/src/p4reduce_course/labs/",
     "scripts/",

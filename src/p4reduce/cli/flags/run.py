@@ -288,7 +288,7 @@ class JoinRank:
     "perf",
     "p4reduce perf -b 64K -e 64M -f 2 --plans steiner,ring,ps",
     "p4reduce perf -t star8 --rate 100G -e 8M --out out/perf",
-    "p4reduce perf --collective all_to_all -d bfloat16 -w 1 -c 1 --plans steiner",
+    "p4reduce perf --collective all_to_all -d bfloat16 -w 1 --check 1 --plans steiner",
     "p4reduce perf --time real -t star:hosts=4 --rate 200M -b 1M -e 8M --plans steiner,ring  # and gloo, with PyTorch",
     within=RUN,
 )
@@ -309,7 +309,7 @@ class Perf:
     iters: Annotated[int, Flag("Number of collectives at each size, whose mean is printed.", least=1)] = 1
     warmup: Annotated[int, Flag("Number of collectives at each size before those that are measured.", "-w",
             name="--warmup_iters", least=0)] = 0  # fmt: skip
-    check_results: Annotated[Literal[0, 1], Flag("1: count wrong elements; 0: do not look at results.", "-c",
+    check_results: Annotated[Literal[0, 1], Flag("1: count wrong elements; 0: do not look at results.",
             name="--check")] = 1  # fmt: skip
     root: Annotated[int, Flag("Rank whose array a broadcast sends.", "-r", least=0)] = 0
     plans: Plans = ("steiner", "ring", "ps")

@@ -7,19 +7,19 @@ from p4switch import abi
 from p4switch.device import Device
 from p4switch.interpreter import Interpreter
 from p4switch.interpreter.trace import (
+    Change,
     ChecksumUpdated,
     ChecksumVerified,
     ConditionEvaluated,
-    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
-    PrimitiveChange,
     PrimitiveRun,
     Selected,
     StageStarted,
     StateEntered,
     TableApplied,
+    Verdict,
 )
 from p4switch.program import load_program
 from p4switch.program.actions import Count, LogMessage, RegisterRead, RegisterWrite
@@ -60,18 +60,18 @@ def test_the_stages_of_a_packet(entities):
     entities.tables[INGRESS + "exact_table"].set_default(INGRESS + "forward", (4,))
     events, sent = trace(entities, 1, packet())
     assert [e.stage for e in of(events, StageStarted)] == ["parser", "ingress", "egress", "deparser"]
-    assert of(events, ForwardingVerdict) == [
-        ForwardingVerdict("ingress", "unicast", 4),
-        ForwardingVerdict("egress", "unicast", 4),
+    assert of(events, Verdict) == [
+        Verdict("ingress", "unicast", 4),
+        Verdict("egress", "unicast", 4),
     ]
     assert [e.header for e in of(events, HeaderEmitted)] == ["ethernet"]
     assert len(sent) == 1
 
 
 def test_drop_and_multicast_verdicts(entities):
-    assert of(trace(entities, 1, packet())[0], ForwardingVerdict) == [ForwardingVerdict("ingress", "drop")]
+    assert of(trace(entities, 1, packet())[0], Verdict) == [Verdict("ingress", "drop")]
     entities.tables[INGRESS + "exact_table"].set_default(INGRESS + "multicast", (7,))
-    assert of(trace(entities, 1, packet())[0], ForwardingVerdict) == [ForwardingVerdict("ingress", "multicast", 7)]
+    assert of(trace(entities, 1, packet())[0], Verdict) == [Verdict("ingress", "multicast", 7)]
 
 
 def test_the_parser(entities):
@@ -129,12 +129,12 @@ def test_primitives_show_values_before_and_after(entities):
     (read,) = [r for r in runs if isinstance(r.primitive, RegisterRead)]
     assert (read.index, read.changes[0].before, read.changes[0].after) == (0, 0, 41)
     writes = {r.primitive.register: r for r in runs if isinstance(r.primitive, RegisterWrite)}
-    assert writes[INGRESS + "narrow"].changes == (PrimitiveChange(INGRESS + "narrow[0]", 41, 42),)
-    assert writes[INGRESS + "signed"].changes == (PrimitiveChange(INGRESS + "signed[0]", 0, 251),)
+    assert writes[INGRESS + "narrow"].changes == (Change(INGRESS + "narrow[0]", 41, 42),)
+    assert writes[INGRESS + "signed"].changes == (Change(INGRESS + "signed[0]", 0, 251),)
     counts = {r.primitive.counter: r for r in runs if isinstance(r.primitive, Count)}
     assert counts[INGRESS + "both_count"].changes == (
-        PrimitiveChange(INGRESS + "both_count[3] packets", 0, 1),
-        PrimitiveChange(INGRESS + "both_count[3] bytes", 0, 64),
+        Change(INGRESS + "both_count[3] packets", 0, 1),
+        Change(INGRESS + "both_count[3] bytes", 0, 64),
     )
 
 

@@ -11,7 +11,7 @@ from p4reduce_course.catalogue import find, home
 from p4reduce_course.lab01.bench import CHILD, JOBS, PEERS, roles, script
 from p4reduce_course.lab01.grade import ROOT_SWITCH
 from p4switch.device import Device
-from p4switch.interpreter.trace import ForwardingVerdict, PrimitiveRun, StageStarted, TableApplied
+from p4switch.interpreter.trace import PrimitiveRun, StageStarted, TableApplied, Verdict
 from p4switch.program import load_program
 from p4switch.trace import Packet, Recorder, TextFormat, packet_json
 from p4switch.trace.entries import load_entries
@@ -188,7 +188,7 @@ def test_a_group_that_does_not_exist_is_why_nothing_leaves():
 
 
 def test_a_dropped_packet_whose_clones_left():
-    events = [StageStarted("ingress"), ForwardingVerdict("ingress", "drop")]
+    events = [StageStarted("ingress"), Verdict("ingress", "drop")]
     assert outcome_of(events, entities(), True).why.endswith("; copies of it left")
     assert outcome_of(events[:1], entities(), False).kind == "drop"
 

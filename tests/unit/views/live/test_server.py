@@ -289,12 +289,12 @@ def test_closing_ends_streams_and_frees_the_port():
 def test_what_answers_is_imported_when_somebody_connects():
     program = """
 import http.client, sys
-from p4reduce.views.live.session import Player
+from p4reduce.views.live.session import LivePlayer
 from p4reduce.views.live.session import LiveServer
 from p4reduce.views.live.session import VirtualSource
-with LiveServer(VirtualSource("nobody", Player())):
+with LiveServer(VirtualSource("nobody", LivePlayer())):
     pass
-with LiveServer(VirtualSource("somebody", Player())) as server:
+with LiveServer(VirtualSource("somebody", LivePlayer())) as server:
     assert "uvicorn" not in sys.modules
     assert "p4reduce.views.report.network" not in sys.modules
     connection = http.client.HTTPConnection("127.0.0.1", server.port)

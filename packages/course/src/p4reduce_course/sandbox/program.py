@@ -35,12 +35,12 @@ from p4switch.device import Device
 from p4switch.interpreter.trace import (
     ConditionEvaluated,
     Event,
-    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
     PrimitiveRun,
     TableApplied,
+    Verdict,
 )
 from p4switch.p4.compile import compile_text
 from p4switch.program.errors import ProgramError, SourceInfo
@@ -415,7 +415,7 @@ class SandboxSwitches:
     def _sent(self, switch: int, port: int, frame: bytes, time_us: int) -> dict[str, Any]:
         self._digests.clear()
         trace = self._switches[switch][1].run(Packet(frame, port, time_us=time_us))
-        verdicts = [event for event in trace.events if isinstance(event, ForwardingVerdict)]
+        verdicts = [event for event in trace.events if isinstance(event, Verdict)]
         groups = [verdict.target for verdict in verdicts if verdict.stage == "ingress" and verdict.kind == "multicast"]
         errors = [event.error for event in trace.events if isinstance(event, ParserFailed)]
         return {

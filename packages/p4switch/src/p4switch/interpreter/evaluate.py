@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from p4switch import abi
-from p4switch.interpreter.trace import ChecksumUpdated, ChecksumVerified, Listener, PrimitiveChange
+from p4switch.interpreter.trace import Change, ChecksumUpdated, ChecksumVerified, Listener
 from p4switch.program import Program, model
 from p4switch.program.errors import MAX_SHIFT, MAX_STEPS, SHIFT_MASK
 
@@ -162,7 +162,7 @@ def make_valid(program: Program, header: str, phv: Phv) -> None:
     phv.valid.add(header)
 
 
-def move_headers(program: Program, move: model.MoveHeaders, phv: Phv) -> tuple[PrimitiveChange, ...]:
+def move_headers(program: Program, move: model.MoveHeaders, phv: Phv) -> tuple[Change, ...]:
     """Shifts the elements of a stack; returns the changes."""
     values, valid = dict(phv.values), set(phv.valid)
     changes = []
@@ -171,11 +171,11 @@ def move_headers(program: Program, move: model.MoveHeaders, phv: Phv) -> tuple[P
             phv.values[target, member.name] = values[origin, member.name]
             if target != origin and member.kind != "length":
                 changes.append(
-                    PrimitiveChange(f"{target}.{member.name}", values[target, member.name], values[origin, member.name])
+                    Change(f"{target}.{member.name}", values[target, member.name], values[origin, member.name])
                 )
         is_valid = origin in valid and target not in move.cleared
         (phv.valid.add if is_valid else phv.valid.discard)(target)
-        changes.append(PrimitiveChange(f"{target}.isValid()", int(target in valid), int(is_valid)))
+        changes.append(Change(f"{target}.isValid()", int(target in valid), int(is_valid)))
     return tuple(changes)
 
 

@@ -19,7 +19,6 @@ from p4switch.interpreter.evaluate import (
 )
 from p4switch.interpreter.primitives import Primitives, run_pipeline
 from p4switch.interpreter.trace import (
-    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     Listener,
@@ -27,6 +26,7 @@ from p4switch.interpreter.trace import (
     Selected,
     StageStarted,
     StateEntered,
+    Verdict,
 )
 from p4switch.program import Program, model
 from p4switch.program.loader import key_width
@@ -294,7 +294,7 @@ class Interpreter:
         dropped = self._get(phv, "egress_spec") == abi.DROP_PORT
         if self.trace is not None:
             port = int(io[abi.EG_PORT])
-            self.trace(ForwardingVerdict("egress", "drop") if dropped else ForwardingVerdict("egress", "unicast", port))
+            self.trace(Verdict("egress", "drop") if dropped else Verdict("egress", "unicast", port))
         if dropped:
             return None
         out = self._deparse(phv)
@@ -387,7 +387,7 @@ class Interpreter:
         for cell, value in cells.items():
             io[cell] = value
         if self.trace is not None:
-            self.trace(ForwardingVerdict(stage, "drop"))
+            self.trace(Verdict(stage, "drop"))
 
     def _primitives(self, now: int) -> Primitives:
         return Primitives(self._program, self._state, self.trace, int(now))
@@ -407,10 +407,8 @@ class Interpreter:
         return 0 if field is None else phv.bits(field)
 
 
-def _ingress_verdict(io: Io) -> ForwardingVerdict:
+def _ingress_verdict(io: Io) -> Verdict:
     group, port = int(io[abi.OUT_MCAST_GRP]), int(io[abi.OUT_EGRESS_SPEC])
     if group != 0:
-        return ForwardingVerdict("ingress", "multicast", group)
-    return (
-        ForwardingVerdict("ingress", "drop") if port == abi.DROP_PORT else ForwardingVerdict("ingress", "unicast", port)
-    )
+        return Verdict("ingress", "multicast", group)
+    return Verdict("ingress", "drop") if port == abi.DROP_PORT else Verdict("ingress", "unicast", port)

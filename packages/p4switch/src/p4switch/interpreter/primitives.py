@@ -8,7 +8,7 @@ from typing import Final
 
 from p4switch import abi
 from p4switch.interpreter.evaluate import Phv, ValueScope, calculate, header_bytes, make_valid, move_headers, note
-from p4switch.interpreter.trace import ConditionEvaluated, Listener, PrimitiveChange, PrimitiveRun, TableApplied
+from p4switch.interpreter.trace import Change, ConditionEvaluated, Listener, PrimitiveRun, TableApplied
 from p4switch.program import Program, model
 from p4switch.state import device_state
 from p4switch.state.device_state import DeviceState
@@ -96,10 +96,10 @@ class Primitives:
             case _:
                 raise AssertionError(f"not a primitive that stands alone: {primitive}")
 
-    def _set(self, scope: ValueScope, target: model.FieldRef, value: int) -> PrimitiveChange:
+    def _set(self, scope: ValueScope, target: model.FieldRef, value: int) -> Change:
         before = scope.phv.bits(target)
         scope.phv.store(target, value)
-        return PrimitiveChange(str(target), before, scope.phv.bits(target))
+        return Change(str(target), before, scope.phv.bits(target))
 
     def _one_of(
         self, primitive: model.Primitive, cases: tuple[tuple[model.BoolExpr, model.Primitive], ...], scope: ValueScope
@@ -124,7 +124,7 @@ class Primitives:
             phv.valid.discard(target)
         return PrimitiveRun(primitive, tuple(changes))
 
-    def _add_header(self, header: str, scope: ValueScope) -> tuple[PrimitiveChange, ...]:
+    def _add_header(self, header: str, scope: ValueScope) -> tuple[Change, ...]:
         phv, change = scope.phv, _validity(scope.phv.valid, header, True)
         if header not in phv.valid:
             for field in self.program.headers[header].type.wire_fields:
@@ -133,7 +133,7 @@ class Primitives:
             phv.packet_length += header_bytes(self.program, header, phv)
         return (change,)
 
-    def _remove_header(self, header: str, scope: ValueScope) -> tuple[PrimitiveChange, ...]:
+    def _remove_header(self, header: str, scope: ValueScope) -> tuple[Change, ...]:
         if self.program.headers[header].metadata:
             return ()
         phv, change = scope.phv, _validity(scope.phv.valid, header, False)
@@ -142,7 +142,7 @@ class Primitives:
             phv.packet_length -= header_bytes(self.program, header, phv)
         return (change,)
 
-    def _mark_to_drop(self, header: str, scope: ValueScope) -> tuple[PrimitiveChange, ...]:
+    def _mark_to_drop(self, header: str, scope: ValueScope) -> tuple[Change, ...]:
         changes = [self._set(scope, self.program.field(header, "egress_spec"), abi.DROP_PORT)]
         if "mcast_grp" in self.program.headers[header].type.by_name:
             changes.append(self._set(scope, self.program.field(header, "mcast_grp"), 0))
@@ -160,8 +160,8 @@ class Primitives:
         packets, octets = counter.read(index)
         counter.count(index, scope.phv.ingress_length)
         changes = (
-            PrimitiveChange(f"{name}[{index}] packets", packets, counter.read(index)[0]),
-            PrimitiveChange(f"{name}[{index}] bytes", octets, counter.read(index)[1]),
+            Change(f"{name}[{index}] packets", packets, counter.read(index)[0]),
+            Change(f"{name}[{index}] bytes", octets, counter.read(index)[1]),
         )
         return PrimitiveRun(primitive, changes, index)
 
@@ -188,7 +188,7 @@ class Primitives:
             return PrimitiveRun(primitive, index=index, in_range=False)
         before = register.read(index)
         register.write(index, value)
-        return PrimitiveRun(primitive, (PrimitiveChange(f"{name}[{index}]", before, register.read(index)),), index)
+        return PrimitiveRun(primitive, (Change(f"{name}[{index}]", before, register.read(index)),), index)
 
     def _hash(self, primitive: model.Hash, scope: ValueScope) -> int:
         base, size = scope.data(primitive.base) & _MASK_64, scope.data(primitive.size) & _MASK_64
@@ -218,8 +218,8 @@ def _jumped(following: int, to: int, scope: ValueScope) -> int:
     return to
 
 
-def _validity(valid: set[str], header: str, after: bool) -> PrimitiveChange:
-    return PrimitiveChange(f"{header}.isValid()", int(header in valid), int(after))
+def _validity(valid: set[str], header: str, after: bool) -> Change:
+    return Change(f"{header}.isValid()", int(header in valid), int(after))
 
 
 def _format(template: str, values: list[int]) -> str:

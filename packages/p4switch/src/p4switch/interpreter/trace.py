@@ -99,7 +99,7 @@ class ConditionEvaluated:
 
 
 @dataclass(frozen=True, slots=True)
-class PrimitiveChange:
+class Change:
     """A change by a primitive; ``before`` and ``after`` are unsigned."""
 
     what: str
@@ -118,14 +118,14 @@ class PrimitiveRun:
     """
 
     primitive: Primitive
-    changes: tuple[PrimitiveChange, ...] = ()
+    changes: tuple[Change, ...] = ()
     index: int | None = None
     in_range: bool = True
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardingVerdict:
+class Verdict:
     """The decision of ingress or egress: drop, send by a port, or copy to a multicast group."""
 
     stage: Literal["ingress", "egress"]
@@ -151,7 +151,7 @@ Event: TypeAlias = (
     | TableApplied
     | ConditionEvaluated
     | PrimitiveRun
-    | ForwardingVerdict
+    | Verdict
     | HeaderEmitted
 )
 

@@ -16,13 +16,13 @@ from p4switch.base.files import read_bytes
 from p4switch.device import Device
 from p4switch.interpreter import Event, Interpreter
 from p4switch.interpreter.trace import (
-    ForwardingVerdict,
+    Change,
     HeaderEmitted,
     HeaderExtracted,
-    PrimitiveChange,
     PrimitiveRun,
     StageStarted,
     TableApplied,
+    Verdict,
 )
 from p4switch.program import Program
 from p4switch.program.errors import SourceInfo
@@ -74,7 +74,7 @@ class ReadableNames:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldWrite:
+class Decision:
     """The last statement that wrote a field.
 
     Attributes:
@@ -104,7 +104,7 @@ class IngressOutcome:
     kind: Literal["drop", "unicast", "multicast"]
     target: int
     why: str
-    decision: FieldWrite | None
+    decision: Decision | None
     replicas: tuple[tuple[int, int], ...] = ()
 
 
@@ -128,7 +128,7 @@ def outcome_of(events: Iterable[Event], device: Device, left: bool) -> IngressOu
     )
 
 
-def _multicast(group: int, decision: FieldWrite | None, device: Device, left: bool) -> IngressOutcome:
+def _multicast(group: int, decision: Decision | None, device: Device, left: bool) -> IngressOutcome:
     replicas = device.multicast.get(group)
     if group not in device.multicast.groups():
         rest = "; there is no such group, so nothing leaves"
@@ -139,7 +139,7 @@ def _multicast(group: int, decision: FieldWrite | None, device: Device, left: bo
     return IngressOutcome("multicast", group, f"to multicast group {group}{_by(decision)}{rest}", decision, replicas)
 
 
-def _by(decision: FieldWrite | None) -> str:
+def _by(decision: Decision | None) -> str:
     if decision is None:
         return ""
     at = f" ({decision.source})" if decision.source is not None else ""
@@ -147,18 +147,18 @@ def _by(decision: FieldWrite | None) -> str:
     return f", by {who}{at}"
 
 
-def _last_verdict(events: list[Event]) -> tuple[int, ForwardingVerdict | None]:
+def _last_verdict(events: list[Event]) -> tuple[int, Verdict | None]:
     """Returns the last decision of ingress: a packet that goes round has several."""
     for at in range(len(events) - 1, -1, -1):
         event = events[at]
-        if isinstance(event, ForwardingVerdict) and event.stage == "ingress":
+        if isinstance(event, Verdict) and event.stage == "ingress":
             return at, event
     return len(events), None
 
 
-def _writer(events: list[Event], program: Program, name: str) -> FieldWrite | None:
+def _writer(events: list[Event], program: Program, name: str) -> Decision | None:
     field = program.intrinsic(name)
-    decision: FieldWrite | None = None
+    decision: Decision | None = None
     action: str | None = None
     for event in events:
         match event:
@@ -175,8 +175,8 @@ def _writer(events: list[Event], program: Program, name: str) -> FieldWrite | No
     return decision
 
 
-def _decision(change: PrimitiveChange, action: str | None, event: PrimitiveRun) -> FieldWrite:
-    return FieldWrite(change.what, change.before, change.after, action, getattr(event.primitive, "source", None))
+def _decision(change: Change, action: str | None, event: PrimitiveRun) -> Decision:
+    return Decision(change.what, change.before, change.after, action, getattr(event.primitive, "source", None))
 
 
 # Packets to trace: hexadecimal on the command line, a text file of them, or a pcap file.

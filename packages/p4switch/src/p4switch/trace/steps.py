@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from p4switch.device import Device
 from p4switch.interpreter.trace import (
+    Change,
     ChecksumUpdated,
     ChecksumVerified,
     ConditionEvaluated,
-    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
-    PrimitiveChange,
     PrimitiveRun,
     Selected,
     StageStarted,
     TableApplied,
+    Verdict,
 )
 from p4switch.program.actions import Assign, Count, MarkToDrop, RegisterRead, RegisterWrite
 from p4switch.program.errors import SourceInfo
@@ -119,7 +119,7 @@ class _Steps:
                 self._table(event)
             case ConditionEvaluated():
                 self._condition(event)
-            case ForwardingVerdict():
+            case Verdict():
                 self._verdict(event)
             case HeaderEmitted(header):
                 self._emitted.append(header)
@@ -131,7 +131,7 @@ class _Steps:
         self._actor = None
         if stage == "egress":  # each copy begins with the values at the end of ingress
             self._restart = self._ended
-            verdict = next((e for e in self._trace.events[at:] if isinstance(e, ForwardingVerdict)), None)
+            verdict = next((e for e in self._trace.events[at:] if isinstance(e, Verdict)), None)
             self._copy = verdict.target if verdict is not None and verdict.kind == "unicast" else None
         if stage == "parser":
             self._copy, self._restart = None, -1
@@ -172,7 +172,7 @@ class _Steps:
             text = self._text.sources.line(conditional.source) or "a condition"
         self._add("if", f"Is {text}? {'Yes' if event.outcome else 'No'}.", source=conditional.source)
 
-    def _verdict(self, event: ForwardingVerdict) -> None:
+    def _verdict(self, event: Verdict) -> None:
         self._actor = None
         what = "the frame" if event.stage == "ingress" else "this copy"
         match event.kind:
@@ -236,7 +236,7 @@ class _Steps:
             case _ if rows:
                 self._add("set", self._set_text(rows), rows, source)
 
-    def _rows(self, changes: Iterable[PrimitiveChange]) -> list[list[Any]]:
+    def _rows(self, changes: Iterable[Change]) -> list[list[Any]]:
         """Returns rows for the changes of a primitive, without temporaries."""
         rows: list[list[Any]] = []
         for change in changes:
@@ -271,7 +271,7 @@ class _Steps:
 
     # --- values and places
 
-    def _pair(self, change: PrimitiveChange, width: int, name: str) -> tuple[str, str]:
+    def _pair(self, change: Change, width: int, name: str) -> tuple[str, str]:
         return self._value(name, change.before, width), self._value(name, change.after, width)
 
     def _value(self, name: str, value: int, width: int | None = None) -> str:

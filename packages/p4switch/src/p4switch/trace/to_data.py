@@ -14,7 +14,6 @@ from typing import Any, Final
 from p4switch.base.values import table
 from p4switch.interpreter import Event
 from p4switch.interpreter.trace import (
-    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
@@ -22,6 +21,7 @@ from p4switch.interpreter.trace import (
     StageStarted,
     StateEntered,
     TableApplied,
+    Verdict,
 )
 from p4switch.program.actions import Conditional
 from p4switch.program.errors import SourceInfo
@@ -62,7 +62,7 @@ def _rows(event: Event, names: ReadableNames) -> Iterator[tuple[str, str]]:
                     yield "change", f"{names(change.what)}: {_number(change.before)} to {_number(change.after)}"
         case HeaderEmitted(header):
             yield "emit", header
-        case ForwardingVerdict(stage, kind, target):
+        case Verdict(stage, kind, target):
             yield stage, "drop" if kind == "drop" else f"{kind} {target}"
         case _:
             pass

@@ -14,24 +14,24 @@ from rich.text import Text
 
 from p4switch.base.values import show
 from p4switch.interpreter.trace import (
+    Change,
     ChecksumUpdated,
     ChecksumVerified,
     ConditionEvaluated,
-    ForwardingVerdict,
     HeaderEmitted,
     HeaderExtracted,
     ParserFailed,
-    PrimitiveChange,
     PrimitiveRun,
     Selected,
     StageStarted,
     StateEntered,
     TableApplied,
+    Verdict,
 )
 from p4switch.program import Program, model
 from p4switch.program.errors import SourceInfo
 from p4switch.tables import Exact, Lpm, Match, Range, TableEntry, Ternary
-from p4switch.trace.record import FieldWrite, Headers, PacketTrace, ReadableNames
+from p4switch.trace.record import Decision, Headers, PacketTrace, ReadableNames
 
 # Conditions of the program as text. p4c may negate an ``if``, so the source line alone could mislead.
 
@@ -263,7 +263,7 @@ class TextFormat:
         refusal = self.refusal(trace)
         return trace.outcome.why + self._code(trace.outcome.decision) + (f"; refused {refusal}" if refusal else "")
 
-    def _code(self, decision: FieldWrite | None) -> str:
+    def _code(self, decision: Decision | None) -> str:
         code = "" if decision is None else self.sources.line(decision.source)
         return f" '{_shorten(code)}'" if code else ""
 
@@ -293,7 +293,7 @@ class TextFormat:
                 yield self._condition(event)
             case PrimitiveRun():
                 yield from self._primitive(event)
-            case ForwardingVerdict(stage, kind, target):
+            case Verdict(stage, kind, target):
                 at = {"drop": "drop", "unicast": f"port {target}", "multicast": f"multicast group {target}"}[kind]
                 yield Text(f"  {stage} ends: {at}", "bold")
             case HeaderEmitted():
@@ -371,7 +371,7 @@ class TextFormat:
             if change.before != change.after or self.all_writes:
                 yield self._with_source(f"{head}{self.names(change.what)}: ", (self._change(change), "magenta"), source)
 
-    def _change(self, change: PrimitiveChange) -> str:
+    def _change(self, change: Change) -> str:
         width = self.field_width(change.what)
         name = self.names(change.what)
         after = show(change.after, name, width)
