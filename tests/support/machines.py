@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TypeVar
 from pyroute2 import IPRoute
 
 from p4reduce.network.real.net.namespaces import inside, new_namespace
+from p4reduce.network.real.net.state import VARIABLE, all_runs, carrying
 
 T = TypeVar("T")
 SSH = str(Path(__file__).with_name("ssh"))
@@ -126,3 +128,18 @@ def _up(route: IPRoute, name: str) -> int:
     index = route.link_lookup(ifname=name)[0]
     route.link("set", index=index, state="up")
     return index
+
+
+def gone_in(seconds: float) -> bool:
+    """Whether there are no runs and no processes of any, at the latest then; later where others have the processors."""
+    deadline = time.monotonic() + seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    while time.monotonic() < deadline:
+        if not all_runs() and not left():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def left() -> list[int]:
+    """Processes of any run whose folder is in our state folder."""
+    return [one for run in all_runs() for one in carrying(VARIABLE, run.word)]

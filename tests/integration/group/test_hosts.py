@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,12 +22,11 @@ from p4reduce.cli.commands.join import rank_of
 from p4reduce.cli.lists import machines as parsed
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.rendezvous import Rendezvous
-from p4reduce.network.real.net.state import VARIABLE, all_runs, carrying
 from p4reduce.runs import agent as agent_module
 from p4reduce.runs.agent import Agents, Here, Machine, spread
 from p4reduce.runs.launch import Elsewhere, launch
 from tests.support.effort import examples
-from tests.support.machines import SSH, known_to_ssh, machines, why_not
+from tests.support.machines import SSH, gone_in, known_to_ssh, left, machines, why_not
 from tests.support.p4runtime.certificates import needs_openssl
 
 needs_namespaces = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
@@ -64,21 +62,6 @@ def world(tmp_path, monkeypatch):
             monkeypatch.setenv(name, text)
         yield SimpleNamespace(made=made, folder=tmp_path, lines=[])
     assert gone_in(5)
-
-
-def gone_in(seconds):
-    """Whether there are no runs and no processes of any, at the latest then; later where others have the processors."""
-    deadline = time.monotonic() + seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    while time.monotonic() < deadline:
-        if not all_runs() and not left():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def left():
-    """Processes of any run whose folder is in our state folder."""
-    return [one for run in all_runs() for one in carrying(VARIABLE, run.word)]
 
 
 def parent(pid):

@@ -10,10 +10,9 @@ alone show (`factors_of`).
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil
-from operator import or_
 from typing import Final, Literal
 
 import numpy as np
@@ -33,7 +32,7 @@ from p4reduce.control_plane.tdm.schedule import (
     Schedule,
 )
 from p4reduce.play.turns.acts import ITSELF, Acts, PlayedSchedule
-from p4reduce.play.turns.installing import PHASES, WORD, cut_chunks, pieces_of, together
+from p4reduce.play.turns.installing import PHASES, WORD, busiest, cut_chunks, pieces_of, summed, turns_by_cycle
 from p4reduce.play.turns.player import LANES, play
 from p4switch.base.values import PS_PER_S
 
@@ -214,27 +213,30 @@ def all_flows(schedule: Schedule, jobs: Mapping[str, TdmJob], factors: FactorsOf
     """The flows of all jobs of a schedule; those of all-to-alls have the pace of `installing.set_paces`."""
     flows = [flow for plan in schedule.jobs for flow in flows_of(schedule, plan, jobs[plan.job], factors)]
 
-    def busy_ps(names: Sequence[str], configuration: int) -> Counter[Resource]:
-        total: Counter[Resource] = Counter()
-        for flow in flows:
-            if flow.job in names and max(0, flow.configuration) == configuration:
-                for resource, size in flow.uses.items():
-                    if rate := capacity_of(schedule, resource):
-                        total[resource] += round(size / rate * PS_PER_S)
-        return total
-
+    alltoall = {flow.job for flow in flows if jobs[flow.job].kind == "a2a"}
+    if not alltoall:
+        return flows
+    busy_ps: defaultdict[tuple[str, int], Counter[Resource]] = defaultdict(Counter)
+    configurations: defaultdict[str, set[int]] = defaultdict(set)
+    for flow in flows:
+        configuration = max(0, flow.configuration)
+        configurations[flow.job].add(configuration)
+        for resource, size in flow.uses.items():
+            if rate := capacity_of(schedule, resource):
+                busy_ps[flow.job, configuration][resource] += round(size / rate * PS_PER_S)
+    cycles = turns_by_cycle(schedule)
+    longest = [busiest(summed(busy_ps[name, 0] for name in turn) for turn in turns) for turns in cycles]
+    every = summed(longest)
     spread_s: dict[tuple[str, int], float] = {}
-    for turn, others in together(schedule):
-        if not any(jobs[name].kind == "a2a" for name in turn):
-            continue
-        beside: Counter[Resource] = Counter()
-        for other in others:
-            beside += reduce(or_, (busy_ps(names, 0) for names in other), Counter())
-        for configuration in {max(0, flow.configuration) for flow in flows if flow.job in turn}:
-            total = busy_ps(turn, configuration) + beside
-            for flow in flows:
-                if flow.job in turn and jobs[flow.job].kind == "a2a" and max(0, flow.configuration) == configuration:
-                    spread_s[flow.job, configuration] = max(total[name] for name in flow.uses) / PHASES / PS_PER_S
+    for turns, own in zip(cycles, longest, strict=True):
+        beside = every - own
+        for turn in turns:
+            spread = alltoall.intersection(turn)
+            for configuration in {number for name in spread for number in configurations[name]}:
+                total = summed(busy_ps[name, configuration] for name in turn) + beside
+                for name in spread:
+                    takes_ps = max((total[resource] for resource in busy_ps[name, configuration]), default=0)
+                    spread_s[name, configuration] = takes_ps / PHASES / PS_PER_S
     return [replace(flow, spread_s=spread_s.get((flow.job, max(0, flow.configuration)), 0.0)) for flow in flows]
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, permutations
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -264,28 +264,30 @@ PHASES = 2
 
 def set_paces(schedule: Schedule, installed: Mapping[str, Installed], rates: RatesOf) -> None:
     """Give the blocks of every all-to-all their paces, configuration by configuration."""
-    for turn, others in together(schedule):
-        blocks = [
-            (installed[name].plan, blocked_part)
-            for name in turn
-            for blocked_part in installed[name].parts
-            if blocked_part.blocked
-        ]
-        for configuration in sorted({number for _, blocked_part in blocks for number in blocked_part.blocked}):
-            total = _sum(_load(installed[name], configuration, rates) for name in turn)
-            for other in others:
-                total += _busiest(_sum(_load(installed[name], 0, rates) for name in names) for names in other)
-            for plan, part in blocks:
-                if configuration in part.blocked:
-                    part.paces[configuration] = _paces(part, configuration, total, rates(plan, configuration))
+    cycles = turns_by_cycle(schedule)
+    if not any(blocked_part.blocked for job in installed.values() for blocked_part in job.parts):
+        return
+    longest = [busiest(summed(_load(installed[name], 0, rates) for name in turn) for turn in turns) for turns in cycles]
+    every = summed(longest)
+    for turns, own in zip(cycles, longest, strict=True):
+        beside = every - own
+        for turn in turns:
+            blocks = [
+                (installed[name].plan, blocked_part)
+                for name in turn
+                for blocked_part in installed[name].parts
+                if blocked_part.blocked
+            ]
+            for configuration in sorted({number for _, blocked_part in blocks for number in blocked_part.blocked}):
+                total = summed(_load(installed[name], configuration, rates) for name in turn) + beside
+                for plan, part in blocks:
+                    if configuration in part.blocked:
+                        part.paces[configuration] = _paces(part, configuration, total, rates(plan, configuration))
 
 
-def together(schedule: Schedule) -> Iterator[tuple[list[str], list[list[list[str]]]]]:
-    """Yield each group of jobs that send at the same time, with the groups of every other cycle."""
-    turns = [list(_turns(schedule, cycle)) for cycle in schedule.cycles]
-    for number, own in enumerate(turns):
-        for turn in own:
-            yield turn, [other for place, other in enumerate(turns) if place != number]
+def turns_by_cycle(schedule: Schedule) -> list[list[list[str]]]:
+    """Names of the jobs that send at the same time, group by group, of each cycle."""
+    return [list(_turns(schedule, cycle)) for cycle in schedule.cycles]
 
 
 def _turns(schedule: Schedule, cycle: Cycle) -> Iterable[list[str]]:
@@ -304,7 +306,7 @@ def _paces(part: TurnPart, configuration: int, total: Load, rates: Mapping[Hop, 
 def _load(job: Installed, configuration: int, rates: RatesOf) -> Load:
     """The load of all phases of a job on every link."""
     lit = rates(job.plan, configuration)
-    return _sum(
+    return summed(
         blocks_load(part, configuration, lit) if part.blocked else _sum_load(part)
         for part in job.parts
         if part.in_configuration(configuration)
@@ -342,19 +344,24 @@ def blocks_load(part: TurnPart, configuration: int, rates: Mapping[Hop, int]) ->
     return load
 
 
-def _sum(loads: Iterable[Load]) -> Load:
-    total: Load = Counter()
+Place = TypeVar("Place")
+"""what is busy: a link, or a resource of the flow model"""
+
+
+def summed(loads: Iterable[Counter[Place]]) -> Counter[Place]:
+    """How long each place is busy in all, ps."""
+    total: Counter[Place] = Counter()
     for load in loads:
         total.update(load)
     return total
 
 
-def _busiest(loads: Iterable[Load]) -> Load:
-    busiest: Load = Counter()
+def busiest(loads: Iterable[Counter[Place]]) -> Counter[Place]:
+    """How long each place is busy at most, ps."""
+    most: Counter[Place] = Counter()
     for load in loads:
-        for hop, value in load.items():
-            busiest[hop] = max(busiest[hop], value)
-    return busiest
+        most |= load
+    return most
 
 
 WORD: Final = 4

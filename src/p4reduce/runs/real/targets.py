@@ -2,6 +2,7 @@
 
 import queue
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
@@ -94,7 +95,29 @@ class RealTarget(Protocol):
     ) -> None: ...
 
 
-class EmbeddedTarget:
+class _Threads(ABC):
+    """Switches that are threads, of this process or of agents: none of them ends alone."""
+
+    @property
+    def processes(self) -> list[int]:
+        """None."""
+        return []
+
+    def process_of(self, switch: str) -> int | None:
+        """None."""
+        return None
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise where they have ended."""
+
+    def ended(self) -> Collection[str]:
+        """None: `check` raises for all of them."""
+        self.check()
+        return ()
+
+
+class EmbeddedTarget(_Threads):
     """Embedded switches in this process: their data paths are threads that need no Python."""
 
     def __init__(
@@ -125,23 +148,9 @@ class EmbeddedTarget:
             self._parts.close()
             raise
 
-    @property
-    def processes(self) -> list[int]:
-        """None: switches are threads of this one."""
-        return []
-
-    def process_of(self, switch: str) -> int | None:
-        """None."""
-        return None
-
     def check(self) -> None:
         """Raise ``FabricError`` when a data path has ended."""
         self._switches.check()
-
-    def ended(self) -> Collection[str]:
-        """None alone: they are threads of one process."""
-        self.check()
-        return ()
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
         """As the ports counted."""
@@ -318,7 +327,7 @@ def open_part(share: object, pem: str) -> MachinePart:
     return MachinePart(from_plain(MachineShare, share, "what is here of the network"), pem)
 
 
-class MachineTarget:
+class MachineTarget(_Threads):
     """Embedded switches on several machines, by their agents; the controller reaches them by mutual TLS."""
 
     def __init__(self, topology: Topology, program: P4Program, wires: MachineWires, agents: Agents) -> None:
@@ -344,23 +353,9 @@ class MachineTarget:
         self.controller = Controller(topology, targets, program, deadline_s=CONTROL_DEADLINE_S)
         self.relays: RelaySights = _MachineRelays(self)
 
-    @property
-    def processes(self) -> list[int]:
-        """None: they are on other machines."""
-        return []
-
-    def process_of(self, switch: str) -> int | None:
-        """None."""
-        return None
-
     def check(self) -> None:
         """`ClusterError` when an agent, and with it its switches, has ended."""
         self._agents.check()
-
-    def ended(self) -> Collection[str]:
-        """None alone: each is a thread of an agent."""
-        self.check()
-        return ()
 
     def cpu_s(self) -> float:
         """CPU seconds of all agents since they began."""

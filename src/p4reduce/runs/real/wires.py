@@ -170,14 +170,35 @@ class VethWires:
         self.network.__exit__(kind, error, trace)
 
 
-class UdpWires:
-    """A pair of UDP sockets for each link, or one on each side of its relay, at an address that this run alone has."""
+class _Datagrams:
+    """A pair of UDP sockets for each end of a link."""
 
     def __init__(self, experiment: Experiment, topology: Topology) -> None:
         self._topology = topology
         self._rates = shaped_rates(experiment, topology)
         self.shaping = "hosts' and switches' own queues" if self._rates else "none"
         self._pairs: dict[Hop, tuple[Socket, Socket]] = {}
+
+    def socket(self, host: str) -> SocketSpec:
+        """A socket that carries whole frames in datagrams."""
+        local, remote = self._pairs[host, 1]
+        return SocketSpec(local=local, remote=remote, rate_bps=self._rates.get((host, 1), 0))
+
+    def cut(self) -> Collection[Ends]:
+        """Datagrams have no carrier."""
+        return ()
+
+    @property
+    def events(self) -> Events:
+        """None."""
+        return None
+
+
+class UdpWires(_Datagrams):
+    """A pair of UDP sockets for each link, or one on each side of its relay, at an address that this run alone has."""
+
+    def __init__(self, experiment: Experiment, topology: Topology) -> None:
+        super().__init__(experiment, topology)
         self._relayed: list[Relayed] = []
         with_relays = needs_relays(experiment, topology)
         free = iter(datagram_ports("", [False] * ((4 if with_relays else 2) * len(topology.links))))
@@ -200,20 +221,6 @@ class UdpWires:
     def relayed(self) -> list[Relayed]:
         """Pairs of sockets."""
         return self._relayed
-
-    def socket(self, host: str) -> SocketSpec:
-        """A socket that carries whole frames in datagrams."""
-        local, remote = self._pairs[host, 1]
-        return SocketSpec(local=local, remote=remote, rate_bps=self._rates.get((host, 1), 0))
-
-    def cut(self) -> Collection[Ends]:
-        """Datagrams have no carrier."""
-        return ()
-
-    @property
-    def events(self) -> Events:
-        """None."""
-        return None
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
         """Start it beside us."""
@@ -340,7 +347,7 @@ class RemoteProcess(RemoteRank):
         return super().wait()
 
 
-class MachineWires:
+class MachineWires(_Datagrams):
     """A pair of UDP sockets for each link, or one on each side of its relay, which is where the link's first end is:
     between the machines' addresses where the two are on different machines, else on loopback.
 
@@ -350,10 +357,8 @@ class MachineWires:
 
     def __init__(self, experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> None:
         """``place``: the machine of each node, which has begun. ``ClusterError`` where its MTU is too small."""
-        self._experiment, self._topology, self._place = experiment, topology, place
-        self._rates = shaped_rates(experiment, topology)
-        self.shaping = "hosts' and switches' own queues" if self._rates else "none"
-        self._pairs: dict[Hop, tuple[Socket, Socket]] = {}
+        super().__init__(experiment, topology)
+        self._experiment, self._place = experiment, place
         self._relayed: dict[Agent, list[Relayed]] = {agent: [] for agent in place.values()}
         self._started: list[RemoteProcess] = []
         with_relays = needs_relays(experiment, topology)
@@ -413,20 +418,6 @@ class MachineWires:
     def relayed(self) -> list[Relayed]:
         """None: no relay is in this process."""
         return []
-
-    def socket(self, host: str) -> SocketSpec:
-        """A socket that carries whole frames in datagrams."""
-        local, remote = self._pairs[host, 1]
-        return SocketSpec(local=local, remote=remote, rate_bps=self._rates.get((host, 1), 0))
-
-    def cut(self) -> Collection[Ends]:
-        """Datagrams have no carrier."""
-        return ()
-
-    @property
-    def events(self) -> Events:
-        """None."""
-        return None
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "RemoteProcess":
         """Start it on the host's machine; of ``options`` ``stderr`` counts, a file."""

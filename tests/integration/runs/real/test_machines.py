@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,12 +13,11 @@ import pytest
 
 from p4reduce.base.errors import BadInput
 from p4reduce.cli.lists import places
-from p4reduce.network.real.net.state import VARIABLE, all_runs, carrying
 from p4reduce.runs.agent import Machine
 from p4reduce.runs.real.wires import placed
 from p4reduce.topologies import load
 from tests.support.effort import examples
-from tests.support.machines import SSH, known_to_ssh, machines, why_not
+from tests.support.machines import SSH, gone_in, known_to_ssh, left, machines, why_not
 from tests.support.p4runtime.certificates import needs_openssl
 
 needs_namespaces = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
@@ -66,21 +64,6 @@ def world(tmp_path, monkeypatch):
             monkeypatch.setenv(name, text)
         yield SimpleNamespace(made=made, folder=tmp_path)
     assert gone_in(10)
-
-
-def gone_in(seconds):
-    """Whether there are no runs and no processes of any, at the latest then; later where others have the processors."""
-    deadline = time.monotonic() + seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    while time.monotonic() < deadline:
-        if not all_runs() and not left():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def left():
-    """Processes of any run whose folder is in our state folder."""
-    return [one for run in all_runs() for one in carrying(VARIABLE, run.word)]
 
 
 @contextlib.contextmanager
