@@ -196,6 +196,9 @@ labs-class: $(WARM)  ## 100 submissions to all labs beside each other, twice: no
 soak-kills-real: $(WARM)  ## 100 strikes at workers, switches, controllers, the coordinator in real time: SOAK='--target bmv2 --links veth'
 	$(BIN)/python -m tests.support.kills.real --kills 100 $(SOAK)
 
+soak-hosts: $(WARM)  ## 100 kills of launcher, agents, ranks, ssh and cables on 2 to 4 machines (namespaces; needs root, sshd): SOAK='--mode real'
+	$(BIN)/python -m tests.support.kills.hosts --kills 100 $(SOAK)
+
 soak-group: $(WARM)  ## HISTORIES=10000 of a group's agreement and of its coordinator: deaths, joins, forged messages, clocks that jump
 	$(BIN)/python -m tests.support.kills.agreed --histories $(HISTORIES)
 	$(BIN)/python -m tests.support.kills.histories --histories $(HISTORIES)

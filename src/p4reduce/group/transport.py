@@ -7,15 +7,19 @@ machines differ, and the key ends with its group.
 """
 
 import contextlib
+import errno
 import fcntl
 import functools
 import os
+import secrets
+import selectors
 import socket
 import ssl
 import stat
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -223,6 +227,96 @@ def interface_of(address: str) -> tuple[str, int] | None:
                 if socket.inet_ntoa(fcntl.ioctl(asked, _SIOCGIFADDR, request)[20:24]) == address:
                     return name, int.from_bytes(fcntl.ioctl(asked, _SIOCGIFMTU, request)[16:20], sys.byteorder)
     return None
+
+
+# Which packets reach this machine, and which of its own reach others: what a firewall lets through.
+
+
+PROBES: Final = 32
+"""ports on which it is tried: one in each part of the range from which the kernel takes ports (ip(7))"""
+PORT_RANGE: Final = "net.ipv4.ip_local_port_range"
+_COPIES: Final = 3
+_TRIES: Final = 8
+_LONGEST_WORD: Final = 24
+_IP_MTU_DISCOVER: Final = 10
+_IP_PMTUDISC_DO: Final = 2
+"""linux/in.h: datagrams are not cut in pieces"""
+
+
+class ProbedPorts:
+    """TCP and UDP ports at which others try whether they reach this machine; ``close`` them."""
+
+    def __init__(self, host: str) -> None:
+        """``host``: an address of this machine. ``OSError`` where it is none."""
+        low, high = map(int, Path("/proc/sys", PORT_RANGE.replace(".", "/")).read_text("utf-8").split())
+        self._open = contextlib.ExitStack()
+        self._datagrams: dict[int, socket.socket] = {}
+        try:
+            for part in range(PROBES):
+                first, behind = (low + (high - low + 1) * at // PROBES for at in (part, part + 1))
+                for _ in range(_TRIES):
+                    port = first + secrets.randbelow(max(1, behind - first))
+                    with contextlib.ExitStack() as pair:
+                        try:
+                            pair.enter_context(socket.create_server((host, port), backlog=socket.SOMAXCONN))
+                            other = pair.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                            other.bind((host, port))
+                        except OSError as error:
+                            if error.errno != errno.EADDRINUSE:
+                                raise
+                            continue
+                        other.setblocking(False)
+                        self._datagrams[port] = other
+                        self._open.push(pair.pop_all())
+                        break
+        except BaseException:
+            self.close()
+            raise
+        self.ports: Final = tuple(self._datagrams)
+
+    def heard(self) -> list[tuple[str, int, int]]:
+        """Word, port and size, bytes, of the datagrams that have come, each once."""
+        came = set()
+        for port, own in self._datagrams.items():
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    data = own.recv(1 << 16)
+                    came.add((data[:_LONGEST_WORD].rstrip(b"\0").decode(errors="replace"), port, len(data)))
+        return sorted(came)
+
+    def close(self) -> None:
+        """Close them."""
+        self._open.close()
+
+
+def unreached(host: str, ports: Sequence[int], timeout_s: float) -> list[int]:
+    """Those of a machine's TCP ports to which no connection comes about."""
+    with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
+        left = set(ports)
+        for port in ports:
+            connection = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            connection.setblocking(False)
+            with contextlib.suppress(OSError):  # no route, or no such name
+                connection.connect_ex((host, port))
+                waiting.register(connection, selectors.EVENT_WRITE, port)
+        deadline = time.monotonic() + timeout_s
+        while waiting.get_map() and (left_s := deadline - time.monotonic()) > 0:
+            for key, _ in waiting.select(left_s):
+                waiting.unregister(key.fileobj)
+                own = key.fileobj
+                if isinstance(own, socket.socket) and own.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                    left.discard(key.data)
+    return sorted(left)
+
+
+def cast(host: str, ports: Sequence[int], word: str, sizes: Sequence[int]) -> None:
+    """Send a datagram of each size, bytes, that begins with ``word`` to each of a machine's UDP ports, and it again."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        for size in [*sizes] * _COPIES:
+            for port in ports:
+                with contextlib.suppress(OSError):  # no route, or too large for it
+                    own.sendto(word.encode().ljust(size, b"\0"), (host, port))
 
 
 def _resolved(host: str) -> Sequence[tuple[int, int, int, str, tuple[str | int, ...]]]:

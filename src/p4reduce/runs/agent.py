@@ -30,11 +30,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from p4reduce import __version__
+from p4reduce.base.errors import RealError
 from p4reduce.base.records import RecordError, from_plain, to_plain
 from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import SPEC, free_ports
-from p4reduce.group.transport import TICKET, Ticket, end, interface_of, source_towards
+from p4reduce.group.transport import TICKET, ProbedPorts, Ticket, cast, end, interface_of, source_towards, unreached
 from p4reduce.network.real.net import why_not
 from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 from p4reduce.runs.launch import (
@@ -47,6 +48,7 @@ from p4reduce.runs.launch import (
     script_command,
     torch_environment,
 )
+from p4reduce.runs.parallel import Installed, installed, no_room
 
 if TYPE_CHECKING:
     from p4reduce.runs.real.presence import Signs
@@ -64,8 +66,9 @@ REACH_S: Final = 3.0
 """for one machine to connect to another"""
 MOST_LINE: Final = 1 << 20
 """bytes of a message"""
-SSH: Final = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
-ANSWERS: Final = {"here", "clock", "port", "reached", "ports", "part", "counted"}
+SSH: Final = ("ssh", *(f"-o{flag}" for flag in ("BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=5",
+        "ServerAliveCountMax=3")))  # fmt: skip
+ANSWERS: Final = {"here", "clock", "probed", "reached", "heard", "ports", "part", "counted"}
 START_S: Final = 600.0
 """for an agent to compile switches and open their ports"""
 EXCHANGES: Final = 16
@@ -100,8 +103,11 @@ class Here:
     """SHA-256 of the script there; "" where there is none"""
     fault: str
     """why no rank can start there, as far as it sees"""
-    no_namespaces: str
-    """why it has no network namespaces, where that was asked"""
+    no_namespaces: str = ""
+    """why it has no network namespaces, as the following, where that was asked"""
+    no_room: tuple[str, ...] = ()
+    """folders in which nothing can be written, and why"""
+    installed: Installed | None = None
 
 
 # On the machine: the agent.
@@ -109,9 +115,13 @@ class Here:
 
 def main() -> int:
     """Obey the launcher until its end of the input is closed, or it says nothing any more."""
-    remove_stale()
-    with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="agent") as folder, guarded():
-        _Here(folder).serve()
+    try:
+        remove_stale()
+        with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="agent") as folder, guarded():
+            _Here(folder).serve()
+    except (OSError, RealError) as error:
+        print(f"p4reduce: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -124,7 +134,7 @@ class _Here:
         self._ranks: dict[int, RankProcess] = {}
         self._ticket = self._aside / "ticket.json"
         self._writing = threading.Lock()
-        self._probes: list[socket.socket] = []
+        self._probed: ProbedPorts | None = None
         self._part: MachinePart | None = None
         self._signs: dict[int, Signs] = {}
         """of ranks in real time"""
@@ -147,7 +157,7 @@ class _Here:
 
     def _perform(self, what: object, request: dict[str, Any]) -> None:
         if what == "begin":
-            self._say(here=to_plain(here(request["folder"], request["script"], namespaces=request["namespaces"])))
+            self._say(here=to_plain(here(request["folder"], request["script"], examine=request["examine"])))
         elif what == "ticket":
             from_plain(Ticket, request["ticket"], "ticket").write(self._ticket)
         elif what == "start":
@@ -158,10 +168,13 @@ class _Here:
         elif what == "clock":
             self._say(clock=[time.time(), time.monotonic_ns()])
         elif what == "listen":
-            self._probes.append(socket.create_server((request["host"], 0)))
-            self._say(port=self._probes[-1].getsockname()[1])
+            with contextlib.suppress(OSError):  # it is no address of this machine
+                self._probed = ProbedPorts(request["host"])
+            self._say(probed=list(self._probed.ports) if self._probed else [])
         elif what == "reach":
-            self._say(reached=[_reaches(host, port) for host, port in request["addresses"]])
+            self._say(reached=[_reach(*target) for target in request["targets"]])
+        elif what == "hear":
+            self._say(heard=self._probed.heard() if self._probed else [])
         else:
             self._perform_real(what, request)
 
@@ -291,7 +304,7 @@ class _Here:
                 data = data[os.write(sys.stdout.fileno(), data) :]
 
 
-def here(folder: str, script: str | None, *, namespaces: bool = False) -> Here:
+def here(folder: str, script: str | None, *, examine: bool = False) -> Here:
     """Report what this machine has; change to the launcher's folder and look for its script, if they are there."""
     digest, fault = "", ""
     try:
@@ -299,15 +312,15 @@ def here(folder: str, script: str | None, *, namespaces: bool = False) -> Here:
         if script is not None:
             digest = digest_of(script)
     except OSError as error:
-        fault = f"{error.filename}: {error.strerror}; the launcher's folder must be there"
+        fault = f"{error.filename}: {error.strerror}: the launcher's folder must be there; share or copy it"
     seen, _, own, _ = (os.environ.get("SSH_CONNECTION", "").split() + [""] * 4)[:4]
     name, named = socket.gethostname(), ""
     with contextlib.suppress(OSError):
         named = socket.gethostbyname(name)
     _, mtu = interface_of(own) or ("", 0)
-    without = (why_not() or "") if namespaces else ""
+    more = {"no_namespaces": why_not() or "", "no_room": no_room(), "installed": installed()} if examine else {}
     (port,) = free_ports(1)
-    return Here(__version__, seen, own, name, named, mtu, port, digest, fault, without)
+    return Here(__version__, seen, own, name, named, mtu, port, digest, fault, **more)  # type: ignore[arg-type]
 
 
 def digest_of(script: str) -> str:
@@ -327,12 +340,10 @@ def datagram_ports(address: str, across: Sequence[bool]) -> list[tuple[str, int]
     return [(host, next(ports[host])) for host in hosts]
 
 
-def _reaches(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), REACH_S).close()
-    except OSError:
-        return False
-    return True
+def _reach(host: str, ports: Sequence[int], word: str, sizes: Sequence[int]) -> list[int]:
+    """Send datagrams to a machine's ports, and connect to them; those to which that is impossible."""
+    cast(host, ports, word, sizes)
+    return unreached(host, ports, REACH_S)
 
 
 def _lines(descriptor: int) -> Iterator[dict[str, Any]]:
@@ -506,9 +517,9 @@ class Agent:
         why = self.gone if there else f"the agent said nothing for {timeout_s:g} s"
         raise ClusterError(f"{self.machine.name}: {why}")
 
-    def begin(self, folder: Path, script: str | None, *, namespaces: bool = False) -> None:
+    def begin(self, folder: Path, script: str | None, *, examine: bool = False) -> None:
         """Ask what its machine has."""
-        self.ask("begin", folder=str(folder), script=script, namespaces=namespaces)
+        self.ask("begin", folder=str(folder), script=script, examine=examine)
 
     def began(self) -> Here:
         """The agent's report on its machine; ``ClusterError`` if it did not start."""

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import queue
-import secrets
 import select
 import signal
 import socket
@@ -482,7 +481,7 @@ class _Coordinator:
             failed=self._events.put,
             lost=lambda seat, why: self._note_seat(seat, 1, why) if alone else None,
             left=lambda seat: self._note_seat(seat, 0, "") if alone else None,
-            start=secrets.token_hex(8) if elsewhere is not None else "",
+            start=folder.mark if elsewhere is not None else "",
             at=self._addresses(),
             size=places + 1,
         )
@@ -510,6 +509,7 @@ class _Coordinator:
             for agent in self._agents.every:
                 agent.ask("ticket", ticket=to_plain(self._listener.ticket.nearest(self._agents.address(agent))))
         elif self._elsewhere is not None and self._elsewhere.ticket is not None:
+            self._run.note_secret(self._elsewhere.ticket)
             self._listener.ticket.write(self._elsewhere.ticket)
         for rank in ranks:
             alone = torch[rank] if rank < workers else {}
@@ -590,8 +590,6 @@ class _Coordinator:
     def close(self) -> None:
         """End and remove everything; whatever still waits in the group is told."""
         end_all(self._processes.values(), GRACE_S)
-        if self._elsewhere is not None and self._elsewhere.ticket is not None:
-            self._elsewhere.ticket.unlink(missing_ok=True)
         self._group.fail(ClusterError("the launch has ended"))
         self._listener.close(GRACE_S)
 

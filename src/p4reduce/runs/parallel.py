@@ -6,29 +6,36 @@ import hashlib
 import json
 import multiprocessing
 import os
+import platform
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import p4reduce
 import p4switch
 from p4reduce.base.output import Progress
+from p4reduce.base.registry import requirements
 from p4reduce.base.signals import end_with
 from p4reduce.group.errors import ClusterError
+from p4reduce.network.real.net.state import runs_folder
 from p4switch.base.files import read_text, write_text
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _CONNECT_S = "10s"
+_GOES_ON: Final = "the same command goes on"
+_KILLED: Final = f"each worker that was given a certain piece was killed; {_GOES_ON}"
 _LONG_S = 0.5
 _YOUNG = 200_000
 """objects after which Python looks for cycles among them"""
@@ -83,7 +90,7 @@ def in_parallel(
                 if progress is not None:
                     progress(label, finished, len(items))
         except BrokenProcessPool:
-            raise ClusterError("a process that worked on a piece was killed; the same command goes on") from None
+            raise ClusterError(f"a process that worked on a piece was killed; {_GOES_ON}") from None
 
 
 def _piece(work: Callable[[Item], Result], item: Item, wanted: str) -> Result:
@@ -102,8 +109,8 @@ def _executor(jobs: int, dask: str | None, ray: str | None) -> Iterator[Submit]:
     if ray is not None:
         yield _ray(ray)
     elif dask is not None:
-        with _dask(dask) as executor:
-            yield executor.submit
+        with _dask(dask) as submit:
+            yield submit
     else:
         before = set(multiprocessing.active_children())
         context = multiprocessing.get_context("spawn")
@@ -117,9 +124,9 @@ def _executor(jobs: int, dask: str | None, ray: str | None) -> Iterator[Submit]:
 
 
 @contextmanager
-def _dask(address: str) -> Iterator[Executor]:
+def _dask(address: str) -> Iterator[Submit]:
     try:
-        from distributed import Client  # noqa: PLC0415  (an optional extra)
+        from distributed import Client, KilledWorker  # noqa: PLC0415  (an optional extra)
     except ImportError:
         raise ClusterError("--dask needs the package 'distributed': pip install 'p4reduce[dask]'") from None
     connect: Any = Client
@@ -132,8 +139,25 @@ def _dask(address: str) -> Iterator[Executor]:
             raise ClusterError(
                 f"--dask {address}: the scheduler has no workers; start some with 'dask worker {address}'"
             )
-        with client.get_executor(pure=False) as executor:
-            yield executor
+
+        def submit(function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
+            ours: Future[Any] = Future()
+
+            def take(theirs: Any) -> None:
+                try:
+                    ours.set_result(theirs.result())
+                except KilledWorker:
+                    ours.set_exception(ClusterError(f"--dask {address}: {_KILLED}"))
+                except CancelledError:
+                    ours.set_exception(ClusterError(f"--dask {address}: the scheduler is gone; {_GOES_ON}"))
+                except Exception as error:  # of the piece
+                    ours.set_exception(error)
+                theirs.release()  # or it is done again when the worker that did it is gone
+
+            client.submit(function, *arguments, pure=False).add_done_callback(take)
+            return ours
+
+        yield submit
     finally:
         client.close()
 
@@ -230,3 +254,49 @@ class Kept:
 def piece_name(prefix: str, piece: object) -> str:
     """A name for a piece's file; equal for pieces that are written alike."""
     return f"{prefix}-{hashlib.sha256(repr(piece).encode()).hexdigest()[:24]}"
+
+
+# What a machine has that works on pieces, or on which ranks run.
+
+
+LEAST_FREE: Final = 64 << 20
+"""bytes on the disks of runs, of temporary files and of machine code"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What a machine has installed, by which it may differ from the launcher's."""
+
+    python: str
+    numpy: str
+    cpu: str
+    """its architecture"""
+    code: str
+    """a digest of p4reduce's own files"""
+    missing: tuple[str, ...]
+    """distributions that p4reduce requires"""
+
+
+def installed() -> Installed:
+    """What this machine has installed."""
+    known: dict[str, str] = {}
+    for name in requirements():
+        with suppress(PackageNotFoundError):
+            known[name] = version(name)
+    missing = tuple(name for name in requirements() if name not in known)
+    return Installed(platform.python_version(), known.get("numpy", ""), platform.machine(), code_version(), missing)
+
+
+def no_room() -> tuple[str, ...]:
+    """Folders of this machine in which nothing can be written, and why."""
+    from p4switch.compiler.jit import cache_directory  # noqa: PLC0415  (slow to import)
+
+    faults = []
+    for wanted in (runs_folder(), Path(tempfile.gettempdir()), cache_directory()):
+        place = next(path for path in (wanted, *wanted.parents) if path.exists())
+        disk = os.statvfs(place)
+        if not os.access(place, os.W_OK):
+            faults.append(f"{place} is not writable: make it so, or name another folder")
+        elif (free := disk.f_bavail * disk.f_frsize) < LEAST_FREE or (disk.f_files and not disk.f_favail):
+            faults.append(f"{place}: {free >> 20} MiB are free, and {disk.f_favail} files: make room there")
+    return tuple(dict.fromkeys(faults))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import pytest
 
 import p4reduce
 from p4reduce.base.errors import BadInput
-from p4reduce.cli.commands.doctor import examine_machines, faults
+from p4reduce.cli.commands.doctor import Way, faults
 from p4reduce.cli.commands.join import rank_of
 from p4reduce.cli.lists import machines as parsed
 from p4reduce.group.errors import ClusterError
@@ -25,6 +26,7 @@ from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.runs import agent as agent_module
 from p4reduce.runs.agent import Agents, Here, Machine, spread
 from p4reduce.runs.launch import Elsewhere, launch
+from p4reduce.runs.parallel import Installed
 from tests.support.effort import examples
 from tests.support.machines import SSH, gone_in, known_to_ssh, left, machines, why_not
 from tests.support.p4runtime.certificates import needs_openssl
@@ -155,6 +157,21 @@ def test_a_launcher_that_is_killed_leaves_nothing_anywhere(world):
             finally:
                 launcher.kill()
         assert gone_in(5)
+
+
+@needs_openssl
+def test_a_launcher_that_is_killed_leaves_no_ticket(world):
+    ticket = world.folder / "job.json"
+    command = [sys.executable, "-m", "p4reduce.cli.entry", "launch", "-n", "2", "--ticket", str(ticket)]
+    with subprocess.Popen([*command, "--listen", "127.0.0.1"]) as launcher:
+        try:
+            while not ticket.exists():
+                assert launcher.poll() is None
+                time.sleep(0.01)
+        finally:
+            launcher.kill()
+    assert gone_in(5)
+    assert not ticket.exists()
 
 
 def test_what_keeps_a_machine_from_taking_part_is_named(world):
@@ -324,15 +341,16 @@ def test_one_script_unchanged_has_one_hash_and_one_result_under_each_launcher(wo
 # What is wrong with machines.
 
 
-GOOD = Here("0.1.0", "10.0.0.1", "10.0.0.2", "pc", "10.0.0.2", 1500, 5, "", "", "")
+OWN = Installed("3.11.2", "2.4.6", "x86_64", "c0de", ())
+GOOD = Here("0.1.0", "10.0.0.1", "10.0.0.2", "pc", "10.0.0.2", 1500, 5, "", "", "", (), OWN)
 
 
-def found(*heres, offsets=(0.0, 0.0, 0.0), reached=()):
+def found(*heres, offsets=(0.0, 0.0, 0.0), ways=()):
     agents = [
         SimpleNamespace(machine=Machine(f"m{number}"), here=one, offset_s=offset)
         for number, (one, offset) in enumerate(zip(heres, offsets, strict=False))
     ]
-    return faults(agents, dict(reached))
+    return faults(agents, dict(ways), OWN)
 
 
 @pytest.mark.parametrize(
@@ -344,6 +362,12 @@ def found(*heres, offsets=(0.0, 0.0, 0.0), reached=()):
         ({"name": "other"}, "has the name 'other', too"),
         ({"no_namespaces": "not here"}, "no network namespaces"),
         ({"fault": "/home: no such folder"}, "/home"),
+        ({"no_room": ("/home: 0 MiB are free",)}, "0 MiB"),
+        ({"installed": replace(OWN, numpy="1.26.4", code="beef")}, "has NumPy 1.26.4, here 2.4.6"),
+        ({"installed": replace(OWN, python="3.12.1")}, "has Python 3.12.1"),
+        ({"installed": replace(OWN, code="beef")}, "has other files (beef, here c0de)"),
+        ({"installed": replace(OWN, cpu="aarch64")}, "is aarch64, here x86_64"),
+        ({"installed": replace(OWN, missing=("protobuf",))}, "lacks protobuf"),
     ],
 )
 def test_each_fault_of_a_machine_is_named_and_nothing_else(change, word):
@@ -353,27 +377,28 @@ def test_each_fault_of_a_machine_is_named_and_nothing_else(change, word):
     assert word in fault[1]
 
 
+PORTS = (1024, 2048, 4096)
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        (Way(PORTS), []),
+        (Way(()), ["cannot connect to m1"]),
+        (Way(PORTS, PORTS, PORTS, 1472), ["cannot connect to m1"]),
+        (Way(PORTS, PORTS[:1], PORTS), ["TCP to m1 gets lost at 1 of 3 ports that were tried, 1024:",
+                                        "UDP to m1 gets lost at all ports that were tried, from 1024 to 4096:"]),
+        (Way(PORTS, large=1472), ["packets of 1500 bytes to m1 get lost"]),
+    ],
+)  # fmt: skip
+def test_what_does_not_come_through_is_named(way, words):
+    texts = way.faults("m1")
+    assert [word in text for word, text in zip(words, texts, strict=True)] == [True] * len(words)
+
+
 def test_clocks_small_mtus_and_missing_ways_are_named():
     first, second = replace(GOOD, name="first"), replace(GOOD, name="second")
     assert found(first, second, offsets=(0.0, -3.0)) == [("m1", "its clock is -3.0 s from ours: run chrony or ntpd")]
     assert [name for name, _ in found(replace(first, mtu=1000))] == ["m0"]
-    assert found(first, second, reached=[(("m0", "m1"), False), (("m1", "m0"), True)])[0][0] == "m0"
-
-
-@needs_namespaces
-@pytest.mark.soak
-def test_planted_faults_are_found_on_machines(world):
-    with machines(3) as made:
-        known_to_ssh(world.folder, made)
-        run = lambda one, *words: subprocess.run(["nsenter", f"--net={one.path}", "ip", *words], check=True)  # noqa: E731
-        with made[0].run(lambda: Agents([Machine("pc2"), Machine("pc3"), Machine("pc9")], ssh=(SSH,))) as agents:
-            healthy = made[0].run(lambda: examine_machines(agents))
-            # namespaces share the machine's name, which is one of its faults
-            assert {name for name, text in healthy if "network namespaces" not in text and "name" not in text} == set()
-            assert {name for name, text in healthy if "Could not resolve" in text} == {"pc9"}
-            run(made[1], "link", "set", "eth0", "mtu", "1200")
-            run(made[1], "route", "add", "prohibit", f"{made[2].address}/32")
-            agents.every.pop()  # pc9
-            sick = made[0].run(lambda: examine_machines(agents))
-        assert [text.split(" at ")[0] for name, text in sick if name == "pc2" and "MTU" in text] == ["MTU 1200"]
-        assert [name for name, text in sick if "cannot connect to pc" in text] == ["pc2", "pc3"]
+    (fault,) = found(first, second, ways=[(("m0", "m1"), Way(PORTS, PORTS)), (("m1", "m0"), Way(PORTS))])
+    assert fault[0] == "m0"

@@ -4,10 +4,11 @@ import contextlib
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
-import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,16 +20,19 @@ from p4reduce import __version__
 from p4reduce.base.errors import RealError
 from p4reduce.base.failures import EXIT_FAILED
 from p4reduce.base.output import Output
+from p4reduce.base.records import RecordError
 from p4reduce.base.registry import requirements
 from p4reduce.cli.commands import net as standing
 from p4reduce.cli.flags import all_machines
 from p4reduce.cli.flags.network import Clean, Doctor
 from p4reduce.cli.p4_build import COMPILED, LANES, ROOT
 from p4reduce.group.errors import ClusterError
+from p4reduce.group.transport import PORT_RANGE, ProbedPorts
 from p4reduce.network.real import net
 from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed
 from p4reduce.network.real.net import state
-from p4reduce.runs.agent import BEGIN_S, REACH_S, Agent, Agents, Machine, ssh_of
+from p4reduce.runs.agent import BEGIN_S, REACH_S, Agent, Agents, Here, Machine, digest_of, ssh_of
+from p4reduce.runs.parallel import Installed, installed
 
 TOOLS: Final = (
     ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
@@ -56,7 +60,7 @@ def doctor(flags: Doctor) -> None:
     """Examine this machine; exits with 1 where something is missing that is needed."""
     output = Output(as_json=flags.as_json)
     if machines := all_machines(flags.hosts, flags.hostfile):
-        _machines([Machine(*named) for named in machines], ssh_of(flags.ssh), output)
+        _machines([Machine(*named) for named in machines], ssh_of(flags.ssh), flags.script, output)
         return
     findings = examine()
     output.data([asdict(finding) for finding in findings])
@@ -69,16 +73,16 @@ def doctor(flags: Doctor) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _machines(machines: list[Machine], ssh: list[str], output: Output) -> None:
+def _machines(machines: list[Machine], ssh: list[str], script: Path | None, output: Output) -> None:
     """Examine other machines; exits with 1 where something is wrong."""
     output.note(f"asking {', '.join(machine.name for machine in machines)}")
     with Agents(machines, ssh=ssh) as agents:
-        faults = examine_machines(agents)
+        faults = examine_machines(agents, script)
     output.data([{"machine": name, "fault": text} for name, text in faults])
     if faults:
         output.table(["machine", "fault"], [list(fault) for fault in faults])
         raise typer.Exit(EXIT_FAILED)
-    output.line(f"{len(machines)} machines: the same version, clocks and MTU, and each reaches the others")
+    output.line(f"{len(machines)} machines: the same software, clocks and MTU, and each reaches the others")
 
 
 def examine() -> list[DoctorFinding]:
@@ -191,19 +195,84 @@ def clean(flags: Clean) -> None:
 _LAUNCHER: Final = "the launcher"
 LEAST_MTU: Final = 1280
 MOST_OFFSET_S: Final = 1.0
+_HEARD_S: Final = 0.5
+"""for datagrams that were sent to come in"""
+_UDP_BYTES: Final = 28
+"""of the headers of IPv4 and UDP"""
+_SMALL: Final = 64
+_LARGEST: Final = 9216
+"""bytes of datagrams"""
+_FIXES: Final = (
+    (r"Permission denied \(", "its sshd takes none of our keys: ssh-copy-id {name}, or load the key (ssh-add)"),
+    (r"Host key verification failed|REMOTE HOST IDENTIFICATION", "run 'ssh {name}' once, or correct known_hosts"),
+    (r"Could not resolve|Name or service not known", "name it in /etc/hosts, or give its address"),
+    (r"port \d+: ", "start sshd there, let its port through, and look at the cable: 'ssh {name} true' has to work"),
+    (r"No module named|cannot import name", f"install the same p4reduce there for {sys.executable}"),
+    (r"[Nn]ot found|No such file|exec: ", f"install Python and p4reduce there as here, at {sys.executable}"),
+    (r"No space left|Disk quota", "make room there"),
+    (
+        r"Read-only|Permission denied|Not a directory",
+        "let the user write there, or name other folders: HOME, TMPDIR, XDG_STATE_HOME",
+    ),
+    (
+        r"no message of p4reduce",
+        "its shell prints that to programs, too: take it out of .bashrc, .profile and the like",
+    ),
+    (r"Illegal instruction|Exec format error", "Python there is of another processor: install one of its own"),
+    (
+        r"Cannot allocate memory|MemoryError|[Tt]oo many open files|can't start new thread",
+        "raise limits there (ulimit -a)",
+    ),
+    (r"said nothing|does not answer", "it is overloaded, or the network loses packets: 'ssh {name} true' has to work"),
+)
+"""what is done about an agent that does not start, by what is heard of it"""
 
 
-def faults(agents: Sequence[Agent], reached: Mapping[tuple[str, str], bool]) -> list[tuple[str, str]]:
-    """(machine, fault) of machines that have begun. reached: whether one connects to the other, by their names."""
+@dataclass(frozen=True)
+class Way:
+    """What came from one machine to another.
+
+    ports: at which it was tried, the other machine's. tcp, udp: those at which nothing came in. large: bytes of
+    datagrams that got lost while small ones came; 0: none, or datagrams were not tried.
+    """
+
+    ports: tuple[int, ...]
+    tcp: tuple[int, ...] = ()
+    udp: tuple[int, ...] = ()
+    large: int = 0
+
+    def faults(self, other: str) -> list[str]:
+        """What is wrong with it; ``other``: where it leads."""
+        if len(self.tcp) == len(self.ports):
+            return [f"cannot connect to {other}: a firewall, or no route; gloo needs all pairs: let TCP through"]
+        faults = []
+        for kind, lost, who in (("TCP", self.tcp, "ranks"), ("UDP", self.udp, "links between machines (--time real)")):
+            if lost:
+                every = "all" if len(lost) == len(self.ports) else f"{len(lost)} of {len(self.ports)}"
+                span = f"{lost[0]}" if len(lost) == 1 else f"from {lost[0]} to {lost[-1]}"
+                faults.append(
+                    f"{kind} to {other} gets lost at {every} ports that were tried, {span}: a firewall; let {kind} "
+                    f"ports of the range {PORT_RANGE} through, which {who} need"
+                )
+        if self.large:
+            faults.append(
+                f"packets of {self.large + _UDP_BYTES} bytes to {other} get lost, small ones do not: a smaller MTU on "
+                "the way; set it at both machines"
+            )
+        return faults
+
+
+def faults(agents: Sequence[Agent], ways: Mapping[tuple[str, str], Way], own: Installed) -> list[tuple[str, str]]:
+    """(machine, fault) of machines that have begun. ways: from one to the other, by their names. own: of this one."""
     problems = []
     known = [(agent.machine.name, agent, agent.here) for agent in agents if agent.here is not None]
     largest = max((here.mtu for _, _, here in known), default=0)
     names = [here.name for _, _, here in known]
     for name, agent, here in known:
-        if here.version != __version__:
-            problems.append((name, f"has p4reduce {here.version}, here {__version__}: install the same"))
+        problems += [(name, text) for text in _differences(here, own)]
         if here.fault:
             problems.append((name, here.fault))
+        problems += [(name, text) for text in here.no_room]
         if abs(agent.offset_s) > MOST_OFFSET_S:
             problems.append((name, f"its clock is {agent.offset_s:+.1f} s from ours: run chrony or ntpd"))
         if here.mtu and here.mtu < max(largest, LEAST_MTU):
@@ -219,42 +288,112 @@ def faults(agents: Sequence[Agent], reached: Mapping[tuple[str, str], bool]) -> 
             problems.append((name, f"another machine has the name {here.name!r}, too: rename one"))
         if here.no_namespaces:
             problems.append((name, f"no network namespaces (only --time real needs them): {here.no_namespaces}"))
-    for (source, other), good in reached.items():
-        if not good:
-            problems.append((source, f"cannot connect to {other}: a firewall, or no route; gloo needs all pairs"))
+    for (source, other), way in ways.items():
+        problems += [(source, text) for text in way.faults(other)]
     return problems
 
 
-def examine_machines(agents: Agents) -> list[tuple[str, str]]:
-    """(machine, fault) of all machines: what they have, and who reaches whom; changes nothing."""
+def _differences(here: Here, own: Installed) -> list[str]:
+    """In what of its software a machine differs from the launcher's."""
+    texts, there = [], here.installed
+    if here.version != __version__:
+        texts.append(f"has p4reduce {here.version}, here {__version__}: install the same")
+    if there is None:
+        return texts
+    if there.code != own.code and here.version == __version__ and there.numpy == own.numpy:
+        texts.append(f"its p4reduce {here.version} has other files ({there.code}, here {own.code}): install the same")
+    for what, other, mine in (("Python", there.python, own.python), ("NumPy", there.numpy, own.numpy)):
+        if other.split(".")[:2] != mine.split(".")[:2]:
+            texts.append(f"has {what} {other or '(none)'}, here {mine}: install the same")
+    if there.cpu != own.cpu:
+        texts.append(f"is {there.cpu}, here {own.cpu}: floating-point results may differ; use machines of one kind")
+    if there.missing:
+        texts.append(f"lacks {', '.join(there.missing)}: pip install p4reduce there again")
+    return texts
+
+
+def _how_to_mend(name: str, error: str) -> str:
+    """The fault of an agent that did not start, with what is done about it."""
+    fix = next((fix for pattern, fix in _FIXES if re.search(pattern, error)), "'ssh {name} true' has to work")
+    return f"{error.removeprefix(f'{name}: ')}: {fix.format(name=name)}"
+
+
+def examine_machines(agents: Agents, script: Path | None = None) -> list[tuple[str, str]]:
+    """(machine, fault) of all machines: what they have, and who reaches whom; changes nothing.
+
+    script: a file that has to be the same there.
+    """
     problems = []
     for agent in agents.every:
-        agent.begin(Path("/"), None, namespaces=True)
+        agent.begin(Path.cwd(), None if script is None else str(script), examine=True)
     for agent in agents.every:
+        name = agent.machine.name
         try:
-            agent.began()
+            here = agent.began()
             agent.look_at_clock()
-        except ClusterError as error:
-            problems.append((agent.machine.name, str(error).removeprefix(f"{agent.machine.name}: ")))
+        except (ClusterError, RecordError) as error:
+            problems.append((name, _how_to_mend(name, str(error))))
+        else:
+            if script is not None and here.digest not in {"", digest_of(str(script))}:
+                problems.append((name, f"{script} is another file there than here: copy it, or use a shared folder"))
+    if shutil.which("openssl") is None:
+        problems.append((_LAUNCHER, "there is no program openssl, which makes the group's key: install it"))
     there = [agent for agent in agents.every if agent.here is not None]
-    ports: dict[str, tuple[str, int]] = {}
-    reached: dict[tuple[str, str], bool] = {}
+    return problems + faults(there, _ways(agents, there), installed())
+
+
+def _ways(agents: Agents, there: Sequence[Agent]) -> dict[tuple[str, str], Way]:
+    """From each machine to the others, and to this one."""
+    hosts = {agent.machine.name: agents.master(agent)[0] for agent in there}
+    ports: dict[str, tuple[int, ...]] = {}
     for agent in there:
-        agent.ask("listen", host=agents.master(agent)[0])
+        agent.ask("listen", host=hosts[agent.machine.name])
     for agent in there:
-        with contextlib.suppress(ClusterError):  # it cannot listen at its own address, so no other machine reaches it
-            ports[agent.machine.name] = (agents.master(agent)[0], agent.answer("port", BEGIN_S))
+        with contextlib.suppress(ClusterError):
+            ports[agent.machine.name] = tuple(agent.answer("probed", BEGIN_S))
+    mtus = {agent.machine.name: agent.here.mtu for agent in there if agent.here is not None}
+    asked: dict[str, list[tuple[str, tuple[int, ...], int]]] = {}
     with contextlib.ExitStack() as stack:
+        mine: dict[str, ProbedPorts] = {}
         for agent in there:
             name = agent.machine.name
-            targets = {other: port for other, port in ports.items() if other != name}
-            with contextlib.suppress(OSError):
-                mine = stack.enter_context(socket.create_server((agents.address(agent), 0)))
-                targets[_LAUNCHER] = mine.getsockname()[:2]
-            agent.ask("reach", addresses=list(targets.values()))
+            others = [other for other in ports if other != name and ports[other]]
+            targets = [
+                (other, ports[other], min(mtus[name] or LEAST_MTU, mtus[other] or LEAST_MTU, _LARGEST) - _UDP_BYTES)
+                for other in others
+            ]
+            with contextlib.suppress(ClusterError, OSError):
+                at = agents.address(agent)
+                if at not in mine:
+                    mine[at] = stack.enter_context(contextlib.closing(ProbedPorts(at)))
+                targets.append((_LAUNCHER, mine[at].ports, 0))
+                hosts[_LAUNCHER] = at
+            asked[name] = targets
+            agent.ask(
+                "reach",
+                targets=[(hosts[other], own, name, [_SMALL, size] if size else []) for other, own, size in targets],
+            )
+        reached: dict[str, list[list[int]]] = {}
+        for agent in there:
             with contextlib.suppress(ClusterError):
-                answers = agent.answer("reached", BEGIN_S + REACH_S * len(targets))
-                reached |= {(name, other): good for other, good in zip(targets, answers, strict=True)}
-            for other in ({_LAUNCHER} | {agent.machine.name for agent in there}) - targets.keys() - {name}:
-                reached[name, other] = False
-    return problems + faults(there, reached)
+                name = agent.machine.name
+                reached[name] = agent.answer("reached", BEGIN_S + REACH_S * len(asked[name]))
+    heard: set[tuple[str, str, int, int]] = set()
+    time.sleep(_HEARD_S)
+    for agent in there:
+        agent.ask("hear")
+    for agent in there:
+        with contextlib.suppress(ClusterError):
+            for word, port, size in agent.answer("heard", BEGIN_S):
+                heard.add((word, agent.machine.name, port, size))
+    ways: dict[tuple[str, str], Way] = {}
+    for name, targets in asked.items():
+        for (other, own, size), lost in zip(
+            targets, reached.get(name, [[*ports_of] for _, ports_of, _ in targets]), strict=True
+        ):
+            udp = [port for port in own if size and (name, other, port, _SMALL) not in heard]
+            gone = [port for port in own if size and port not in udp and (name, other, port, size) not in heard]
+            ways[name, other] = Way(tuple(own), tuple(lost), tuple(udp), size if len(gone) > len(own) // 2 else 0)
+        for other in ({_LAUNCHER} | {agent.machine.name for agent in there}) - {name} - {one for one, *_ in targets}:
+            ways[name, other] = Way(())
+    return ways

@@ -231,15 +231,22 @@ class NetDown:
     as_json: Json = False
 
 
-@command("doctor", "p4reduce doctor --json | jq '.[] | select(.found == null)'", "p4reduce doctor --hosts pc1,pc2,pc3")
+@command(
+    "doctor",
+    "p4reduce doctor --json | jq '.[] | select(.found == null)'",
+    "p4reduce doctor --hosts pc1,pc2,pc3",
+    "p4reduce doctor --hosts pc1,pc2,pc3 train.py  # which has to be the same everywhere",
+)
 class Doctor:
     """Show what is installed, and what each missing part would add.
 
     The exit code is 1 only when a part is missing that p4reduce requires. With --hosts the command instead checks
-    machines that ssh reaches for what keeps them from working together: versions, clocks, MTU, names, and connections
-    between any two of them. The exit code is then 1 when it finds a problem.
+    machines that ssh reaches for what keeps them from working together: software, clocks, disks, MTU, names, and
+    packets between any two of them. The exit code is then 1 when it finds a problem.
     """
 
+    script: Annotated[Path | None, Flag("Script that is to run there (with --hosts).", argument=True, reads=True,
+            default="none")] = None  # fmt: skip
     hosts: Hosts = ()
     hostfile: Hostfile = None
     ssh: Ssh = "ssh"

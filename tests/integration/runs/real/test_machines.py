@@ -4,15 +4,20 @@ import contextlib
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import grpc
 import pytest
+from finsy.proto import p4r, p4r_grpc
 
 from p4reduce.base.errors import BadInput
 from p4reduce.cli.lists import places
+from p4reduce.group import transport
 from p4reduce.runs.agent import Machine
 from p4reduce.runs.real.wires import placed
 from p4reduce.topologies import load
@@ -136,6 +141,87 @@ def test_confirm_on_two_machines_has_the_bytes_of_virtual_time_and_frames_as_pre
     assert [row["plan"] for row in real] == words[1].split(",")
     assert all(row["same_bytes"] and row["prediction_differences"] == 0 and row["lost"] > 0 for row in real)
     assert "compared to within: pc1" in errors
+
+
+STEPS = """
+import hashlib
+import numpy as np
+from p4reduce import connect
+comm = connect()
+array = np.random.default_rng([7, comm.rank]).standard_normal(5_000).astype(np.float32)
+print("begun", flush=True)
+for _ in range(300):
+    comm.all_reduce(array)
+    array /= np.float32(comm.size)
+print("hash", hashlib.sha256(array.tobytes()).hexdigest(), flush=True)
+comm.close()
+"""
+
+
+def ports_of(machine, kind, state):
+    """Ports of a machine's sockets that others reach, in a state of the kernel's."""
+
+    def read():
+        rows = [line.split() for line in Path(f"/proc/thread-self/net/{kind}").read_text("utf-8").splitlines()[1:]]
+        return {
+            int(row[1].partition(":")[2], 16) for row in rows if row[3] == state and not row[1].startswith("0100007F")
+        }
+
+    return machine.run(read)
+
+
+def strangers_get_no_answer(address, port):
+    """What a P4Runtime server says to those without a key, with another key, and in clear."""
+    server = ssl.get_server_certificate((address, port)).encode()
+    key, certificate = transport.halves(transport.make_key())
+    options = [("grpc.ssl_target_name_override", "p4reduce")]
+    for channel in (
+        grpc.insecure_channel(f"{address}:{port}"),
+        grpc.secure_channel(f"{address}:{port}", grpc.ssl_channel_credentials(server), options),
+        grpc.secure_channel(f"{address}:{port}", grpc.ssl_channel_credentials(server, key, certificate), options),
+    ):
+        with channel, pytest.raises(grpc.RpcError):
+            p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest(), timeout=20)
+
+
+@needs_namespaces
+@pytest.mark.soak
+def test_strangers_at_switches_and_links_change_no_sum(tmp_path, monkeypatch):
+    noise = os.urandom(1 << 20)
+    with machines(3) as made:
+        for name, text in known_to_ssh(tmp_path, made[:2]).items():
+            monkeypatch.setenv(name, text)
+        world = SimpleNamespace(made=made, folder=tmp_path)
+        words = (*ON_BOTH, "--plan", "steiner")
+        quiet = launched(world, STEPS, *REAL, *words)
+        assert quiet[0] == 0, quiet[2]
+        with launch(world, STEPS, *REAL, *words) as process, contextlib.ExitStack() as stack:
+            while "begun" not in process.stdout.readline():
+                assert process.poll() is None
+            other = made[1]
+            served, links = ports_of(other, "tcp", "0A"), ports_of(other, "udp", "01")
+            assert served
+            assert links
+
+            def attack():
+                for port in served:
+                    strangers_get_no_answer(other.address, port)
+                    for _ in range(2_000):
+                        stack.enter_context(socket.create_connection((other.address, port)))
+                    for _ in range(64):
+                        with contextlib.suppress(OSError), socket.create_connection((other.address, port), 5) as loud:
+                            loud.sendall(noise)
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+                    for port in [*links] * 1_000:
+                        own.sendto(noise[:1_000], (other.address, port))
+
+            made[2].run(attack)
+            said, errors = process.communicate(timeout=400)
+        assert process.returncode == 0, errors
+        hashes = lambda text: {line.split()[-1] for line in text.splitlines() if "hash" in line}  # noqa: E731
+        assert hashes(said) == hashes(quiet[1])
+        assert len(hashes(said)) == 1
+    assert gone_in(10)
 
 
 def test_a_rank_that_ends_is_named_and_so_is_a_machine_whose_agent_is_killed(world):

@@ -8,6 +8,7 @@ the folder of a run whose process is gone is stale, and is removed by the next r
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import secrets
@@ -26,6 +27,7 @@ from typing import Any, Final
 
 from p4reduce.base.errors import RealError
 from p4reduce.base.records import from_json, to_file
+from p4switch.base.files import read_bytes
 
 # Which process is which: a process identifier may be used again, its start time and the boot tell them apart.
 
@@ -117,6 +119,8 @@ _NEW: Final = ".new-"
 _HOST: Final = "@"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _MANY: Final = 10_000
+_MOST_SECRET: Final = 1 << 16
+"""bytes"""
 _LOCK_DEADLINE_S: Final = 60
 _POLL_S: Final = 0.02
 
@@ -220,10 +224,20 @@ class RunFolder:
         folder.mkdir(mode=0o700)
         return folder
 
+    @property
+    def mark(self) -> str:
+        """What files of the run hold that are elsewhere."""
+        return _mark(self._word)
+
+    def note_secret(self, path: Path) -> None:
+        """Note a file elsewhere, with the run's mark, that is to be removed with the run, however that ends."""
+        self.note(secret=str(path.absolute()))
+
     def remove(self) -> None:
-        """Remove the folder and what is in it; may be called again."""
-        if (base := self._record.info.get("aside")) is not None:
-            shutil.rmtree(_aside(base, self._word), ignore_errors=True)
+        """End what is left of its processes, and remove the folder and what is in it; may be called again."""
+        for process in carrying(VARIABLE, self._word):
+            kill(process)
+        _remove_noted(self._record)
         _remove(self.path)
 
     def __enter__(self) -> "RunFolder":
@@ -288,8 +302,7 @@ def _end(name: str, grace_s: float = 0.0) -> int:
             terminate(run.owner, grace_s)
         killed += kill(run.owner)  # what it started dies with it
         killed += sum(kill(process) for process in carrying(VARIABLE, run.word))
-        if isinstance(base := run.info.get("aside"), str):
-            shutil.rmtree(_aside(base, run.word), ignore_errors=True)
+        _remove_noted(run)
     _remove(runs_folder() / name)
     return killed
 
@@ -338,7 +351,7 @@ def remove_stale(*, also_alive: bool = False) -> Cleaned:
     return Cleaned(tuple(removed), killed, tuple(alive))
 
 
-_GUARDIAN: Final = "import sys; sys.stdin.read(); from {} import remove_stale; remove_stale()"
+_GUARDIAN: Final = "import sys; from {} import remove_stale; sys.stdin.read(); remove_stale()"
 
 
 @contextlib.contextmanager
@@ -381,6 +394,21 @@ def _of_host() -> str:
 def _aside(base: str, word: str) -> Path:
     """A run's folder beside its record; the run's secret word in its name keeps a record from naming any other."""
     return Path(base) / f"p4reduce-{re.sub(r'[^0-9a-f]', '', word)}"
+
+
+def _mark(word: str) -> str:
+    """A word that follows from a run's, and does not tell it."""
+    return hashlib.sha256(word.encode()).hexdigest()[:16]
+
+
+def _remove_noted(run: RunRecord | NetRun) -> None:
+    """Remove what a run has elsewhere; a file only if it holds the run's mark, as a record may be made up."""
+    if isinstance(base := run.info.get("aside"), str):
+        shutil.rmtree(_aside(base, run.word), ignore_errors=True)
+    if isinstance(secret := run.info.get("secret"), str):
+        with contextlib.suppress(OSError):
+            if _mark(run.word).encode() in read_bytes(Path(secret), _MOST_SECRET):
+                Path(secret).unlink()
 
 
 def _write(folder: Path, record: RunRecord) -> None:

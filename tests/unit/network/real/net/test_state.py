@@ -71,6 +71,32 @@ def test_a_folder_is_there_while_its_run_is() -> None:
     assert sorted(path.name for path in state.runs_folder().iterdir()) == [".lock"]
 
 
+def test_what_left_its_session_ends_with_its_run() -> None:
+    with state.RunFolder() as folder:
+        own, other = (
+            subprocess.Popen(["sleep", "1000"], env=environment, start_new_session=True)
+            for environment in (folder.environment, {})
+        )
+    try:
+        assert own.wait(DEADLINE_S) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for process in (own, other):
+            process.kill()
+            process.wait()
+
+
+def test_a_file_elsewhere_is_removed_only_if_it_is_the_runs_own(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for path, is_own in ((own, True), (other, False), (tmp_path / "none", False)):
+        with state.RunFolder() as folder:
+            folder.note_secret(path)
+            if path.name != "none":
+                path.write_text(f'{{"start": "{folder.mark if is_own else "0" * 16}"}}')
+            assert path.name == "none" or path.exists()
+    assert (own.exists(), other.exists()) == (False, True)
+
+
 def test_names_are_given_out_one_after_the_other() -> None:
     with state.RunFolder() as one, state.RunFolder(kind="net") as net, state.RunFolder() as two:
         assert (one.name, two.name, net.name) == ("run-1", "run-2", "net-1")
