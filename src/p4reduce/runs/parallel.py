@@ -173,8 +173,19 @@ def _ray(address: str) -> Submit:
         raise ClusterError(f"--ray {address}: no cluster answers: {error}") from None
 
     def submit(function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
-        made: Future[Any] = ray.remote(function).remote(*arguments).future()
-        return made
+        ours: Future[Any] = Future()
+
+        def take(theirs: "Future[Any]") -> None:
+            try:
+                ours.set_result(theirs.result())
+            except ray.exceptions.RayTaskError as error:  # of the piece, whose text would be a traceback
+                ours.set_exception(error.cause)
+            except ray.exceptions.RayError as error:
+                why = next(iter(str(error).splitlines()), type(error).__name__)
+                ours.set_exception(ClusterError(f"--ray {address}: a piece was given up: {why}; {_GOES_ON}"))
+
+        ray.remote(function).remote(*arguments).future().add_done_callback(take)
+        return ours
 
     return submit
 
