@@ -275,7 +275,7 @@ LEAST_FREE: Final = 64 << 20
 
 
 @dataclass(frozen=True)
-class Installed:
+class MachineSoftware:
     """What a machine has installed, by which it may differ from the launcher's."""
 
     python: str
@@ -288,14 +288,16 @@ class Installed:
     """distributions that p4reduce requires"""
 
 
-def installed() -> Installed:
+def installed() -> MachineSoftware:
     """What this machine has installed."""
     known: dict[str, str] = {}
     for name in requirements():
         with suppress(PackageNotFoundError):
             known[name] = version(name)
     missing = tuple(name for name in requirements() if name not in known)
-    return Installed(platform.python_version(), known.get("numpy", ""), platform.machine(), code_version(), missing)
+    return MachineSoftware(
+        platform.python_version(), known.get("numpy", ""), platform.machine(), code_version(), missing
+    )
 
 
 def no_room() -> tuple[str, ...]:

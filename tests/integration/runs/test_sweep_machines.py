@@ -115,8 +115,13 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 def workers_are(count: int, address: str, tls: dict[str, str], one: Computer) -> None:
     """Wait until so many are there."""
-    code = f"import distributed; distributed.Client({address!r}, timeout=60).wait_for_workers({count}, timeout=120)"
-    subprocess.run([*one.enter, sys.executable, "-c", code], env={**one.environment, **tls}, check=True)
+    asked(one, address, tls, f"client.wait_for_workers({count}, timeout=120)")
+
+
+def asked(one: Computer, address: str, tls: dict[str, str], code: str) -> None:
+    """Do something as a client."""
+    whole = f"import time, distributed\nclient = distributed.Client({address!r}, timeout=60)\n{code}"
+    subprocess.run([*one.enter, sys.executable, "-c", whole], env={**one.environment, **tls}, check=True)
 
 
 @pytest.mark.parametrize("waits_s", [0.0, 0.5])
@@ -142,7 +147,7 @@ def test_dask_over_tls_with_a_machine_that_is_killed(pcs: list[Computer], waits_
     fair = share(pieces)
     print(f"waits {waits_s} s: whole over busiest {fair:.2f}; {took_s:.1f} s, alone {alone_s:.1f} s")
     assert fair >= FAIR
-    if waits_s:
+    if waits_s and os.getloadavg()[0] < (os.cpu_count() or 1):  # else the time is that of others
         assert alone_s / took_s >= FAIR
 
 
@@ -157,7 +162,7 @@ def test_a_sweep_that_is_killed_goes_on_and_makes_no_piece_twice(pcs: list[Compu
         process.communicate()
         kept = len([*out.glob("cells/*/*.json")])
         assert kept > 0
-        time.sleep(1)  # what workers had begun ends, and is lost with the one that asked
+        asked(pcs[0], address, tls, "while any(client.processing().values()): time.sleep(0.02)")  # what had begun ends
         before = times(pieces)
         said = ends(sweep(pcs[0], out, pieces, "--dask", address, **tls))
     assert f"{kept} of {PIECES} runs are kept" in said
