@@ -48,7 +48,7 @@ from p4reduce.runs.launch import (
     script_command,
     torch_environment,
 )
-from p4reduce.runs.parallel import Installed, installed, no_room
+from p4reduce.runs.parallel import MachineSoftware, installed, no_room
 
 if TYPE_CHECKING:
     from p4reduce.runs.real.presence import Signs
@@ -107,7 +107,7 @@ class Here:
     """why it has no network namespaces, as the following, where that was asked"""
     no_room: tuple[str, ...] = ()
     """folders in which nothing can be written, and why"""
-    installed: Installed | None = None
+    installed: MachineSoftware | None = None
 
 
 # On the machine: the agent.

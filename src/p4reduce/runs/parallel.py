@@ -173,8 +173,19 @@ def _ray(address: str) -> Submit:
         raise ClusterError(f"--ray {address}: no cluster answers: {error}") from None
 
     def submit(function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
-        made: Future[Any] = ray.remote(function).remote(*arguments).future()
-        return made
+        ours: Future[Any] = Future()
+
+        def take(theirs: "Future[Any]") -> None:
+            try:
+                ours.set_result(theirs.result())
+            except ray.exceptions.RayTaskError as error:  # of the piece, whose text would be a traceback
+                ours.set_exception(error.cause)
+            except ray.exceptions.RayError as error:
+                why = next(iter(str(error).splitlines()), type(error).__name__)
+                ours.set_exception(ClusterError(f"--ray {address}: a piece was given up: {why}; {_GOES_ON}"))
+
+        ray.remote(function).remote(*arguments).future().add_done_callback(take)
+        return ours
 
     return submit
 
@@ -264,7 +275,7 @@ LEAST_FREE: Final = 64 << 20
 
 
 @dataclass(frozen=True)
-class Installed:
+class MachineSoftware:
     """What a machine has installed, by which it may differ from the launcher's."""
 
     python: str
@@ -277,14 +288,16 @@ class Installed:
     """distributions that p4reduce requires"""
 
 
-def installed() -> Installed:
+def installed() -> MachineSoftware:
     """What this machine has installed."""
     known: dict[str, str] = {}
     for name in requirements():
         with suppress(PackageNotFoundError):
             known[name] = version(name)
     missing = tuple(name for name in requirements() if name not in known)
-    return Installed(platform.python_version(), known.get("numpy", ""), platform.machine(), code_version(), missing)
+    return MachineSoftware(
+        platform.python_version(), known.get("numpy", ""), platform.machine(), code_version(), missing
+    )
 
 
 def no_room() -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from p4reduce.group.rendezvous import Rendezvous
 from p4reduce.runs import agent as agent_module
 from p4reduce.runs.agent import Agents, Here, Machine, spread
 from p4reduce.runs.launch import Elsewhere, launch
-from p4reduce.runs.parallel import Installed
+from p4reduce.runs.parallel import MachineSoftware
 from tests.support.effort import examples
 from tests.support.machines import SSH, gone_in, known_to_ssh, left, machines, why_not
 from tests.support.p4runtime.certificates import needs_openssl
@@ -341,7 +341,7 @@ def test_one_script_unchanged_has_one_hash_and_one_result_under_each_launcher(wo
 # What is wrong with machines.
 
 
-OWN = Installed("3.11.2", "2.4.6", "x86_64", "c0de", ())
+OWN = MachineSoftware("3.11.2", "2.4.6", "x86_64", "c0de", ())
 GOOD = Here("0.1.0", "10.0.0.1", "10.0.0.2", "pc", "10.0.0.2", 1500, 5, "", "", "", (), OWN)
 
 

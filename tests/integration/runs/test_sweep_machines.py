@@ -57,8 +57,9 @@ def ends(process: "subprocess.Popen[str]", code: int = 0) -> str:
 
 
 def rows(out: Path) -> list[dict[str, str]]:
+    """All but the commit: work on the sources may go on beside."""
     with (out / "sweep.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+        return [{name: text for name, text in row.items() if name != "commit"} for row in csv.DictReader(file)]
 
 
 def times(pieces: Path) -> Counter[str]:
@@ -114,8 +115,13 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 def workers_are(count: int, address: str, tls: dict[str, str], one: Computer) -> None:
     """Wait until so many are there."""
-    code = f"import distributed; distributed.Client({address!r}, timeout=60).wait_for_workers({count}, timeout=120)"
-    subprocess.run([*one.enter, sys.executable, "-c", code], env={**one.environment, **tls}, check=True)
+    asked(one, address, tls, f"client.wait_for_workers({count}, timeout=120)")
+
+
+def asked(one: Computer, address: str, tls: dict[str, str], code: str) -> None:
+    """Do something as a client."""
+    whole = f"import time, distributed\nclient = distributed.Client({address!r}, timeout=60)\n{code}"
+    subprocess.run([*one.enter, sys.executable, "-c", whole], env={**one.environment, **tls}, check=True)
 
 
 @pytest.mark.parametrize("waits_s", [0.0, 0.5])
@@ -141,7 +147,7 @@ def test_dask_over_tls_with_a_machine_that_is_killed(pcs: list[Computer], waits_
     fair = share(pieces)
     print(f"waits {waits_s} s: whole over busiest {fair:.2f}; {took_s:.1f} s, alone {alone_s:.1f} s")
     assert fair >= FAIR
-    if waits_s:
+    if waits_s and os.getloadavg()[0] < (os.cpu_count() or 1):  # else the time is that of others
         assert alone_s / took_s >= FAIR
 
 
@@ -156,7 +162,7 @@ def test_a_sweep_that_is_killed_goes_on_and_makes_no_piece_twice(pcs: list[Compu
         process.communicate()
         kept = len([*out.glob("cells/*/*.json")])
         assert kept > 0
-        time.sleep(1)  # what workers had begun ends, and is lost with the one that asked
+        asked(pcs[0], address, tls, "while any(client.processing().values()): time.sleep(0.02)")  # what had begun ends
         before = times(pieces)
         said = ends(sweep(pcs[0], out, pieces, "--dask", address, **tls))
     assert f"{kept} of {PIECES} runs are kept" in said
@@ -193,14 +199,14 @@ def test_a_piece_that_kills_its_workers_and_a_scheduler_that_ends_are_named(pcs:
     pieces = folder / "pieces"
     with dask(pcs[:2], pieces, POISON="3", WAITS="0.1") as (address, started, tls):
         workers_are(2, address, tls, pcs[0])
-        said = ends(sweep(pcs[0], folder / "out", pieces, "--dask", address, **tls), 2)
+        said = ends(sweep(pcs[0], folder / "out", pieces, "--dask", address, **tls), 1)
         assert "each worker that was given a certain piece was killed; the same command goes on" in said
         assert "Traceback" not in said
         before = times(pieces).total()
         process = sweep(pcs[0], folder / "out", pieces, "--dask", address, "--plans", "mst", **tls)
         wait_for(pieces, before + 1, process)
         end(started[0])
-        said = ends(process, 2)
+        said = ends(process, 1)
         assert "the scheduler is gone; the same command goes on" in said
         assert "Traceback" not in said
 
@@ -224,7 +230,7 @@ def test_a_worker_of_another_version_is_named(pcs: list[Computer]) -> None:
             )
         try:
             workers_are(2, address, tls, pcs[0])
-            said = ends(sweep(pcs[0], folder / "out", pieces, "--dask", address, **tls), 2)
+            said = ends(sweep(pcs[0], folder / "out", pieces, "--dask", address, **tls), 1)
         finally:
             end(third)
         assert "pc2 has another version of p4reduce than this machine: install the same one there" in said

@@ -253,7 +253,7 @@ class Run:
 
     def _ended(self, launcher: "subprocess.Popen[bytes]", struck: Struck) -> None:
         cable, dead = self._kind == "cable", self._kind in {"launcher", "both"}
-        bar_s = CUT_S if cable else KILLED_S * _busy()
+        bar_s = CUT_S + KILLED_S * (_busy() - 1) if cable else KILLED_S * _busy()
         launcher.wait(END_S)
         ended_s = time.monotonic()
         self.named_s = ended_s - struck.at_s

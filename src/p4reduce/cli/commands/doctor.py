@@ -32,7 +32,7 @@ from p4reduce.network.real import net
 from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed
 from p4reduce.network.real.net import state
 from p4reduce.runs.agent import BEGIN_S, REACH_S, Agent, Agents, Here, Machine, digest_of, ssh_of
-from p4reduce.runs.parallel import Installed, installed
+from p4reduce.runs.parallel import MachineSoftware, installed
 
 TOOLS: Final = (
     ("p4c-bm2-ss", "compiling changed P4 sources: 'make p4'"),
@@ -262,7 +262,7 @@ class Way:
         return faults
 
 
-def faults(agents: Sequence[Agent], ways: Mapping[tuple[str, str], Way], own: Installed) -> list[tuple[str, str]]:
+def faults(agents: Sequence[Agent], ways: Mapping[tuple[str, str], Way], own: MachineSoftware) -> list[tuple[str, str]]:
     """(machine, fault) of machines that have begun. ways: from one to the other, by their names. own: of this one."""
     problems = []
     known = [(agent.machine.name, agent, agent.here) for agent in agents if agent.here is not None]
@@ -293,7 +293,7 @@ def faults(agents: Sequence[Agent], ways: Mapping[tuple[str, str], Way], own: In
     return problems
 
 
-def _differences(here: Here, own: Installed) -> list[str]:
+def _differences(here: Here, own: MachineSoftware) -> list[str]:
     """In what of its software a machine differs from the launcher's."""
     texts, there = [], here.installed
     if here.version != __version__:

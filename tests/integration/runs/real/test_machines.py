@@ -162,7 +162,8 @@ def ports_of(machine, kind, state):
     """Ports of a machine's sockets that others reach, in a state of the kernel's."""
 
     def read():
-        rows = [line.split() for line in Path(f"/proc/thread-self/net/{kind}").read_text("utf-8").splitlines()[1:]]
+        tables = [Path(f"/proc/thread-self/net/{one}").read_text("utf-8") for one in (kind, f"{kind}6")]
+        rows = [line.split() for table in tables for line in table.splitlines()[1:]]
         return {
             int(row[1].partition(":")[2], 16) for row in rows if row[3] == state and not row[1].startswith("0100007F")
         }
