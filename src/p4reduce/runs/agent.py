@@ -35,7 +35,6 @@ from p4reduce.base.signals import SEEN_S, handling, raise_exit
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import SPEC, free_ports
 from p4reduce.group.transport import TICKET, Ticket, end, interface_of, source_towards
-from p4reduce.network.real.net import why_not
 from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 from p4reduce.runs.launch import (
     GRACE_S,
@@ -49,8 +48,8 @@ from p4reduce.runs.launch import (
 )
 
 if TYPE_CHECKING:
+    from p4reduce.runs.real.part import InsidePart, MachinePart, PartProcess
     from p4reduce.runs.real.presence import Signs
-    from p4reduce.runs.real.targets import MachinePart
 
 BEAT_S: Final = 2.0
 BUSY_S: Final = 0.2
@@ -75,6 +74,8 @@ PIECE: Final = 1 << 16
 SEND_S: Final = 1.0
 """for which a rank may take nothing that it is sent"""
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+BMV2: Final = "SIMPLE_SWITCH_GRPC"
+"""names the BMv2 of all machines, where the launcher has it"""
 CONTROL: Final = "group"
 """name of the socket by which ranks of a machine reach the coordinator, in real time"""
 
@@ -100,8 +101,8 @@ class Here:
     """SHA-256 of the script there; "" where there is none"""
     fault: str
     """why no rank can start there, as far as it sees"""
-    no_namespaces: str
-    """why it has no network namespaces, where that was asked"""
+    lacks: dict[str, str]
+    """What of the ``NEEDS`` (runs/real/part.py) that were asked for is not there, and why."""
 
 
 # On the machine: the agent.
@@ -125,7 +126,7 @@ class _Here:
         self._ticket = self._aside / "ticket.json"
         self._writing = threading.Lock()
         self._probes: list[socket.socket] = []
-        self._part: MachinePart | None = None
+        self._part: MachinePart | InsidePart | None = None
         self._signs: dict[int, Signs] = {}
         """of ranks in real time"""
         self._links: dict[int, socket.socket] = {}
@@ -147,7 +148,8 @@ class _Here:
 
     def _perform(self, what: object, request: dict[str, Any]) -> None:
         if what == "begin":
-            self._say(here=to_plain(here(request["folder"], request["script"], namespaces=request["namespaces"])))
+            os.environ.update(request["environment"])
+            self._say(here=to_plain(here(request["folder"], request["script"], request["needs"])))
         elif what == "ticket":
             from_plain(Ticket, request["ticket"], "ticket").write(self._ticket)
         elif what == "start":
@@ -169,8 +171,13 @@ class _Here:
         """What is asked for in real time."""
         if what == "ports":
             self._say(ports=datagram_ports(request["address"], request["across"]))
+        elif what == "unbound":
+            self._say(ports=[port for port in request["ports"] if _is_unbound(port)])
         elif what == "part":  # beside: an agent that compiles still hears that its launcher has ended
-            threading.Thread(target=self._open, args=(request,), daemon=True).start()
+            from p4reduce.runs.real import part  # noqa: PLC0415  (in real time alone)
+
+            process = part.enter(self._folder) if request["share"]["inside"] is not None else None
+            threading.Thread(target=self._open, args=(request, process), daemon=True).start()
         elif what == "count" and self._part is not None:
             self._say(counted=to_plain(self._part.counted()))
         elif what == "input" and request["rank"] in self._ranks:
@@ -189,10 +196,14 @@ class _Here:
         rank: int,
         command: Sequence[str],
         environment: Mapping[str, str],
+        host: str,
         spec: dict[str, Any] | None,
         report: str,
         asks: bool,
     ) -> None:
+        entering = script_command(command)
+        if self._part is not None:
+            entering = self._part.entering(host, entering)
         towards = source_towards(environment.get("MASTER_ADDR", ""))
         interface = interface_of(towards) if towards else None
         gloo = {INTERFACE: interface[0]} if interface else {}
@@ -205,7 +216,7 @@ class _Here:
             )
         self._ranks[rank] = started = RankProcess(
             rank,
-            script_command(command),
+            entering,
             own,
             emit=lambda rank, stream, line: self._say(line=[rank, stream, line]),
             ended=lambda rank, code: self._tell_end(rank, code, report),
@@ -224,15 +235,15 @@ class _Here:
                 self._say(report=[rank, text[at : at + PIECE]])
         self._say(ended=[rank, code])
 
-    def _open(self, request: dict[str, Any]) -> None:
+    def _open(self, request: dict[str, Any], process: "PartProcess | None") -> None:
         """Open what of the network is here, and the socket by which ranks here reach the coordinator."""
         try:
-            from p4reduce.runs.real.targets import open_part  # noqa: PLC0415  (in real time alone)
+            from p4reduce.runs.real.part import open_part  # noqa: PLC0415  (in real time alone)
 
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self._aside / CONTROL))
             listener.listen(socket.SOMAXCONN)
-            part = open_part(request["share"], request["pem"])
+            part = open_part(request, process)
         except (OSError, RuntimeError, ValueError) as error:
             self._say(part={"error": str(error)})
             return
@@ -291,8 +302,11 @@ class _Here:
                 data = data[os.write(sys.stdout.fileno(), data) :]
 
 
-def here(folder: str, script: str | None, *, namespaces: bool = False) -> Here:
-    """Report what this machine has; change to the launcher's folder and look for its script, if they are there."""
+def here(folder: str, script: str | None, needs: Sequence[str] = ()) -> Here:
+    """Report what this machine has; change to the launcher's folder and look for its script, if they are there.
+
+    needs: of ``NEEDS``, what is to be looked for.
+    """
     digest, fault = "", ""
     try:
         os.chdir(folder)
@@ -305,9 +319,13 @@ def here(folder: str, script: str | None, *, namespaces: bool = False) -> Here:
     with contextlib.suppress(OSError):
         named = socket.gethostbyname(name)
     _, mtu = interface_of(own) or ("", 0)
-    without = (why_not() or "") if namespaces else ""
+    lacks: dict[str, str] = {}
+    if needs:
+        from p4reduce.runs.real.part import NEEDS  # noqa: PLC0415  (in real time alone)
+
+        lacks = {need: why for need in needs if (why := NEEDS[need]()) is not None}
     (port,) = free_ports(1)
-    return Here(__version__, seen, own, name, named, mtu, port, digest, fault, without)
+    return Here(__version__, seen, own, name, named, mtu, port, digest, fault, lacks)
 
 
 def digest_of(script: str) -> str:
@@ -325,6 +343,13 @@ def datagram_ports(address: str, across: Sequence[bool]) -> list[tuple[str, int]
     ports = {host: iter(free_ports(count, host, socket.SOCK_DGRAM)) for host, count in counts.items() if count}
     hosts = [address if is_across else inside for is_across in across]
     return [(host, next(ports[host])) for host in hosts]
+
+
+def _is_unbound(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.bind(("", port))
+        return True
+    return False
 
 
 def _reaches(host: str, port: int) -> bool:
@@ -506,9 +531,10 @@ class Agent:
         why = self.gone if there else f"the agent said nothing for {timeout_s:g} s"
         raise ClusterError(f"{self.machine.name}: {why}")
 
-    def begin(self, folder: Path, script: str | None, *, namespaces: bool = False) -> None:
+    def begin(self, folder: Path, script: str | None, needs: Sequence[str] = ()) -> None:
         """Ask what its machine has."""
-        self.ask("begin", folder=str(folder), script=script, namespaces=namespaces)
+        environment = {name: os.environ[name] for name in (BMV2,) if name in os.environ}
+        self.ask("begin", folder=str(folder), script=script, needs=list(needs), environment=environment)
 
     def began(self) -> Here:
         """The agent's report on its machine; ``ClusterError`` if it did not start."""
@@ -548,18 +574,19 @@ class Agent:
         command: Sequence[str],
         environment: Mapping[str, str],
         *,
+        host: str = "",
         spec: Mapping[str, Any] | None = None,
         report: str = "",
         asks: bool = False,
     ) -> None:
         """Start a rank there.
 
-        In real time: ``spec``, what describes it, whose files and sockets the agent knows; ``report``: the file in
-        which it leaves what it has to say; ``asks``: it is sent lines (``input``).
+        In real time: ``host``, where it is; ``spec``, what describes it, whose files and sockets the agent knows;
+        ``report``: the file in which it leaves what it has to say; ``asks``: it is sent lines (``input``).
         """
         self._ranks[rank.rank] = rank
         given = {"command": list(command), "environment": dict(environment), "spec": spec, "report": report}
-        self.ask("start", rank=rank.rank, **given, asks=asks)
+        self.ask("start", rank=rank.rank, host=host, **given, asks=asks)
         if self.gone:
             rank.end(255, self.gone)
 
@@ -683,11 +710,11 @@ class Agents:
         agent.start(made, command, environment)
         return made
 
-    def begin(self, script: str | None) -> None:
-        """Ask all; ``ClusterError`` names every machine on which no rank can start, and why."""
+    def begin(self, script: str | None, needs: Sequence[str] = ()) -> None:
+        """Ask all; ``ClusterError`` names every machine on which no rank can start, and why. needs: of ``NEEDS``."""
         folder = Path.cwd()
         for agent in self.every:
-            agent.begin(folder, script)
+            agent.begin(folder, script, needs)
         faults = []
         for agent in self.every:
             name = agent.machine.name
@@ -702,6 +729,7 @@ class Agents:
                 faults.append(f"{name} has p4reduce {here.version}, here {__version__}: install the same")
             elif script is not None and here.digest != digest_of(script):
                 faults.append(f"{name}: {script} is another file there than here: copy it, or use a shared folder")
+            faults += [f"{name}: {why}" for why in here.lacks.values()]
         if faults:
             raise ClusterError("; ".join(faults))
 
@@ -718,14 +746,19 @@ class Agents:
         assert here is not None  # noqa: S101  (it began)
         return here.own or agent.machine.name, here.port
 
-    def torch_environments(self, places: Sequence[Agent]) -> list[Names]:
-        """Variables of each rank for ``torch.distributed``; ``places``: the agent of each."""
-        address, port = self.master(places[0])
+    def torch_environments(self, places: Sequence[Agent], store: tuple[str, int, str] | None = None) -> list[Names]:
+        """Variables of each rank for ``torch.distributed``; ``places``: the agent of each.
+
+        ``store``: address, port and interface of ranks whose network is another one than that of the machines.
+        """
+        address, port = self.master(places[0]) if store is None else store[:2]
         environments = []
         for rank, place in enumerate(places):
             there = [other_rank for other_rank, other in enumerate(places) if other is place]
             own = torch_environment(rank, len(places), port, address)
             del own[INTERFACE]  # the agent knows which one
+            if store is not None:
+                own[INTERFACE] = store[2]
             environments.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
         return environments
 

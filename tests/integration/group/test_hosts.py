@@ -324,7 +324,8 @@ def test_one_script_unchanged_has_one_hash_and_one_result_under_each_launcher(wo
 # What is wrong with machines.
 
 
-GOOD = Here("0.1.0", "10.0.0.1", "10.0.0.2", "pc", "10.0.0.2", 1500, 5, "", "", "")
+LACKS = {"tunnels": "no VXLAN", "bmv2": "no BMv2"}
+GOOD = Here("0.1.0", "10.0.0.1", "10.0.0.2", "pc", "10.0.0.2", 1500, 5, "", "", LACKS)
 
 
 def found(*heres, offsets=(0.0, 0.0, 0.0), reached=()):
@@ -342,7 +343,7 @@ def found(*heres, offsets=(0.0, 0.0, 0.0), reached=()):
         ({"mtu": 1400}, "MTU 1400"),
         ({"named": "127.0.1.1"}, "is 127.0.1.1 there"),
         ({"name": "other"}, "has the name 'other', too"),
-        ({"no_namespaces": "not here"}, "no network namespaces"),
+        ({"lacks": {**LACKS, "namespaces": "not here"}}, "no network namespaces"),
         ({"fault": "/home: no such folder"}, "/home"),
     ],
 )
@@ -351,6 +352,17 @@ def test_each_fault_of_a_machine_is_named_and_nothing_else(change, word):
     assert found(good, other) == []
     (fault,) = [one for one in found(good, other, replace(replace(GOOD, name="last"), **change)) if one[0] == "m2"]
     assert word in fault[1]
+
+
+def test_what_bmv2_needs_is_missed_where_another_machine_has_it():
+    first, second = replace(GOOD, name="first", lacks={}), replace(GOOD, name="second")
+    assert found(first, first) == [
+        (name, "another machine has the name 'first', too: rename one") for name in ("m0", "m1")
+    ]
+    assert found(first, second) == [
+        ("m1", "no links of BMv2 to other machines (only --target bmv2 needs them): no VXLAN"),
+        ("m1", "no BMv2; m0 has it (only --target bmv2 needs it)"),
+    ]
 
 
 def test_clocks_small_mtus_and_missing_ways_are_named():

@@ -199,6 +199,7 @@ def faults(agents: Sequence[Agent], reached: Mapping[tuple[str, str], bool]) -> 
     known = [(agent.machine.name, agent, agent.here) for agent in agents if agent.here is not None]
     largest = max((here.mtu for _, _, here in known), default=0)
     names = [here.name for _, _, here in known]
+    with_bmv2 = [name for name, _, here in known if "bmv2" not in here.lacks]
     for name, agent, here in known:
         if here.version != __version__:
             problems.append((name, f"has p4reduce {here.version}, here {__version__}: install the same"))
@@ -217,8 +218,12 @@ def faults(agents: Sequence[Agent], reached: Mapping[tuple[str, str], bool]) -> 
             problems.append((name, f"{text}; torchrun needs '--rdzv-conf is_host=1' on the first machine until then"))
         if names.count(here.name) > 1 and not here.own.startswith("127."):
             problems.append((name, f"another machine has the name {here.name!r}, too: rename one"))
-        if here.no_namespaces:
-            problems.append((name, f"no network namespaces (only --time real needs them): {here.no_namespaces}"))
+        if why := here.lacks.get("namespaces"):
+            problems.append((name, f"no network namespaces (only --time real needs them): {why}"))
+        elif (why := here.lacks.get("tunnels")) and with_bmv2:
+            problems.append((name, f"no links of BMv2 to other machines (only --target bmv2 needs them): {why}"))
+        if (why := here.lacks.get("bmv2")) and with_bmv2:
+            problems.append((name, f"{why}; {', '.join(with_bmv2)} has it (only --target bmv2 needs it)"))
     for (source, other), good in reached.items():
         if not good:
             problems.append((source, f"cannot connect to {other}: a firewall, or no route; gloo needs all pairs"))
@@ -227,9 +232,11 @@ def faults(agents: Sequence[Agent], reached: Mapping[tuple[str, str], bool]) -> 
 
 def examine_machines(agents: Agents) -> list[tuple[str, str]]:
     """(machine, fault) of all machines: what they have, and who reaches whom; changes nothing."""
+    from p4reduce.runs.real.part import NEEDS  # noqa: PLC0415  (doubles the time to import all)
+
     problems = []
     for agent in agents.every:
-        agent.begin(Path("/"), None, namespaces=True)
+        agent.begin(Path("/"), None, list(NEEDS))
     for agent in agents.every:
         try:
             agent.began()

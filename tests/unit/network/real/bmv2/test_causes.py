@@ -58,7 +58,7 @@ def test_the_variable_comes_before_the_path(nowhere: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(("options", "there"), [("--device-id --thrift-port", True), ("--device-id", False)])
 def test_one_that_was_built_without_thrift_is_told_no_port_of_it(nowhere: Path, options: str, *, there: bool) -> None:
     switch = program(nowhere / bmv2.PROGRAM, f"#!/bin/sh\necho {options}\n")
-    assert bmv2.Bmv2((str(switch),), "here").has_thrift() is there
+    assert bmv2.Bmv2((str(switch),), "here").has("--thrift-port") is there
 
 
 def test_a_variable_that_names_nothing_is_an_error(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
