@@ -54,6 +54,11 @@ MACHINE_CODE: Final = ("p4reduce.workers.udp", "p4reduce.network.real.io.frames"
 LOOK_S: Final = 0.2
 """between two looks at switches that are processes"""
 CLOSE_S: Final = 4.0
+"""for it to end"""
+FAILED: Final = 3
+"""exit code of one that has said why"""
+SAID_LINES: Final = 40
+"""of which the last lines of a switch are a part"""
 PIECE: Final = 1 << 16
 SHARE: Final = "what is here of the network"
 
@@ -267,7 +272,7 @@ class InsidePart(_Part):
     def check(self) -> None:
         """Raise ``ClusterError`` when the process has ended."""
         if self._process.poll() is not None:
-            raise ClusterError(last_lines(self._log))
+            raise self._end()
 
     def counted(self) -> Counted:
         """The counts so far; ``ClusterError`` as of `check`."""
@@ -282,6 +287,16 @@ class InsidePart(_Part):
             self._process.wait(CLOSE_S)
         stop([self._process], 0.0)
 
+    def _end(self) -> ClusterError:
+        """Its end, which it has explained, or which came from without."""
+        code = self._process.returncode
+        if code == FAILED:
+            return ClusterError(last_lines(self._log, SAID_LINES))
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return ClusterError(
+            f"the process of its switches and links ended ({how}); its last lines:\n{last_lines(self._log)}"
+        )
+
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None  # noqa: S101
         assert self._process.stdout is not None  # noqa: S101
@@ -291,7 +306,7 @@ class InsidePart(_Part):
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
-            raise ClusterError(last_lines(self._log))
+            raise self._end()
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -310,14 +325,14 @@ def open_part(request: Mapping[str, Any], process: PartProcess | None) -> Machin
 
 
 def main(outside: int) -> int:
-    """Execute the part until the input ends. Exit code 1 where something of it has ended before."""
+    """Execute the part until the input ends; `FAILED` where something of it has ended before."""
     request = json.loads(sys.stdin.readline())
     try:
         share, logs = from_plain(MachineShare, request["share"], SHARE), Path(request["logs"])
         part = MachinePart(share, request["pem"], outside=outside, name=request["name"], logs=logs)
     except (OSError, RuntimeError, ValueError) as error:
         _say(error=str(error))
-        return 1
+        return FAILED
     with part:
         _say(p4runtime=part.p4runtime, hosts=part.hosts)
         try:
@@ -329,7 +344,7 @@ def main(outside: int) -> int:
                     _say(**to_plain(part.counted()))
         except (OSError, RuntimeError) as error:
             print(error, file=sys.stderr, flush=True)
-            return 1
+            return FAILED
 
 
 def _say(**answer: Any) -> None:

@@ -202,6 +202,29 @@ def test_a_rank_that_ends_is_named_and_so_is_a_machine_whose_agent_is_killed(wor
     assert no_tunnels(world)
 
 
+@pytest.mark.parametrize("links", [on(links) for links in ("veth", "bmv2")])
+def test_a_machine_whose_switches_are_killed_says_so(world, links):
+    with launch(world, STAYS, *REAL, "-n", "2", "-t", "star:hosts=2", "--place", "s1=pc2", *LINKS[links]) as process:
+        ranks = sorted(process.stdout.readline().split() for _ in range(2))
+        part = "p4reduce.runs.real.part\0" if links == "veth" else "simple_switch_grpc\0"
+        there = [other.pid for other in left() if part in command_line(other.pid)]
+        agent = parent(int(ranks[1][-1]))
+        killed = [pid for pid in there if agent in (parent(pid), parent(parent(pid)))]
+        os.kill(killed[0], signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    if links == "veth":
+        assert "the process of its switches and links ended (signal 9)" in errors
+    else:
+        assert "switch s1 ended during the run (signal 9); likely cause: something killed it" in errors
+    assert gone_in(10)
+    assert no_tunnels(world)
+
+
+def command_line(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text("utf-8")
+
+
 def tunnels(machine):
     """UDP ports of VXLAN on a machine: the kernel has one as long as there are devices, in whatever namespace."""
     lines = machine.run(lambda: Path("/proc/thread-self/net/udp").read_text("utf-8")).splitlines()[1:]
@@ -218,7 +241,12 @@ def parent(pid):
 
 
 @pytest.mark.parametrize(
-    ("links", "number"), [on(links, number) for links in LINKS for number in (signal.SIGINT, signal.SIGKILL)]
+    ("links", "number"),
+    [
+        on(links, number, soak=(links, number) == ("veth", signal.SIGINT))
+        for links in LINKS
+        for number in (signal.SIGINT, signal.SIGKILL)
+    ],
 )
 def test_a_launcher_that_ends_leaves_nothing_on_any_machine(world, links, number):
     for _ in range(examples(1, 20)):
