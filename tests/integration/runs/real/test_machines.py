@@ -166,7 +166,7 @@ CONFIRM = ("--hosts", "pc1,pc2", "--ssh", SSH, "-t", "leaf-spine:leaves=2,spines
         on("udp", ("--plans", "steiner,mst,spt,ring,ps", "--loss", "0.01"), soak=True),
         on("udp", ("--plans", "steiner,ps", "--collective", "push_pull", "--loss", "0.01"), soak=True),
         on("veth", ("--plans", "steiner,mst,spt,ring,ps", "--loss", "0.01"), soak=True),
-        on("bmv2", ("--plans", "steiner,mst,spt,ring,ps", "--loss", "0.01")),
+        on("bmv2", ("--plans", "ps", "--loss", "0.01")),
         on("bmv2", ("--plans", "steiner,ps", "--collective", "push_pull", "--loss", "0.01")),
     ],
 )
