@@ -30,7 +30,7 @@ from p4reduce.group.backend import Ahead
 from p4reduce.network.jobs.specs import endpoint_specs
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.real.backend import ProcessSpec, SocketSpec
-from p4reduce.runs.real.wires import MachineShare
+from p4reduce.runs.real.wires import Inside, MachineShare
 from p4reduce.topologies import Topology, leaf_spine
 from p4reduce.topologies.optical import lay_circuits, oxc, view
 from p4reduce.workers.numbers import BlockFloat
@@ -78,7 +78,9 @@ BASES: dict[Any, Any] = {
     Topology: st.sampled_from([PODS, LIT]),
     Ahead: st.none(),  # its array follows the message
     Faults: FAULTS,
-    MachineShare: st.builds(MachineShare, topology=st.just(PODS), faults=st.sampled_from(FAULTS)),  # no circuits
+    MachineShare: st.builds(  # no circuits
+        MachineShare, topology=st.just(PODS), faults=st.sampled_from(FAULTS), inside=st.none() | st.builds(Inside)
+    ),
     **ENDPOINTS,
     ProcessSpec: [
         ProcessSpec(host="h1", rank=0, size=2, socket=SOCKET, endpoints=[endpoint], jobs={"all_reduce": 1})

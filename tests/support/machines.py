@@ -132,9 +132,14 @@ def _up(route: IPRoute, name: str) -> int:
 
 def gone_in(seconds: float) -> bool:
     """Whether there are no runs and no processes of any, at the latest then; later where others have the processors."""
+    return eventually(lambda: not all_runs() and not left(), seconds)
+
+
+def eventually(is_so: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Whether something is so, at the latest then; later where others have the processors."""
     deadline = time.monotonic() + seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     while time.monotonic() < deadline:
-        if not all_runs() and not left():
+        if is_so():
             return True
         time.sleep(0.02)
     return False

@@ -11,48 +11,38 @@ kill -9 of the agent, a guardian of the agent's ends (`guarded`).
 import base64
 import contextlib
 import hashlib
-import ipaddress
 import json
 import os
 import secrets
 import select
-import shlex
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from p4reduce import __version__
 from p4reduce.base.errors import RealError
 from p4reduce.base.records import RecordError, from_plain, to_plain
-from p4reduce.base.signals import SEEN_S, handling, raise_exit
+from p4reduce.base.signals import handling, raise_exit
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.remote import SPEC, free_ports
 from p4reduce.group.transport import TICKET, ProbedPorts, Ticket, cast, end, interface_of, source_towards, unreached
-from p4reduce.network.real.net import why_not
 from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 from p4reduce.runs.launch import (
-    GRACE_S,
-    KEPT_LINES,
-    Emit,
-    Names,
     RankProcess,
     end_all,
     script_command,
-    torch_environment,
 )
 from p4reduce.runs.parallel import MachineSoftware, installed, no_room
 
 if TYPE_CHECKING:
+    from p4reduce.runs.real.part import InsidePart, MachinePart, PartProcess
     from p4reduce.runs.real.presence import Signs
-    from p4reduce.runs.real.targets import MachinePart
 
 BEAT_S: Final = 2.0
 BUSY_S: Final = 0.2
@@ -66,13 +56,6 @@ REACH_S: Final = 3.0
 """for one machine to connect to another"""
 MOST_LINE: Final = 1 << 20
 """bytes of a message"""
-SSH: Final = ("ssh", *(f"-o{flag}" for flag in ("BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=5",
-        "ServerAliveCountMax=3")))  # fmt: skip
-ANSWERS: Final = {"here", "clock", "probed", "reached", "heard", "ports", "part", "counted"}
-START_S: Final = 600.0
-"""for an agent to compile switches and open their ports"""
-EXCHANGES: Final = 16
-"""of clocks, of which the one with the shortest round trip counts"""
 PIECE: Final = 1 << 16
 """of what is longer than a message should be"""
 SEND_S: Final = 1.0
@@ -103,10 +86,10 @@ class Here:
     """SHA-256 of the script there; "" where there is none"""
     fault: str
     """why no rank can start there, as far as it sees"""
-    no_namespaces: str = ""
-    """why it has no network namespaces, as the following, where that was asked"""
+    lacks: dict[str, str]
+    """What of the ``NEEDS`` (runs/real/part.py) that were asked for is not there, and why."""
     no_room: tuple[str, ...] = ()
-    """folders in which nothing can be written, and why"""
+    """folders in which nothing can be written, and why, where that was asked, as the following"""
     installed: MachineSoftware | None = None
 
 
@@ -135,7 +118,7 @@ class _Here:
         self._ticket = self._aside / "ticket.json"
         self._writing = threading.Lock()
         self._probed: ProbedPorts | None = None
-        self._part: MachinePart | None = None
+        self._part: MachinePart | InsidePart | None = None
         self._signs: dict[int, Signs] = {}
         """of ranks in real time"""
         self._links: dict[int, socket.socket] = {}
@@ -145,7 +128,7 @@ class _Here:
         """Serve until the launcher is gone; then end all ranks."""
         threading.Thread(target=self._beat, daemon=True).start()
         try:
-            for request in _lines(sys.stdin.fileno()):
+            for request in lines(sys.stdin.fileno()):
                 self._perform(request.pop("do", None), request)
         except (ClusterError, RecordError, KeyError, OSError) as error:
             self._say(failed=str(error))
@@ -157,7 +140,9 @@ class _Here:
 
     def _perform(self, what: object, request: dict[str, Any]) -> None:
         if what == "begin":
-            self._say(here=to_plain(here(request["folder"], request["script"], examine=request["examine"])))
+            os.environ.update(request["environment"])
+            own = here(request["folder"], request["script"], request["needs"], examine=request["examine"])
+            self._say(here=to_plain(own))
         elif what == "ticket":
             from_plain(Ticket, request["ticket"], "ticket").write(self._ticket)
         elif what == "start":
@@ -182,8 +167,13 @@ class _Here:
         """What is asked for in real time."""
         if what == "ports":
             self._say(ports=datagram_ports(request["address"], request["across"]))
+        elif what == "unbound":
+            self._say(ports=[port for port in request["ports"] if _is_unbound(port)])
         elif what == "part":  # beside: an agent that compiles still hears that its launcher has ended
-            threading.Thread(target=self._open, args=(request,), daemon=True).start()
+            from p4reduce.runs.real import part  # noqa: PLC0415  (in real time alone)
+
+            process = part.enter(self._folder) if request["share"]["inside"] is not None else None
+            threading.Thread(target=self._open, args=(request, process), daemon=True).start()
         elif what == "count" and self._part is not None:
             self._say(counted=to_plain(self._part.counted()))
         elif what == "input" and request["rank"] in self._ranks:
@@ -202,10 +192,14 @@ class _Here:
         rank: int,
         command: Sequence[str],
         environment: Mapping[str, str],
+        host: str,
         spec: dict[str, Any] | None,
         report: str,
         asks: bool,
     ) -> None:
+        entering = script_command(command)
+        if self._part is not None:
+            entering = self._part.entering(host, entering)
         towards = source_towards(environment.get("MASTER_ADDR", ""))
         interface = interface_of(towards) if towards else None
         gloo = {INTERFACE: interface[0]} if interface else {}
@@ -218,7 +212,7 @@ class _Here:
             )
         self._ranks[rank] = started = RankProcess(
             rank,
-            script_command(command),
+            entering,
             own,
             emit=lambda rank, stream, line: self._say(line=[rank, stream, line]),
             ended=lambda rank, code: self._tell_end(rank, code, report),
@@ -237,15 +231,15 @@ class _Here:
                 self._say(report=[rank, text[at : at + PIECE]])
         self._say(ended=[rank, code])
 
-    def _open(self, request: dict[str, Any]) -> None:
+    def _open(self, request: dict[str, Any], process: "PartProcess | None") -> None:
         """Open what of the network is here, and the socket by which ranks here reach the coordinator."""
         try:
-            from p4reduce.runs.real.targets import open_part  # noqa: PLC0415  (in real time alone)
+            from p4reduce.runs.real.part import open_part  # noqa: PLC0415  (in real time alone)
 
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self._aside / CONTROL))
             listener.listen(socket.SOMAXCONN)
-            part = open_part(request["share"], request["pem"])
+            part = open_part(request, process)
         except (OSError, RuntimeError, ValueError) as error:
             self._say(part={"error": str(error)})
             return
@@ -304,8 +298,11 @@ class _Here:
                 data = data[os.write(sys.stdout.fileno(), data) :]
 
 
-def here(folder: str, script: str | None, *, examine: bool = False) -> Here:
-    """Report what this machine has; change to the launcher's folder and look for its script, if they are there."""
+def here(folder: str, script: str | None, needs: Sequence[str] = (), *, examine: bool = False) -> Here:
+    """Report what this machine has; change to the launcher's folder and look for its script, if they are there.
+
+    needs: of ``NEEDS``, what is to be looked for. examine: whether to look at disks and software, too.
+    """
     digest, fault = "", ""
     try:
         os.chdir(folder)
@@ -318,9 +315,14 @@ def here(folder: str, script: str | None, *, examine: bool = False) -> Here:
     with contextlib.suppress(OSError):
         named = socket.gethostbyname(name)
     _, mtu = interface_of(own) or ("", 0)
-    more = {"no_namespaces": why_not() or "", "no_room": no_room(), "installed": installed()} if examine else {}
+    lacks: dict[str, str] = {}
+    if needs:
+        from p4reduce.runs.real.part import NEEDS  # noqa: PLC0415  (in real time alone)
+
+        lacks = {need: why for need in needs if (why := NEEDS[need]()) is not None}
+    more = (no_room(), installed()) if examine else ()
     (port,) = free_ports(1)
-    return Here(__version__, seen, own, name, named, mtu, port, digest, fault, **more)  # type: ignore[arg-type]
+    return Here(__version__, seen, own, name, named, mtu, port, digest, fault, lacks, *more)
 
 
 def digest_of(script: str) -> str:
@@ -340,13 +342,20 @@ def datagram_ports(address: str, across: Sequence[bool]) -> list[tuple[str, int]
     return [(host, next(ports[host])) for host in hosts]
 
 
+def _is_unbound(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.bind(("", port))
+        return True
+    return False
+
+
 def _reach(host: str, ports: Sequence[int], word: str, sizes: Sequence[int]) -> list[int]:
     """Send datagrams to a machine's ports, and connect to them; those to which that is impossible."""
     cast(host, ports, word, sizes)
     return unreached(host, ports, REACH_S)
 
 
-def _lines(descriptor: int) -> Iterator[dict[str, Any]]:
+def lines(descriptor: int) -> Iterator[dict[str, Any]]:
     """Messages until the end, or until none has come for `SILENT_S`; ``ClusterError`` for what is none."""
     buffer = bytearray()
     silent_s = BEGIN_S
@@ -367,408 +376,6 @@ def _lines(descriptor: int) -> Iterator[dict[str, Any]]:
             yield message
         if len(buffer) > MOST_LINE:
             raise ClusterError(f"a message of more than {MOST_LINE} bytes")
-
-
-# At the launcher: agents, and ranks that they started.
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A machine of ``--hosts`` or ``--hostfile``. slots: ranks there; None: as many as on the others."""
-
-    name: str
-    slots: int | None = None
-
-
-def ssh_of(words: str) -> list[str]:
-    """The command that runs another one on a machine: ssh with flags by which it never asks and sees a dead network."""
-    return [*SSH] if words == SSH[0] else shlex.split(words)
-
-
-def spread(machines: Sequence[Machine], ranks: int) -> list[int]:
-    """Which machine each rank is on: as many in a row as it has slots. ``ClusterError`` where they do not fit."""
-    open_ = [machine for machine in machines if machine.slots is None]
-    left = ranks - sum(machine.slots or 0 for machine in machines)
-    if left > 0 and not open_:
-        raise ClusterError(f"-n: {ranks} ranks, but the machines have {ranks - left} slots; add machines or slots")
-    shares = iter([max(left, 0) // len(open_) + (n < max(left, 0) % len(open_)) for n in range(len(open_))])
-    slots = [next(shares) if machine.slots is None else machine.slots for machine in machines]
-    return [number for number, count in enumerate(slots) for _ in range(count)][:ranks]
-
-
-class RemoteRank:
-    """A rank that an agent started on its machine, with the interface of `RankProcess`."""
-
-    pid: Final = -1
-    """of no process here"""
-
-    def __init__(self, rank: int, agent: "Agent", ended: Callable[[int, int, str], None]) -> None:
-        self.rank = rank
-        self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self.report = ""
-        """what it left, in real time, once it has ended"""
-        self.busy = False
-        """Whether it used the processor since this was last set."""
-        self._agent, self._ended, self._over = agent, ended, threading.Event()
-        self._code = 0
-
-    def terminate(self) -> None:
-        """Ask the process, and what it started, to end."""
-        self._agent.ask("signal", rank=self.rank, kill=False)
-
-    def kill(self) -> None:
-        """End the process and what it started."""
-        self._agent.ask("signal", rank=self.rank, kill=True)
-
-    def join(self, timeout: float) -> bool:
-        """Wait until it has ended; False when ``timeout`` seconds were not enough."""
-        return self._over.wait(timeout)
-
-    def wait(self) -> int:
-        """Wait until it has ended; its exit code, -n for signal n."""
-        self._over.wait()
-        return self._code
-
-    def seen(self) -> bool:
-        """Whether it has used the processor since the last look; also where its machine is just not heard."""
-        busy, self.busy = self.busy, False
-        return busy or time.monotonic() - self._agent.heard_s > 2 * BUSY_S
-
-    def end(self, code: int, why: str = "") -> None:
-        """Note that the rank has ended."""
-        if not self._over.is_set():
-            self._code = code
-            self._over.set()
-            self._ended(self.rank, code, why)
-
-
-@dataclass(frozen=True)
-class MachineClock:
-    """A machine's monotonic clock, nanoseconds."""
-
-    offset_ns: int
-    """by which it is ahead of the session's …"""
-    error_ns: int
-    """… give or take this: half of the shortest round trip, and half of what changed meanwhile"""
-
-    def and_then(self, later: "MachineClock") -> "MachineClock":
-        """The clock between two looks at it."""
-        drift = abs(later.offset_ns - self.offset_ns) // 2
-        return MachineClock((self.offset_ns + later.offset_ns) // 2, max(self.error_ns, later.error_ns) + drift)
-
-
-class Agent:
-    """The launcher's end of an agent."""
-
-    def __init__(self, machine: Machine, ssh: Sequence[str], emit: Emit) -> None:
-        self.machine = machine
-        self.here: Here | None = None
-        self.offset_s = 0.0
-        """by which its clock is ahead of ours at least"""
-        self.gone = ""
-        """why it is"""
-        self.heard_s = time.monotonic()
-        """when it last said anything"""
-        self.admit: Callable[[socket.socket, int], None] = lambda connection, _: connection.close()
-        """takes a rank's control connection, in real time"""
-        self._links: dict[int, socket.socket] = {}
-        self._emit = emit
-        self._ranks: dict[int, RemoteRank] = {}
-        self._answers: dict[str, Any] = {}
-        self._changed = threading.Condition()
-        self._writing = threading.Lock()
-        self._last_lines: deque[str] = deque(maxlen=KEPT_LINES)
-        try:
-            self._process = subprocess.Popen(
-                [*ssh, machine.name, shlex.join(["exec", sys.executable, "-m", "p4reduce.runs.agent"])],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches the launcher alone, which tells the agent
-            )
-        except OSError as error:
-            raise ClusterError(f"cannot start {ssh[0]!r}: {error.strerror}") from None
-        assert self._process.stdout is not None  # noqa: S101  (all are pipes)
-        assert self._process.stderr is not None  # noqa: S101
-        self._threads = [
-            threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True),
-            threading.Thread(target=self._read_errors, args=(self._process.stderr,), daemon=True),
-            threading.Thread(target=self._beat, daemon=True),
-        ]
-        for thread in reversed(self._threads):  # the first waits for the second at its end
-            thread.start()
-
-    def ask(self, what: str, **request: Any) -> None:
-        """Send a request; nothing where the agent is gone, which its ranks hear."""
-        assert self._process.stdin is not None  # noqa: S101
-        with self._writing, contextlib.suppress(OSError, ValueError):
-            self._process.stdin.write(json.dumps({"do": what, **request}).encode() + b"\n")
-            self._process.stdin.flush()
-
-    def answer(self, name: str, timeout_s: float = BEGIN_S) -> Any:
-        """Wait for the agent's message ``name`` and return it, once. ``ClusterError`` if it is gone or silent."""
-        deadline = time.monotonic() + timeout_s
-        there: object = None
-        while not there and time.monotonic() < deadline:
-            with self._changed:
-                there = self._changed.wait_for(lambda: name in self._answers or self.gone, SEEN_S)
-                if name in self._answers:
-                    return self._answers.pop(name)
-        why = self.gone if there else f"the agent said nothing for {timeout_s:g} s"
-        raise ClusterError(f"{self.machine.name}: {why}")
-
-    def begin(self, folder: Path, script: str | None, *, examine: bool = False) -> None:
-        """Ask what its machine has."""
-        self.ask("begin", folder=str(folder), script=script, examine=examine)
-
-    def began(self) -> Here:
-        """The agent's report on its machine; ``ClusterError`` if it did not start."""
-        self.here = from_plain(Here, self.answer("here", BEGIN_S), f"{self.machine.name}: what it has")
-        return self.here
-
-    def look_at_clock(self) -> None:
-        """Measure how far its clock is ahead."""
-        asked = time.time()
-        self.ask("clock")
-        there, _ = self.answer("clock", SILENT_S)
-        self.offset_s = there - min(max(there, asked), time.time())  # none where it answered in between
-
-    def clock(self) -> MachineClock:
-        """Measure its monotonic clock, by the exchange that takes the shortest time."""
-        clocks = []
-        for _ in range(EXCHANGES):
-            asked = time.monotonic_ns()
-            self.ask("clock")
-            _, there = self.answer("clock", SILENT_S)
-            now = time.monotonic_ns()
-            clocks.append(MachineClock(there - (asked + now) // 2, (now - asked + 1) // 2))
-        return min(clocks, key=lambda clock: clock.error_ns)
-
-    @property
-    def address(self) -> str:
-        """The machine's IPv4 address. ``ClusterError`` if the launcher came in at another one, or its name has none."""
-        own = (self.here.own if self.here else "") or self.machine.name.rpartition("@")[2]
-        try:
-            return str(ipaddress.IPv4Address(own if self.here and self.here.own else socket.gethostbyname(own)))
-        except (OSError, ValueError):
-            raise ClusterError(f"{self.machine.name}: {own} is no IPv4 address, which links need") from None
-
-    def start(
-        self,
-        rank: RemoteRank,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        spec: Mapping[str, Any] | None = None,
-        report: str = "",
-        asks: bool = False,
-    ) -> None:
-        """Start a rank there.
-
-        In real time: ``spec``, what describes it, whose files and sockets the agent knows; ``report``: the file in
-        which it leaves what it has to say; ``asks``: it is sent lines (``input``).
-        """
-        self._ranks[rank.rank] = rank
-        given = {"command": list(command), "environment": dict(environment), "spec": spec, "report": report}
-        self.ask("start", rank=rank.rank, **given, asks=asks)
-        if self.gone:
-            rank.end(255, self.gone)
-
-    def close(self) -> None:
-        """End it, and with it all that it started."""
-        assert self._process.stdin is not None  # noqa: S101
-        with self._writing, contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(END_S + GRACE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for thread in self._threads[:2]:
-            thread.join(GRACE_S)
-
-    def _read(self, pipe: IO[bytes]) -> None:
-        why = ""
-        try:
-            for news in _lines(pipe.fileno()):
-                self._hear(news)
-            if self._process.poll() is None and not select.select([pipe], [], [], 0)[0]:
-                why = f"does not answer: nothing came from {self.machine.name} for {SILENT_S:g} s"
-        except (ClusterError, OSError, ValueError, TypeError, KeyError) as error:
-            why = f"lost its agent on {self.machine.name}: {error}"
-        if not why:
-            self._threads[1].join(GRACE_S)
-            last_lines = " / ".join(list(self._last_lines)[-3:])
-            why = f"lost its agent on {self.machine.name}, which ended{f': {last_lines}' if last_lines else ''}"
-        self._process.kill()
-        with self._changed:
-            self.gone = why
-            self._changed.notify_all()
-        for rank in list(self._ranks.values()):
-            rank.end(255, why)
-
-    def _hear(self, news: dict[str, Any]) -> None:
-        self.heard_s = time.monotonic()
-        for number in news.get("busy", ()):
-            self._ranks[number].busy = True
-        if "line" in news:
-            number, stream, text = news["line"]
-            rank = self._ranks[number]
-            if stream == "stderr":
-                rank.last_lines.append(str(text))
-            self._emit(rank.rank, str(stream), str(text))
-        elif "ended" in news:
-            number, code = news["ended"]
-            self._ranks[number].end(int(code))
-        elif "report" in news:
-            number, text = news["report"]
-            self._ranks[number].report += text
-        elif "control" in news:
-            self._take(*news["control"])
-        elif "failed" in news:
-            raise ClusterError(str(news["failed"]))
-        for name in ANSWERS & news.keys():
-            with self._changed:
-                self._answers[name] = news[name]
-                self._changed.notify_all()
-
-    def _take(self, number: int, rank: int, data: str | None) -> None:
-        """Pass on what a rank says on its control connection; None: its end."""
-        if data is not None and number not in self._links:
-            self._links[number], theirs = socket.socketpair()
-            threading.Thread(target=self._reply, args=(number, self._links[number]), daemon=True).start()
-            self.admit(theirs, rank)
-        if data is None:
-            if (link := self._links.pop(number, None)) is not None:
-                end(link)
-            return
-        with contextlib.suppress(OSError):  # the coordinator has ended it
-            self._links[number].sendall(base64.b64decode(data))
-
-    def _reply(self, number: int, link: socket.socket) -> None:
-        with link, contextlib.suppress(OSError):
-            while data := link.recv(PIECE):
-                self.ask("control", number=number, data=base64.b64encode(data).decode())
-        self.ask("control", number=number, data=None)
-
-    def _read_errors(self, pipe: IO[bytes]) -> None:
-        for line in iter(lambda: pipe.readline(MOST_LINE), b""):
-            self._last_lines.append(line.decode(errors="replace").rstrip())
-
-    def _beat(self) -> None:
-        while self._process.poll() is None:
-            self.ask("alive")
-            time.sleep(BEAT_S)
-
-
-class Agents:
-    """One agent on each machine; a context manager, after which nothing of them runs anywhere."""
-
-    def __init__(
-        self,
-        machines: Sequence[Machine],
-        ranks: int = 0,
-        *,
-        ssh: Sequence[str] = SSH,
-        emit: Emit = lambda *_: None,
-    ) -> None:
-        self._spread = spread(machines, ranks)
-        self.every: list[Agent] = []
-        try:
-            for machine in machines:
-                self.every.append(Agent(machine, ssh, emit))
-        except BaseException:
-            self.close()
-            raise
-
-    def of(self, rank: int) -> Agent:
-        """The agent whose ranks a rank is among; those behind all that were there at first are on machines in turn."""
-        return self.every[self._spread[rank] if rank < len(self._spread) else rank % len(self.every)]
-
-    def start(
-        self, rank: int, command: Sequence[str], environment: Mapping[str, str], ended: Callable[[int, int, str], None]
-    ) -> RemoteRank:
-        """Start a rank on its machine; ``ended(rank, code, why)`` is called once."""
-        agent = self.of(rank)
-        made = RemoteRank(rank, agent, ended)
-        agent.start(made, command, environment)
-        return made
-
-    def begin(self, script: str | None) -> None:
-        """Ask all; ``ClusterError`` names every machine on which no rank can start, and why."""
-        folder = Path.cwd()
-        for agent in self.every:
-            agent.begin(folder, script)
-        faults = []
-        for agent in self.every:
-            name = agent.machine.name
-            try:
-                here = agent.began()
-            except ClusterError as error:
-                faults.append(str(error))
-                continue
-            if here.fault:
-                faults.append(f"{name}: {here.fault}")
-            elif here.version != __version__:
-                faults.append(f"{name} has p4reduce {here.version}, here {__version__}: install the same")
-            elif script is not None and here.digest != digest_of(script):
-                faults.append(f"{name}: {script} is another file there than here: copy it, or use a shared folder")
-        if faults:
-            raise ClusterError("; ".join(faults))
-
-    def address(self, agent: Agent) -> str:
-        """The address at which an agent's machine reaches this one. ``ClusterError`` if none is known."""
-        seen = (agent.here.seen if agent.here else "") or source_towards(agent.machine.name)
-        if not seen:
-            raise ClusterError(f"{agent.machine.name}: no address of this machine is known there: give --listen")
-        return seen
-
-    def master(self, agent: Agent) -> tuple[str, int]:
-        """Address and port of a store of ``torch.distributed`` on an agent's machine, as the others reach it."""
-        here = agent.here
-        assert here is not None  # noqa: S101  (it began)
-        return here.own or agent.machine.name, here.port
-
-    def torch_environments(self, places: Sequence[Agent]) -> list[Names]:
-        """Variables of each rank for ``torch.distributed``; ``places``: the agent of each."""
-        address, port = self.master(places[0])
-        environments = []
-        for rank, place in enumerate(places):
-            there = [other_rank for other_rank, other in enumerate(places) if other is place]
-            own = torch_environment(rank, len(places), port, address)
-            del own[INTERFACE]  # the agent knows which one
-            environments.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
-        return environments
-
-    def check_addresses(self) -> None:
-        """`ClusterError` names a machine that others cannot reach at its address."""
-        inside = {agent: ipaddress.ip_address(agent.address).is_loopback for agent in self.every}
-        for agent, loopback in inside.items():
-            if loopback and not all(inside.values()):
-                raise ClusterError(
-                    f"{agent.machine.name} is {agent.address}, which no other machine reaches: name it by its address"
-                )
-
-    def check(self) -> None:
-        """`ClusterError` names a machine whose agent is gone."""
-        for agent in self.every:
-            if agent.gone:
-                raise ClusterError(f"{agent.machine.name}: {agent.gone}")
-
-    def close(self) -> None:
-        """End all, side by side."""
-        threads = [threading.Thread(target=agent.close) for agent in self.every]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self.close()
 
 
 if __name__ == "__main__":

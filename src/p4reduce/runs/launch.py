@@ -30,8 +30,8 @@ from p4reduce.group.transport import Ticket
 from p4reduce.network.real.net.state import RunFolder, guarded, remove_stale
 
 if TYPE_CHECKING:
-    from p4reduce.runs.agent import Agents
     from p4reduce.runs.jobs import TransferTime
+    from p4reduce.runs.machines import Agents
 
 # The coordinator's socket: where processes of a group come in, each served by a thread.
 

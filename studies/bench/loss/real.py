@@ -26,8 +26,8 @@ from p4reduce.network.real.net.state import RunFolder
 from p4reduce.runs.experiment import Experiment, FaultOptions
 from p4reduce.runs.real.backend import Counts
 from p4reduce.runs.real.carry import RealCluster
+from p4reduce.runs.real.part import MACHINE_CODE
 from p4reduce.runs.real.session import FAILURES, REFUSALS, move_tensor
-from p4reduce.runs.real.targets import MACHINE_CODE
 from p4switch.base.values import PS_PER_MS
 from p4switch.native.objects import prepare
 

@@ -23,9 +23,10 @@ from p4reduce.cli.commands.join import rank_of
 from p4reduce.cli.lists import machines as parsed
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.rendezvous import Rendezvous
-from p4reduce.runs import agent as agent_module
-from p4reduce.runs.agent import Agents, Here, Machine, spread
+from p4reduce.runs import machines as machines_module
+from p4reduce.runs.agent import Here
 from p4reduce.runs.launch import Elsewhere, launch
+from p4reduce.runs.machines import Agents, Machine, spread
 from p4reduce.runs.parallel import MachineSoftware
 from tests.support.effort import examples
 from tests.support.machines import SSH, gone_in, known_to_ssh, left, machines, why_not
@@ -116,7 +117,8 @@ def test_an_agent_that_is_killed_is_named_and_leaves_no_rank(world):
 @needs_openssl
 @pytest.mark.soak
 def test_a_machine_that_says_nothing_more_is_named(world, monkeypatch):
-    monkeypatch.setattr(agent_module, "SILENT_S", 5.0)  # here; an agent says something every two seconds
+    for module in (agent_module, machines_module):
+        monkeypatch.setattr(module, "SILENT_S", 5.0)  # here; an agent says something every two seconds
     stopped = []
 
     def stop(line):
@@ -192,11 +194,11 @@ def test_another_script_or_folder_there_is_refused(world, monkeypatch):
     (world.folder / "script.py").write_text("1")
     monkeypatch.chdir(world.folder)
     with Agents([Machine("pc1"), Machine("pc2")], 2, ssh=(SSH,)) as agents:
-        monkeypatch.setattr(agent_module, "digest_of", lambda _: "0" * 64)
-        monkeypatch.setattr(agent_module, "__version__", "9.9")
+        monkeypatch.setattr(machines_module, "digest_of", lambda _: "0" * 64)
+        monkeypatch.setattr(machines_module, "__version__", "9.9")
         with pytest.raises(ClusterError, match=r"pc1 has p4reduce 0.1.0, here 9.9.*pc2 has p4reduce 0.1.0"):
             agents.begin("script.py")
-        monkeypatch.setattr(agent_module, "__version__", p4reduce.__version__)
+        monkeypatch.setattr(machines_module, "__version__", p4reduce.__version__)
         with pytest.raises(ClusterError, match=r"pc1: script.py is another file there than here"):
             agents.begin("script.py")
         with pytest.raises(ClusterError, match=r"pc2: .*nothing.py: No such file"):
@@ -342,7 +344,8 @@ def test_one_script_unchanged_has_one_hash_and_one_result_under_each_launcher(wo
 
 
 OWN = MachineSoftware("3.11.2", "2.4.6", "x86_64", "c0de", ())
-GOOD = Here("0.1.0", "10.0.0.1", "10.0.0.2", "pc", "10.0.0.2", 1500, 5, "", "", "", (), OWN)
+LACKS = {"tunnels": "no VXLAN", "bmv2": "no BMv2"}
+GOOD = Here("0.1.0", "10.0.0.1", "10.0.0.2", "pc", "10.0.0.2", 1500, 5, "", "", LACKS, (), OWN)
 
 
 def found(*heres, offsets=(0.0, 0.0, 0.0), ways=()):
@@ -360,7 +363,7 @@ def found(*heres, offsets=(0.0, 0.0, 0.0), ways=()):
         ({"mtu": 1400}, "MTU 1400"),
         ({"named": "127.0.1.1"}, "is 127.0.1.1 there"),
         ({"name": "other"}, "has the name 'other', too"),
-        ({"no_namespaces": "not here"}, "no network namespaces"),
+        ({"lacks": {**LACKS, "namespaces": "not here"}}, "no network namespaces"),
         ({"fault": "/home: no such folder"}, "/home"),
         ({"no_room": ("/home: 0 MiB are free",)}, "0 MiB"),
         ({"installed": replace(OWN, numpy="1.26.4", code="beef")}, "has NumPy 1.26.4, here 2.4.6"),
@@ -394,6 +397,17 @@ PORTS = (1024, 2048, 4096)
 def test_what_does_not_come_through_is_named(way, words):
     texts = way.faults("m1")
     assert [word in text for word, text in zip(words, texts, strict=True)] == [True] * len(words)
+
+
+def test_what_bmv2_needs_is_missed_where_another_machine_has_it():
+    first, second = replace(GOOD, name="first", lacks={}), replace(GOOD, name="second")
+    assert found(first, first) == [
+        (name, "another machine has the name 'first', too: rename one") for name in ("m0", "m1")
+    ]
+    assert found(first, second) == [
+        ("m1", "no links of BMv2 to other machines (only --target bmv2 needs them): no VXLAN"),
+        ("m1", "no BMv2; m0 has it (only --target bmv2 needs it)"),
+    ]
 
 
 def test_clocks_small_mtus_and_missing_ways_are_named():

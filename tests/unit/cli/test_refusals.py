@@ -155,8 +155,7 @@ def test_ranks_may_print_into_a_closed_pipe(monkeypatch):
         (["--join", "1ms"], "--join: not in real time on several"),
         (["--listen", "10.0.0.5"], "--listen: not in real time on several"),
         (["--on-failure", "shrink"], "--on-failure shrink: not in real"),
-        (["--links", "veth"], "--links veth: not in real"),
-        (["--target", "bmv2"], "--target bmv2: not in real"),
+        (["--links", "udp", "--target", "bmv2"], "links: bmv2's ports are interfaces"),
         (["--ticket", "job.json"], "COMMAND: name a script"),
         (["--place", "h9=pc1"], "--place: topology 'star:hosts=2' has no node 'h9'"),
         (["--place", "h1=pc3"], "--place: h1=pc3: the machines are pc1, pc2"),
@@ -173,5 +172,4 @@ def test_places_and_trainings_are_refused_where_they_mean_nothing(tmp_path):
     (tmp_path / "x.py").touch()
     assert "--place: is for --time real" in refused("launch", "--place", "h1=pc1", tmp_path / "x.py")
     assert "--place: is for --hosts" in refused("confirm", "--place", "h1=pc1")
-    assert "--target bmv2: not in real time on several" in refused("confirm", "--hosts", "pc1", "--targets", "both")
     assert "--model digits: not in real time on several" in refused("confirm", "--hosts", "pc1", "--model", "digits")

@@ -31,7 +31,8 @@ from p4reduce.group.transport import PORT_RANGE, ProbedPorts
 from p4reduce.network.real import net
 from p4reduce.network.real.bmv2 import IMAGE, docker_image, find_installed
 from p4reduce.network.real.net import state
-from p4reduce.runs.agent import BEGIN_S, REACH_S, Agent, Agents, Here, Machine, digest_of, ssh_of
+from p4reduce.runs.agent import BEGIN_S, REACH_S, Here, digest_of
+from p4reduce.runs.machines import Agent, Agents, Machine, ssh_of
 from p4reduce.runs.parallel import MachineSoftware, installed
 
 TOOLS: Final = (
@@ -268,6 +269,7 @@ def faults(agents: Sequence[Agent], ways: Mapping[tuple[str, str], Way], own: Ma
     known = [(agent.machine.name, agent, agent.here) for agent in agents if agent.here is not None]
     largest = max((here.mtu for _, _, here in known), default=0)
     names = [here.name for _, _, here in known]
+    with_bmv2 = [name for name, _, here in known if "bmv2" not in here.lacks]
     for name, agent, here in known:
         problems += [(name, text) for text in _differences(here, own)]
         if here.fault:
@@ -286,8 +288,12 @@ def faults(agents: Sequence[Agent], ways: Mapping[tuple[str, str], Way], own: Ma
             problems.append((name, f"{text}; torchrun needs '--rdzv-conf is_host=1' on the first machine until then"))
         if names.count(here.name) > 1 and not here.own.startswith("127."):
             problems.append((name, f"another machine has the name {here.name!r}, too: rename one"))
-        if here.no_namespaces:
-            problems.append((name, f"no network namespaces (only --time real needs them): {here.no_namespaces}"))
+        if why := here.lacks.get("namespaces"):
+            problems.append((name, f"no network namespaces (only --time real needs them): {why}"))
+        elif (why := here.lacks.get("tunnels")) and with_bmv2:
+            problems.append((name, f"no links of BMv2 to other machines (only --target bmv2 needs them): {why}"))
+        if (why := here.lacks.get("bmv2")) and with_bmv2:
+            problems.append((name, f"{why}; {', '.join(with_bmv2)} has it (only --target bmv2 needs it)"))
     for (source, other), way in ways.items():
         problems += [(source, text) for text in way.faults(other)]
     return problems
@@ -323,9 +329,11 @@ def examine_machines(agents: Agents, script: Path | None = None) -> list[tuple[s
 
     script: a file that has to be the same there.
     """
+    from p4reduce.runs.real.part import NEEDS  # noqa: PLC0415  (doubles the time to import all)
+
     problems = []
     for agent in agents.every:
-        agent.begin(Path.cwd(), None if script is None else str(script), examine=True)
+        agent.begin(Path.cwd(), None if script is None else str(script), list(NEEDS), examine=True)
     for agent in agents.every:
         name = agent.machine.name
         try:

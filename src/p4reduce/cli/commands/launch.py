@@ -120,7 +120,7 @@ def _elsewhere(flags: Launch, emitter: "_Emitter") -> Iterator[Elsewhere | None]
         flags.ticket.unlink(missing_ok=True)  # of an earlier start
         yield Elsewhere(ticket=flags.ticket, listen=flags.listen or ("127.0.0.1",))
     elif flags.machines:
-        from p4reduce.runs.agent import Agents, Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
+        from p4reduce.runs.machines import Agents, Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
 
         machines = [Machine(name, slots) for name, slots in flags.machines]
         given = _passed(flags)

@@ -92,7 +92,7 @@ def machines_of(
     script: str | None = None,
 ) -> "Machines":
     """Where the nodes of a run in real time are. Parameters are flags, and fields of the result."""
-    from p4reduce.runs.agent import Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
+    from p4reduce.runs.machines import Machine, ssh_of  # noqa: PLC0415  (for those who have other machines)
     from p4reduce.runs.real.wires import Machines, placed  # noqa: PLC0415
 
     topology = build_topology(experiment)

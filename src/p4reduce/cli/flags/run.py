@@ -243,24 +243,19 @@ class Launch:
 
     def _check_machines(self) -> None:
         """What several machines in real time may have."""
-        experiment = self.experiment
+        on_failure = self.experiment.on_failure
         refused = {
-            f"--on-failure {experiment.on_failure}": experiment.on_failure != "abort",
+            f"--on-failure {on_failure}": on_failure != "abort",
             "--join": bool(self.join),
             "--live": self.live,
             "--listen": bool(self.listen),
         }
-        check_machines(experiment, refused)
+        check_machines(refused)
 
 
-def check_machines(experiment: "Experiment", refused: Mapping[str, bool]) -> None:
+def check_machines(refused: Mapping[str, bool]) -> None:
     """``BadInput`` for what several machines in real time cannot have; ``refused``: flags that were given."""
-    every = {
-        f"--target {experiment.target}": experiment.target != "embedded",
-        f"--links {experiment.links}": experiment.links != "udp",
-        **refused,
-    }
-    for flag in [flag for flag, given in every.items() if given]:
+    for flag in [flag for flag, given in refused.items() if given]:
         raise BadInput(f"{flag}: not in real time on several machines; leave it out")
 
 
@@ -469,10 +464,9 @@ class Confirm:
 
     def check(self) -> None:
         """What each of them may be."""
-        # By target: the links depend on a BMv2 among them.
-        for experiment in sorted(self.experiments, key=lambda experiment: experiment.target):
-            if self.machines and experiment.time == "real":
-                check_machines(experiment, {"--model digits": experiment.model == "digits"})
+        for experiment in self.experiments:
+            if self.machines:
+                check_machines({"--model digits": experiment.model == "digits"})
         if self.place and not self.machines:
             raise BadInput("--place: is for --hosts")
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from p4reduce.base.errors import RealError
 from p4reduce.network.real.net.enter import here_command
@@ -21,6 +21,9 @@ from p4reduce.network.real.net.namespaces import last_lines, start, stop
 from p4reduce.topologies import Topology
 from p4switch.abi import CPU_PORT
 from p4switch.base.closing import Closable
+
+if TYPE_CHECKING:
+    from p4switch.p4runtime import Tls
 
 # Why a BMv2 process ended: the likely cause, read from its exit code and its last lines.
 
@@ -58,6 +61,7 @@ def likely_cause(exit_code: int | None, lines: str) -> str | None:
 
 
 VARIABLE: Final = "SIMPLE_SWITCH_GRPC"
+TLS_OPTION: Final = "--grpc-server-ssl"
 PROGRAM: Final = "simple_switch_grpc"
 IMAGE: Final = "p4lang/p4c"
 HOW_TO_GET: Final = "docs/bmv2.md shows three ways to get it"
@@ -78,15 +82,15 @@ class Bmv2:
     origin: str
     """where it was found, for people"""
 
-    def has_thrift(self) -> bool:
-        """Whether it was built with Thrift, which it then has to be told a port for; P4Runtime does not need it."""
+    def has(self, option: str) -> bool:
+        """Whether it knows an option: ``--thrift-port`` and ``--grpc-server-ssl`` are not in every build."""
         try:
             done = subprocess.run(
                 [*self.command, "--help"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return False
-        return "--thrift-port" in done.stdout + done.stderr
+        return option in done.stdout + done.stderr
 
     def version(self) -> str | None:
         """The answer to ``--version``; None if there is none."""
@@ -123,6 +127,17 @@ def find_installed() -> Bmv2 | None:
         return Bmv2((named,), f"${VARIABLE}")
     path = shutil.which(PROGRAM)
     return None if path is None else Bmv2((path,), path)
+
+
+def why_no_bmv2() -> str | None:
+    """The reason why there is no BMv2 here whose P4Runtime other machines may reach; None where there is."""
+    try:
+        bmv2 = find_installed()
+    except RealError as error:
+        return str(error)
+    if bmv2 is None:
+        return None if docker_image() else f"BMv2 ({PROGRAM}) is not here: {HOW_TO_GET}"
+    return None if bmv2.has(TLS_OPTION) else f"BMv2 ({bmv2.origin}) has no {TLS_OPTION}: 1.15 is known to have it"
 
 
 def need_bmv2() -> Bmv2:
@@ -259,13 +274,15 @@ class Bmv2Switches(Closable):
     topology : Topology
         Gives the switches; device id is index + 1.
     interfaces : mapping
-        For each switch the interface of each port, as ``RealNetwork.switch_interfaces``.
+        For each switch that is to run the interface of each port, as ``RealNetwork.switch_interfaces``.
     folder : Path
         Gets one log for each switch: 's1.log'.
     bmv2 : Bmv2
         Which BMv2; the one that ``find_bmv2`` finds when not given.
     log_level : str
         BMv2's: 'warn', or 'trace' to see what each packet does, at a hundredth of the speed.
+    tls : Tls or None
+        Of the P4Runtime servers. Keys are read from memory, no file has them.
 
     Raises
     ------
@@ -281,9 +298,11 @@ class Bmv2Switches(Closable):
         *,
         bmv2: Bmv2 | None = None,
         log_level: str = "warn",
+        tls: "Tls | None" = None,
     ) -> None:
         self.bmv2 = bmv2 or need_bmv2()
-        self._has_thrift = self.bmv2.has_thrift()
+        self._has_thrift = self.bmv2.has("--thrift-port")
+        self._tls = tls
         self._topology = topology
         self._interfaces = interfaces
         self._folder = folder
@@ -324,11 +343,14 @@ class Bmv2Switches(Closable):
 
     def __enter__(self) -> "Bmv2Switches":
         try:
-            for node in self._topology.switches:
-                self._running[node.name] = self._start(node.name, node.index)
-            deadline = time.monotonic() + START_DEADLINE_S
-            for switch in self._running.values():
-                _wait_until_ready(switch, deadline)
+            with contextlib.ExitStack() as files:
+                secured = self._secured(files)
+                for node in self._topology.switches:
+                    if node.name in self._interfaces:
+                        self._running[node.name] = self._start(node.name, node.index, secured)
+                deadline = time.monotonic() + START_DEADLINE_S
+                for switch in self._running.values():
+                    _wait_until_ready(switch, deadline)
         except BaseException:
             self.close()
             raise
@@ -345,7 +367,20 @@ class Bmv2Switches(Closable):
         except KeyError:
             raise RealError(f"no switch {switch!r} runs: there are {', '.join(self._running)}") from None
 
-    def _start(self, name: str, index: int) -> _Running:
+    def _secured(self, files: contextlib.ExitStack) -> list[str]:
+        """Options for TLS. Switches read keys and certificates at their start, from memory, while ``files`` is open."""
+        if self._tls is None:
+            return []
+        options = ["--grpc-server-ssl", "--grpc-server-with-client-auth"]
+        texts = {"cert": self._tls.certificate, "key": self._tls.key, "cacert": self._tls.client_ca or b""}
+        for option, text in texts.items():
+            descriptor = os.memfd_create(option)
+            files.callback(os.close, descriptor)
+            os.write(descriptor, text)
+            options += [f"--grpc-server-{option}", f"/proc/{os.getpid()}/fd/{descriptor}"]
+        return options
+
+    def _start(self, name: str, index: int, secured: list[str]) -> _Running:
         log = self._folder / f"{name.replace(os.sep, '_')}.log"
         address, thrift_port = f"127.0.0.1:{_GRPC_PORT + index}", _THRIFT_PORT + index
         if _THRIFT_PORT + len(self._topology.switches) > _GRPC_PORT:
@@ -356,7 +391,7 @@ class Bmv2Switches(Closable):
         for port, interface in sorted(self._interfaces[name].items()):
             options += ["-i", f"{port}@{interface}"]
         options += ["--log-console", "-L", self._log_level, "--", "--grpc-server-addr", address]
-        options += ["--cpu-port", str(CPU_PORT), "--priority-queues", str(QUEUES)]
+        options += ["--cpu-port", str(CPU_PORT), "--priority-queues", str(QUEUES), *secured]
         with log.open("wb") as output:
             process = start(
                 here_command([*self.bmv2.command, *options]),

@@ -26,23 +26,16 @@ from p4reduce.network.jobs.network import Job, parts_of
 from p4reduce.network.jobs.specs import endpoint_specs, exchanged, expect_sum
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, QUEUE_FRAMES
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
-from p4reduce.runs.agent import Agent, Agents, Machine, MachineClock
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import check_memory, provenance
 from p4reduce.runs.jobs import FIRST_BROADCAST_JOB, MAIN_JOB, SERVED_JOB, tree_requests, trees_of
 from p4reduce.runs.launch import Emit
+from p4reduce.runs.machines import Agent, Agents, Machine, MachineClock
 from p4reduce.runs.real.backend import CarriedCollective, Counts, ProcessSpec, RealClosing, for_bmv2, real_timing
 from p4reduce.runs.real.coordinator import Resumed
+from p4reduce.runs.real.part import merged, needs_of
 from p4reduce.runs.real.presence import Message, WorkerError, WorkerGroup, is_stopped
-from p4reduce.runs.real.targets import (
-    NO_TRAFFIC,
-    Bmv2Target,
-    EmbeddedTarget,
-    MachineTarget,
-    RealTarget,
-    check_growth,
-    merged,
-)
+from p4reduce.runs.real.targets import NO_TRAFFIC, Bmv2Target, EmbeddedTarget, MachineTarget, RealTarget, check_growth
 from p4reduce.runs.real.wires import (
     LinkRelays,
     Machines,
@@ -50,6 +43,7 @@ from p4reduce.runs.real.wires import (
     RelaySights,
     VethWires,
     Wires,
+    machine_wires,
     open_wires,
     relay_faults,
 )
@@ -299,7 +293,7 @@ class RealCluster(Closable):
                 LinkRelays(self.topology, self.wires.relayed(), relay_faults(experiment), experiment.seed)
             )
             progress(f"{experiment.plan}: switches", 0, 1)
-            self.target: RealTarget = self._parts.enter_context(self._start_target(capture))
+            self.target: RealTarget = self._parts.enter_context(self._start_target(capture, name))
             self.target.controller.check_lane_bits(self.experiment.lane_bits)
             self.trees: list[Job] = []
             """The jobs of the run's collective: one, or one for each tree of the plan."""
@@ -462,9 +456,9 @@ class RealCluster(Closable):
 
     def _reach(self, machines: Machines, emit: Emit) -> None:
         """Start an agent on each machine, and look at its clock."""
-        every = [Machine(name) for name in machines.names]
-        self.agents = self._parts.enter_context(Agents(every, ssh=machines.ssh, emit=emit))
-        self.agents.begin(machines.script)
+        agents = Agents([Machine(name) for name in machines.names], ssh=machines.ssh, emit=emit)
+        self.agents = self._parts.enter_context(agents)
+        self.agents.begin(machines.script, needs_of(self.experiment.target, self.experiment.links))
         self.agents.check_addresses()
         for agent in self.agents.every:
             agent.look_at_clock()
@@ -497,12 +491,13 @@ class RealCluster(Closable):
     def _open_wires(self, name: str) -> Wires:
         if self.machines is None:
             return open_wires(self.experiment, self.topology, name)
-        place = {node.name: self.agent_of(node.name) for node in self.topology.nodes}
-        return MachineWires(self.experiment, self.topology, place)
+        return machine_wires(
+            self.experiment, self.topology, {name: self.agent_of(name) for name in self.topology.by_name}
+        )
 
-    def _start_target(self, capture: Path | None) -> RealTarget:
+    def _start_target(self, capture: Path | None, name: str) -> RealTarget:
         if isinstance(self.wires, MachineWires):
-            target = MachineTarget(self.topology, self.program, self.wires, self.agents)
+            target = MachineTarget(self.topology, self.program, self.wires, self.agents, name)
             self.relays = target.relays
             return target
         if self.experiment.target == "embedded":

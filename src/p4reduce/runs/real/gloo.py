@@ -16,7 +16,7 @@ from p4reduce.runs.real.carry import RealCluster
 from p4reduce.runs.real.presence import WorkerGroup
 from p4reduce.runs.real.wires import VethWires
 
-GLOO_RANK: Final = Path(__file__).with_name("gloo_rank.py")
+RANK: Final = Path(__file__).with_name("rank_beside.py")
 PORT: Final = 29500
 DEADLINE_S: Final = 300.0
 TIMEOUT_S: Final = 60
@@ -42,7 +42,7 @@ def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Seque
         raise ClusterError("gloo needs hosts with interfaces of their own: choose links: veth")
     master = f"{cluster.topology.node(hosts[0]).ip_text}:{PORT}"
     group = [str(len(hosts)), master, HOST_INTERFACE, ",".join(map(str, sizes))]
-    commands = {host: [python, str(GLOO_RANK), str(rank), *group] for rank, host in enumerate(hosts)}
+    commands = {host: [python, str(RANK), "gloo", str(rank), *group] for rank, host in enumerate(hosts)}
     logs = folder / "gloo"
     logs.mkdir()
     times = []
@@ -61,7 +61,6 @@ def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Seque
 # links.
 
 
-MPI_RANK: Final = Path(__file__).with_name("mpi_rank.py")
 MPIEXEC: Final = "mpiexec.hydra"
 VARIABLES: Final = {
     # Ranks share a machine, but not a host: neither MPI nor what is below it may use the machine's memory.
@@ -108,7 +107,7 @@ def mpi_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Sequen
     own = ["-launcher", "rsh", "-launcher-exec", str(launcher), "-localhost", addresses[hosts[0]]]
     where = ["-hosts", ",".join(addresses.values()), "-ppn", "1", "-n", str(len(hosts))]
     settings = [word for name, text in VARIABLES.items() for word in ("-genv", name, text)]
-    rank = [python, str(MPI_RANK), HOST_INTERFACE, ",".join(map(str, sizes))]
+    rank = [python, str(RANK), "mpi", HOST_INTERFACE, ",".join(map(str, sizes))]
     command = {hosts[0]: [mpiexec, *own, *settings, *where, *rank]}
     times = []
     with WorkerGroup(wires.start, command, logs, cluster.target.check) as group:

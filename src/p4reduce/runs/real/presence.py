@@ -28,8 +28,8 @@ from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import REAL_LEASE, Leases, SurvivorAnswer
 from p4reduce.group.remote import FramingError
 from p4reduce.network.real.net.namespaces import last_lines, stop
-from p4reduce.runs.agent import RemoteRank
 from p4reduce.runs.launch import how_ended
+from p4reduce.runs.machines import RemoteRank
 from p4reduce.runs.real.member import ArrayMessage, BeatMessage, LeftMessage, MemberMessage, StoppedMessage
 from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S

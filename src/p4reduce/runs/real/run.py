@@ -26,8 +26,8 @@ from p4reduce.runs.launch import Emit
 from p4reduce.runs.perf import PerfPlan, PerfRow, figures
 from p4reduce.runs.perf import Progress as PerfProgress
 from p4reduce.runs.real.gloo import has_gloo, has_mpi
+from p4reduce.runs.real.part import MACHINE_CODE
 from p4reduce.runs.real.sights import SOCKET
-from p4reduce.runs.real.targets import MACHINE_CODE
 from p4reduce.runs.real.wires import Machines
 from p4reduce.runs.result import RunResult
 from p4reduce.runs.runner import accuracy_alone, training_options
@@ -75,8 +75,8 @@ def run_session(
     kernel ends them. Raises ``ExperimentError`` for what cannot be run in real time, ``ClusterError`` when the run
     fails, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
-    _check_links(experiment)
     if machines is None:
+        _check_links(experiment)
         prepare(*MACHINE_CODE)  # here, where it can be told
     request = {
         "experiment": experiment.model_dump(mode="json"),
@@ -120,9 +120,9 @@ def run_script(
     behind the others'. ``extra``: variables of its environment. machines: where its nodes are, if not here; a run
     without them has no process here but the session. Raises as ``run_session``.
     """
-    _check_links(experiment)
     script: dict[str, Any] = {"command": list(command), "environment": extra, "timeout_s": timeout_s}
     if machines is None:
+        _check_links(experiment)
         prepare(*MACHINE_CODE)
         script["joins"] = list(joins)
     else:
@@ -137,7 +137,8 @@ def run_script(
 def _session(
     experiment: Experiment, request: dict[str, Any], progress: Progress | None, emit: Emit | None
 ) -> dict[str, Any]:
-    command = enter_command(SESSION) if experiment.links == "veth" else here_command(SESSION)
+    apart = experiment.links == "veth" and request["machines"] is None
+    command = enter_command(SESSION) if apart else here_command(SESSION)
     try:
         remove_stale()  # what was left behind by a run that was killed
         with contextlib.ExitStack() as stack:

@@ -37,10 +37,10 @@ from p4reduce.network.jobs.network import Job
 from p4reduce.network.real.net import HOST_INTERFACE
 from p4reduce.network.real.net.namespaces import stop
 from p4reduce.network.virtual.records import FabricError
-from p4reduce.runs.agent import Agent, RemoteRank
 from p4reduce.runs.experiment import Experiment, ExperimentError
 from p4reduce.runs.inputs import tensor
 from p4reduce.runs.launch import end_all, rank_environment, torch_environment
+from p4reduce.runs.machines import Agent, RemoteRank
 from p4reduce.runs.real.backend import (
     CarriedCollective,
     MoveCommand,
@@ -55,7 +55,7 @@ from p4reduce.runs.real.gloo import gloo_beside, mpi_beside
 from p4reduce.runs.real.presence import Arrivals, Message, Presence, cpu_seconds
 from p4reduce.runs.real.sights import shown
 from p4reduce.runs.real.targets import MachineTarget, RealDamage
-from p4reduce.runs.real.wires import Machines, VethWires
+from p4reduce.runs.real.wires import Machines, MachineTunnels, VethWires
 from p4reduce.runs.result import CollectiveRecord, TrainingPoint, steps_of
 from p4reduce.runs.runner import one_model
 from p4reduce.topologies.model import TopologyError
@@ -202,7 +202,7 @@ class ScriptCluster(RealCluster):
     def _start_workers(self) -> "Scripts":  # type: ignore[override]
         endpoints = [self.endpoints(tree.plan) for tree in self.trees]
         hosts = self.assignment.workers
-        inside = isinstance(self.wires, VethWires)
+        inside = isinstance(self.wires, VethWires | MachineTunnels)
         master = self.topology.node(hosts[0]).ip_text if inside else "127.0.0.1"
         port = STORE_PORT if inside else free_ports(1)[0]
         presence = self._parts.enter_context(Presence(self._aside))
@@ -211,7 +211,9 @@ class ScriptCluster(RealCluster):
             places = [self.agent_of(host) for host in hosts]
             for agent in places:
                 agent.admit = presence.admit
-            for rank, (agent, torch) in enumerate(zip(places, self.agents.torch_environments(places), strict=True)):
+            store = (master, port, HOST_INTERFACE) if inside else None
+            torches = self.agents.torch_environments(places, store)
+            for rank, (agent, torch) in enumerate(zip(places, torches, strict=True)):
                 told = self._told(rank, presence, [of_tree[hosts[rank]] for of_tree in endpoints])
                 far = self._start_far(agent, told, torch, scripts)
                 scripts.far.append(far)
@@ -241,7 +243,8 @@ class ScriptCluster(RealCluster):
 
         given = {**ours, **environment, **self._script["environment"]}
         far = RemoteRank(rank, agent, ended)
-        agent.start(far, self._script["command"], given, spec=to_plain(told), report=report)
+        host = told.worker.host
+        agent.start(far, self._script["command"], given, host=host, spec=to_plain(told), report=report)
         return far
 
     def _start_rank(

@@ -5,13 +5,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import reduce
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
-from p4reduce.base.records import ITEMS, from_plain, to_plain
+from p4reduce.base.records import from_plain, to_plain
 from p4reduce.control_plane.connection import ControllerTls, Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import SwitchCounters
@@ -23,17 +23,15 @@ from p4reduce.group import transport
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.membership import OnFailure
 from p4reduce.network.real.bmv2 import GROWTH_BYTES, Bmv2Switches
-from p4reduce.network.real.io.path import PortSpec
 from p4reduce.network.real.switches import PortCounters, SwitchHost
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
-from p4reduce.runs.agent import START_S, Agents
 from p4reduce.runs.experiment import Experiment, ExperimentError
+from p4reduce.runs.machines import START_S, Agents
 from p4reduce.runs.real.backend import REST_US
 from p4reduce.runs.real.coordinator import Trees
+from p4reduce.runs.real.part import Counted, merged
 from p4reduce.runs.real.presence import Presence, Signs
 from p4reduce.runs.real.wires import (
-    LinkRelays,
-    MachineShare,
     MachineWires,
     RelaySights,
     VethWires,
@@ -42,16 +40,11 @@ from p4reduce.runs.real.wires import (
 )
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
-from p4switch.base.closing import Closable
-from p4switch.native.objects import prepare
-from p4switch.p4runtime import Tls
 
 CONTROL_DEADLINE_S: Final = 30.0
 """for an answer of a switch, which may wait for a busy processor"""
 NO_TRAFFIC: Final = LinkCounters(**dict.fromkeys((field.name for field in fields(LinkCounters)), 0))
 BMV2_LOG: Final = "warn"
-MACHINE_CODE: Final = ("p4reduce.workers.udp", "p4reduce.network.real.io.frames")
-"""of workers and of switches; what they import has more"""
 CERTIFICATE_NAME: Final = "p4reduce"
 """in the group's certificate (``transport.make_key``)"""
 LATE_CLOCK_S: Final = 20.0
@@ -215,21 +208,8 @@ class Bmv2Target:
         return self._switches.ended()
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-        """As the P4 program counted: bytes are those that packets had when they came in, which is as long here."""
-        links = {}
-        for switch, own in counters.items():
-            for port in range(1, len(self._topology.neighbours(switch)) + 1):
-                first, again = own.link_sent[(port, 0)], own.link_sent[(port, 1)]
-                links[switch, port] = replace(
-                    NO_TRAFFIC,
-                    frames=first.frames + again.frames,
-                    bytes=first.bytes + again.bytes,
-                    inc_first_frames=first.frames,
-                    inc_first_bytes=first.bytes,
-                    inc_resend_frames=again.frames,
-                    inc_resend_bytes=again.bytes,
-                )
-        return links
+        """As the P4 program counted."""
+        return program_links(self._topology, counters)
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
         """Empty: what BMv2 loses before ingress is not counted."""
@@ -250,96 +230,33 @@ class Bmv2Target:
         self._parts.close()
 
 
-def merged(first: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
-    """The sums of what two observers saw of different things."""
-    sums = dict(first)
-    for where, seen in other.items():
-        before = sums.get(where, Incidents())
-        values = {each.name: getattr(before, each.name) + getattr(seen, each.name) for each in fields(Incidents)}
-        sums[where] = Incidents(**values)
-    return sums
+def program_links(topology: Topology, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
+    """Links as the P4 program counted: bytes are those that packets had when they came in, which is as long on BMv2."""
+    links = {}
+    for switch, own in counters.items():
+        for port in range(1, len(topology.neighbours(switch)) + 1):
+            first, again = own.link_sent[(port, 0)], own.link_sent[(port, 1)]
+            links[switch, port] = replace(
+                NO_TRAFFIC,
+                frames=first.frames + again.frames,
+                bytes=first.bytes + again.bytes,
+                inc_first_frames=first.frames,
+                inc_first_bytes=first.bytes,
+                inc_resend_frames=again.frames,
+                inc_resend_bytes=again.bytes,
+            )
+    return links
 
 
-# Switches on several machines: what each executes, and what the session asks for.
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What a machine's switches and relays counted."""
-
-    ports: Annotated[dict[Hop, PortCounters], ITEMS]
-    relayed: Annotated[dict[Hop, LinkCounters], ITEMS]
-    incidents: Annotated[dict[Where, Incidents], ITEMS]
-    cpu_s: float
-    """of all the process"""
-
-
-class MachinePart(Closable):
-    """What one machine executes of a run's network: switches behind P4Runtime, and relays."""
-
-    def __init__(self, share: MachineShare, pem: str) -> None:
-        """Open and start all. ``pem``: the group's key, which a controller has to show.
-
-        Raises ``FabricError``, ``OSError``, ``ClusterError``.
-        """
-        prepare(*MACHINE_CODE)
-        self._parts, self._topology = ExitStack(), share.topology
-        self.p4runtime = ""
-        """address of the server; empty without switches"""
-        self._host: SwitchHost | None = None
-        try:
-            relays = LinkRelays(share.topology, share.relayed, share.faults, share.seed)
-            self._relays = self._parts.enter_context(relays)
-            if share.devices:
-                key, certificate = transport.halves(pem)
-                ports: dict[str, dict[int, PortSpec]] = {name: {} for name in share.devices}
-                for (switch, port), spec in share.ports.items():
-                    ports[switch][port] = spec
-                host = SwitchHost(
-                    share.devices,
-                    ports,
-                    address=f"{share.address}:0",
-                    tls=Tls(certificate, key, client_ca=certificate),
-                    rates_bps=share.rates_bps,
-                    queue_frames=share.queue_frames,
-                    seed=share.seed,
-                    rest_us=REST_US,
-                )
-                self._host = self._parts.enter_context(host)
-                self.p4runtime = host.server.address
-        except BaseException:
-            self._parts.close()
-            raise
-
-    def check(self) -> None:
-        """Raise ``FabricError`` when a data path has ended."""
-        self._relays.check()
-        if self._host is not None:
-            self._host.check()
-
-    def counted(self) -> Counted:
-        """The counts so far."""
-        switches = None if self._host is None else self._host.switches
-        incidents = merged({} if switches is None else switches.incidents(self._topology), self._relays.incidents())
-        ports = {} if switches is None else switches.port_counters()
-        return Counted(ports, self._relays.links(), incidents, time.process_time())
-
-    def close(self) -> None:
-        """End all."""
-        self._parts.close()
-
-
-def open_part(share: object, pem: str) -> MachinePart:
-    """Open what a machine executes. ``share``: a `MachineShare` as plain data, else `ValueError`."""
-    return MachinePart(from_plain(MachineShare, share, "what is here of the network"), pem)
+# Switches on several machines, each of which executes its part (part.py).
 
 
 class MachineTarget(_Threads):
-    """Embedded switches on several machines, by their agents; the controller reaches them by mutual TLS."""
+    """Switches on several machines, by their agents; the controller reaches them by mutual TLS."""
 
-    def __init__(self, topology: Topology, program: P4Program, wires: MachineWires, agents: Agents) -> None:
-        """Start what each machine is to execute. ``ClusterError`` where one cannot."""
-        self._agents = agents
+    def __init__(self, topology: Topology, program: P4Program, wires: MachineWires, agents: Agents, name: str) -> None:
+        """Start what each machine is to execute; ``name`` of the run. ``ClusterError`` where one cannot."""
+        self._agents, self._topology = agents, topology
         pem = transport.make_key()
         key, certificate = transport.halves(pem)
         for number, agent in enumerate(agents.every):
@@ -348,15 +265,15 @@ class MachineTarget(_Threads):
                     f"{agent.machine.name}: its clock is {agent.offset_s:.1f} s from ours, too far for TLS: run chrony "
                     "or ntpd"
                 )
-            agent.ask("part", share=to_plain(wires.share(agent, number)), pem=pem)
+            agent.ask("part", share=to_plain(wires.share(agent, number)), pem=pem, name=name)
         tls = ControllerTls(certificate, certificate, key, server_name=CERTIFICATE_NAME)
         targets = []
         for agent in agents.every:
             answer = agent.answer("part", START_S)
             if "error" in answer:
                 raise ClusterError(f"{agent.machine.name}: {answer['error']}")
-            address = str(answer["p4runtime"])
-            targets += [Target(name, address, device, tls) for name, device in wires.devices(agent).items()]
+            address = answer["p4runtime"]
+            targets += [Target(switch, address[switch], id_, tls) for switch, id_ in wires.devices(agent).items()]
         self.controller = Controller(topology, targets, program, deadline_s=CONTROL_DEADLINE_S)
         self.relays: RelaySights = _MachineRelays(self)
 
@@ -377,6 +294,10 @@ class MachineTarget(_Threads):
 
     def _ports(self) -> Mapping[Hop, PortCounters]:
         return {hop: seen for counts in self.counted() for hop, seen in counts.ports.items()}
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
+        """As the ports counted, or the P4 program where no port does."""
+        return super().links(counters) or program_links(self._topology, counters)
 
     def incidents(self) -> dict[Where, Incidents]:
         """What switches and relays noted of first transmissions."""

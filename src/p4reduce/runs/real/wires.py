@@ -1,27 +1,31 @@
 """Links between hosts and switches in real time: veth pairs between namespaces, or datagrams, also between machines."""
 
 import contextlib
+import random
+import secrets
 import socket
 import subprocess
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Annotated, Any, Final, Protocol, Self
+from typing import IO, Annotated, Any, Final, Literal, Protocol, Self
 
 from p4reduce.base.errors import BadInput
 from p4reduce.base.records import ITEMS
 from p4reduce.group.errors import ClusterError
 from p4reduce.network.real.io.path import PortSpec, Udp, Veth
 from p4reduce.network.real.net import RealNetwork, here_command
-from p4reduce.network.real.net.network import Carriers
+from p4reduce.network.real.net.network import ETHERNET_BYTES, MTU, VXLAN_BYTES, Carriers, Tunnel
 from p4reduce.network.real.relay import Relays
 from p4reduce.network.virtual import Incidents, LinkCounters, Where
 from p4reduce.network.virtual.records import Faults
-from p4reduce.runs.agent import Agent, Machine, RemoteRank, datagram_ports, spread
+from p4reduce.runs.agent import datagram_ports
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.inputs import link_faults
+from p4reduce.runs.machines import Agent, Machine, RemoteRank, spread
 from p4reduce.runs.real.backend import SocketSpec
 from p4reduce.topologies import Link, Topology
 from p4reduce.topologies.model import Hop
@@ -103,6 +107,23 @@ def needs_relays(experiment: Experiment, topology: Topology) -> bool:
     return late or link_faults(experiment.faults).any
 
 
+def kernel_shaping(experiment: Experiment, *, shape: bool) -> str:
+    """Text that says what holds links of the kernel to their rates. shape: whether anything does."""
+    own = "kernel (tbf) at hosts, switches' own queues" if experiment.target == "embedded" else "kernel (tbf)"
+    return own if shape else "none"
+
+
+def switch_ends(network: RealNetwork) -> dict[str, dict[int, PortSpec]]:
+    """The ports of switches in a network of the kernel."""
+    interfaces = network.switch_interfaces
+    return {switch: {port: Veth(name) for port, name in own.items()} for switch, own in interfaces.items()}
+
+
+def relay_ends(network: RealNetwork) -> list[Relayed]:
+    """The links of such a network that are cut in two."""
+    return [Relayed(relay.link, Veth(relay.a_interface), Veth(relay.b_interface)) for relay in network.relays]
+
+
 class VethWires:
     """Namespaces and veth pairs; this process must have been entered."""
 
@@ -117,19 +138,15 @@ class VethWires:
         )
         self._ends: dict[str, Ends] = {}
         self._carriers: Carriers | None = None
-        self.shaping = "none"
-        if shape:
-            own = experiment.target == "embedded"
-            self.shaping = "kernel (tbf) at hosts, switches' own queues" if own else "kernel (tbf)"
+        self.shaping = kernel_shaping(experiment, shape=shape)
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
         """Switch ends of the pairs, past the kernel's shaping: embedded switches keep to rates themselves."""
-        interfaces = self.network.switch_interfaces
-        return {switch: {port: Veth(name) for port, name in own.items()} for switch, own in interfaces.items()}
+        return switch_ends(self.network)
 
     def relayed(self) -> list[Relayed]:
         """Pairs of interfaces in this namespace."""
-        return [Relayed(relay.link, Veth(relay.a_interface), Veth(relay.b_interface)) for relay in self.network.relays]
+        return relay_ends(self.network)
 
     def socket(self, host: str) -> SocketSpec:
         """The kernel's own IP stack."""
@@ -289,6 +306,19 @@ class Machines:
 
 
 @dataclass(frozen=True)
+class Inside:
+    """How a machine builds its share of interfaces of the kernel, in namespaces."""
+
+    target: Literal["embedded", "bmv2"]
+    nodes: tuple[str, ...]
+    tunnels: tuple[Tunnel, ...]
+    shape: bool
+    relays: bool
+    """Whether links have relays."""
+    mtu: int
+
+
+@dataclass(frozen=True)
 class MachineShare:
     """What of a run's network one machine executes: switches and relays."""
 
@@ -303,6 +333,8 @@ class MachineShare:
     relayed: tuple[Relayed, ...]
     faults: Faults
     seed: int
+    inside: Inside | None = None
+    """Links of the kernel, in the place of ``ports`` and ``relayed``."""
 
 
 class RemoteProcess(RemoteRank):
@@ -347,69 +379,37 @@ class RemoteProcess(RemoteRank):
         return super().wait()
 
 
-class MachineWires(_Datagrams):
-    """A pair of UDP sockets for each link, or one on each side of its relay, which is where the link's first end is:
-    between the machines' addresses where the two are on different machines, else on loopback.
+class MachineWires(ABC):
+    """Links of which machines make their parts. ``place``: the machine of each node, which has begun."""
 
-    The machine that is to bind a port has chosen it. All sockets are connected, so the kernel takes nothing that is not
-    from the other end's address and port.
-    """
+    shaping: str
 
     def __init__(self, experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> None:
-        """``place``: the machine of each node, which has begun. ``ClusterError`` where its MTU is too small."""
-        super().__init__(experiment, topology)
-        self._experiment, self._place = experiment, place
-        self._relayed: dict[Agent, list[Relayed]] = {agent: [] for agent in place.values()}
+        self._experiment, self._topology, self._place = experiment, topology, place
         self._started: list[RemoteProcess] = []
-        with_relays = needs_relays(experiment, topology)
-        pieces: list[tuple[Agent, Agent]] = []
-        for link in topology.links:
-            a, b = place[link.a], place[link.b]
-            pieces += [(a, a), (a, b)] if with_relays else [(a, b)]
-        wanted: dict[Agent, list[bool]] = {agent: [] for agent in place.values()}
-        for piece in pieces:
-            for end in piece:
-                wanted[end].append(piece[0] is not piece[1])
-        for agent, across in wanted.items():
-            mtu = 0 if agent.here is None or not any(across) else agent.here.mtu
-            if 0 < mtu < frame_bytes(experiment.lanes) + UDP_BYTES:
-                raise ClusterError(
-                    f"{agent.machine.name}: MTU {mtu}, but frames of {experiment.lanes} lanes need "
-                    f"{frame_bytes(experiment.lanes) + UDP_BYTES}: raise it, or choose --lanes 64"
-                )
-            agent.ask("ports", address=agent.address, across=across)
-        free = {agent: iter(agent.answer("ports")) for agent in wanted}
-        sockets = [[(str(host), int(port)) for host, port in (next(free[end]) for end in piece)] for piece in pieces]
-        for place_of, link in enumerate(topology.links):
-            hops = (link.a, link.port_a), (link.b, link.port_b)
-            if with_relays:
-                (a_end, to_a), (to_b, b_end) = sockets[2 * place_of : 2 * place_of + 2]
-                self._relayed[place[link.a]].append(Relayed(link, Udp(to_a, a_end), Udp(to_b, b_end)))
-            else:
-                a_end, b_end = to_b, to_a = sockets[place_of]
-            self._pairs |= {hops[0]: (a_end, to_a), hops[1]: (b_end, to_b)}
+
+    @property
+    def events(self) -> Events:
+        """None."""
+        return None
+
+    def cut(self) -> Collection[Ends]:
+        """None: a machine that goes takes the run with it."""
+        return ()
+
+    @abstractmethod
+    def share(self, agent: Agent, number: int) -> MachineShare:
+        """What a machine executes. number: of the machine; faults are drawn anew on each."""
+
+    @abstractmethod
+    def socket(self, host: str) -> SocketSpec:
+        """As of `Wires`."""
 
     def devices(self, agent: Agent) -> dict[str, int]:
         """The switches on a machine, each with P4Runtime's number."""
         return {
             switch.name: switch.index + 1 for switch in self._topology.switches if self._place[switch.name] is agent
         }
-
-    def share(self, agent: Agent, number: int) -> MachineShare:
-        """What a machine executes. number: of the machine; faults are drawn anew on each."""
-        switches = self.devices(agent)
-        ports = {hop: Udp(*pair) for hop, pair in self._pairs.items() if hop[0] in switches}
-        return MachineShare(
-            self._topology,
-            agent.address,
-            switches,
-            ports,
-            {hop: rate for hop, rate in self._rates.items() if hop in ports},
-            self._experiment.queue_frames,
-            tuple(self._relayed.get(agent, ())),
-            relay_faults(self._experiment),
-            self._experiment.seed ^ number << _MACHINE_BITS,
-        )
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
         """None: no switch is in this process."""
@@ -424,7 +424,7 @@ class MachineWires(_Datagrams):
         number = len(self._started)
         process = RemoteProcess(number, self._place[host], argv, Path(options["stderr"].name))
         self._started.append(process)
-        self._place[host].start(process, argv, {}, asks=True)
+        self._place[host].start(process, argv, {}, host=host, asks=True)
         return process
 
     def take(self, number: int, stream: str, line: str) -> None:
@@ -437,9 +437,159 @@ class MachineWires(_Datagrams):
     def __exit__(self, *_: object) -> None:
         return
 
+    def _check_mtu(self, agents: Iterable[Agent], before: int) -> int:
+        """The least MTU of machines, bytes, or Ethernet's. ``before``: bytes that a frame has before it between them.
+
+        ``ClusterError`` where frames do not fit.
+        """
+        longest, least = frame_bytes(self._experiment.lanes) + before, MTU + ETHERNET_BYTES + before
+        for agent in agents:
+            mtu = 0 if agent.here is None else agent.here.mtu
+            if 0 < mtu < longest:
+                raise ClusterError(
+                    f"{agent.machine.name}: MTU {mtu}, but frames of {self._experiment.lanes} lanes need "
+                    f"{longest}: raise it, or choose --lanes 64"
+                )
+            least = min(least, mtu or least)
+        return least
+
+    def _seed(self, number: int) -> int:
+        return self._experiment.seed ^ number << _MACHINE_BITS
+
+
+class MachineDatagrams(_Datagrams, MachineWires):
+    """A pair of UDP sockets for each link, or one on each side of its relay, which is where the link's first end is:
+    between the machines' addresses where the two are on different machines, else on loopback.
+
+    The machine that is to bind a port has chosen it. All sockets are connected, so the kernel takes nothing that is not
+    from the other end's address and port.
+    """
+
+    def __init__(self, experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> None:
+        """``ClusterError`` where a machine's MTU is too small."""
+        _Datagrams.__init__(self, experiment, topology)
+        MachineWires.__init__(self, experiment, topology, place)
+        self._relayed: dict[Agent, list[Relayed]] = {agent: [] for agent in place.values()}
+        with_relays = needs_relays(experiment, topology)
+        pieces: list[tuple[Agent, Agent]] = []
+        for link in topology.links:
+            a, b = place[link.a], place[link.b]
+            pieces += [(a, a), (a, b)] if with_relays else [(a, b)]
+        wanted: dict[Agent, list[bool]] = {agent: [] for agent in place.values()}
+        for piece in pieces:
+            for end in piece:
+                wanted[end].append(piece[0] is not piece[1])
+        self._check_mtu([agent for agent, across in wanted.items() if any(across)], UDP_BYTES)
+        for agent, across in wanted.items():
+            agent.ask("ports", address=agent.address, across=across)
+        free = {agent: iter(agent.answer("ports")) for agent in wanted}
+        sockets = [[(str(host), int(port)) for host, port in (next(free[end]) for end in piece)] for piece in pieces]
+        for place_of, link in enumerate(topology.links):
+            hops = (link.a, link.port_a), (link.b, link.port_b)
+            if with_relays:
+                (a_end, to_a), (to_b, b_end) = sockets[2 * place_of : 2 * place_of + 2]
+                self._relayed[place[link.a]].append(Relayed(link, Udp(to_a, a_end), Udp(to_b, b_end)))
+            else:
+                a_end, b_end = to_b, to_a = sockets[place_of]
+            self._pairs |= {hops[0]: (a_end, to_a), hops[1]: (b_end, to_b)}
+
+    def share(self, agent: Agent, number: int) -> MachineShare:
+        """Sockets of switches and relays."""
+        switches = self.devices(agent)
+        ports = {hop: Udp(*pair) for hop, pair in self._pairs.items() if hop[0] in switches}
+        return MachineShare(
+            self._topology,
+            agent.address,
+            switches,
+            ports,
+            {hop: rate for hop, rate in self._rates.items() if hop in ports},
+            self._experiment.queue_frames,
+            tuple(self._relayed.get(agent, ())),
+            relay_faults(self._experiment),
+            self._seed(number),
+        )
+
+
+class MachineTunnels(MachineWires):
+    """Namespaces and veth pairs on each machine, and a VXLAN tunnel for each link between two.
+
+    All tunnels of a run have one UDP port, which is free on all machines, and each has a number of its own.
+    """
+
+    def __init__(self, experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> None:
+        """``ClusterError`` where a machine's MTU is too small, or no port is free everywhere."""
+        super().__init__(experiment, topology, place)
+        self._across = {
+            number: (place[link.a], place[link.b])
+            for number, link in enumerate(topology.links)
+            if place[link.a] is not place[link.b]
+        }
+        agents = {agent for ends in self._across.values() for agent in ends}
+        self._mtu = min(MTU, self._check_mtu(agents, VXLAN_BYTES) - VXLAN_BYTES - ETHERNET_BYTES)
+        self._port = _common_port(agents) if agents else 0
+        self._first = secrets.randbelow(_NUMBERS - len(topology.links)) + 1
+        self._rates = shaped_rates(experiment, topology)
+        self.shaping = kernel_shaping(experiment, shape=bool(self._rates))
+
+    def socket(self, host: str) -> SocketSpec:
+        """The kernel's own IP stack."""
+        return SocketSpec(local=(self._topology.node(host).ip_text, INC_UDP_PORT))
+
+    def share(self, agent: Agent, number: int) -> MachineShare:
+        """Nodes and tunnels."""
+        given, switches = self._experiment, self.devices(agent)
+        tunnels = [
+            Tunnel(link, agent.address, (b if a is agent else a).address, self._port, self._first + link)
+            for link, (a, b) in self._across.items()
+            if agent in (a, b)
+        ]
+        inside = Inside(
+            given.target,
+            tuple(node for node, machine in self._place.items() if machine is agent),
+            tuple(tunnels),
+            bool(self._rates),
+            needs_relays(given, self._topology),
+            self._mtu,
+        )
+        return MachineShare(
+            self._topology,
+            agent.address,
+            switches,
+            {},
+            {hop: rate for hop, rate in self._rates.items() if hop[0] in switches},
+            given.queue_frames,
+            (),
+            relay_faults(given),
+            self._seed(number),
+            inside,
+        )
+
+
+def _common_port(agents: Collection[Agent]) -> int:
+    """A UDP port that is free on all machines."""
+    ports = [_FIRST_PORT + place for place in random.SystemRandom().sample(range(_PORTS), _TRIED_PORTS)]
+    for agent in agents:
+        agent.ask("unbound", ports=ports)
+    unbound = [set(agent.answer("ports")) for agent in agents]
+    for port in ports:
+        if all(port in there for there in unbound):
+            return port
+    raise ClusterError(f"none of {_TRIED_PORTS} UDP ports is free on all machines")
+
+
+def machine_wires(experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> MachineWires:
+    """The links of the kind that the experiment names, between the machines of ``place``."""
+    kind = MachineDatagrams if experiment.links == "udp" else MachineTunnels
+    return kind(experiment, topology, place)
+
 
 _MACHINE_BITS: Final = 48
 """of a seed, below those that differ between machines"""
+_NUMBERS: Final = 1 << 24
+_FIRST_PORT: Final = 20_000
+_PORTS: Final = 12_000
+"""below those that the kernel gives to clients"""
+_TRIED_PORTS: Final = 32
 
 
 # The relays of a run: what links of the topology do to frames, done by processes between the kernel's links.

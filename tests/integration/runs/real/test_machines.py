@@ -18,14 +18,22 @@ from finsy.proto import p4r, p4r_grpc
 from p4reduce.base.errors import BadInput
 from p4reduce.cli.lists import places
 from p4reduce.group import transport
-from p4reduce.runs.agent import Machine
+from p4reduce.network.real.bmv2 import find_bmv2
+from p4reduce.network.real.net.network import why_no_tunnels
+from p4reduce.runs.machines import Machine
 from p4reduce.runs.real.wires import placed
 from p4reduce.topologies import load
 from tests.support.effort import examples
-from tests.support.machines import SSH, gone_in, known_to_ssh, left, machines, why_not
+from tests.support.machines import SSH, eventually, gone_in, known_to_ssh, left, machines, why_not
 from tests.support.p4runtime.certificates import needs_openssl
 
 needs_namespaces = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+needs_tunnels = pytest.mark.skipif(why_no_tunnels() is not None, reason=str(why_no_tunnels()))
+needs_bmv2 = (
+    needs_tunnels,
+    pytest.mark.bmv2,
+    pytest.mark.skipif(find_bmv2() is None, reason="needs simple_switch_grpc: docs/bmv2.md"),
+)
 pytestmark = needs_openssl
 NETWORK = "leaf-spine:leaves=2,spines=2,hosts=2"
 PLANS = ("steiner", "mst", "spt", "striped", "ring")
@@ -97,13 +105,23 @@ def launched(world, text, *words, out=None, command="launch"):
 
 REAL = ("--time", "real", "--hosts", "pc1,pc2", "--ssh", SSH)
 ON_BOTH = ("-n", "4", "-t", NETWORK, "--rate", "1G")
+LINKS = {"udp": ("--links", "udp"), "veth": ("--links", "veth"), "bmv2": ("--target", "bmv2", "--lanes", "64")}
+MARKS = {"udp": (), "veth": (needs_tunnels,), "bmv2": needs_bmv2}
 
 
-@pytest.mark.parametrize("plan", [PLANS[0], *(pytest.param(plan, marks=pytest.mark.soak) for plan in PLANS[1:])])
-def test_sums_on_two_machines_are_the_bytes_of_virtual_time_and_frames_are_as_predicted(world, plan):
+def on(links, *given, soak=False):
+    """A set of parameters of a test that begin with a kind of links, with what it needs."""
+    return pytest.param(links, *given, marks=(*MARKS[links], *([pytest.mark.soak] if soak else [])))
+
+
+@pytest.mark.parametrize(
+    ("links", "plan"),
+    [on(links, plan, soak=links != "bmv2" and plan != PLANS[0]) for links in LINKS for plan in PLANS],
+)
+def test_sums_on_two_machines_are_the_bytes_of_virtual_time_and_frames_are_as_predicted(world, links, plan):
     text = SUMS.replace("SEED", "11")
-    words = (*ON_BOTH, "--plan", plan)
-    code, said, errors, real = launched(world, text, *REAL, *words, "--loss", "0.01", out="real")
+    words = (*ON_BOTH, "--plan", plan, *(LINKS[links][2:]))
+    code, said, errors, real = launched(world, text, *REAL, *words, *LINKS[links][:2], "--loss", "0.01", out="real")
     assert code == 0, errors
     _, ideal, _, virtual = launched(world, text, *words, out="virtual")
     hashes = {line.split()[-1] for line in (said + ideal).splitlines() if "hash" in line}
@@ -122,19 +140,47 @@ def test_sums_on_two_machines_are_the_bytes_of_virtual_time_and_frames_are_as_pr
     assert all(one["communication_ps"] > 0 for one in real["network"]["collectives"])
 
 
+@needs_tunnels
+def test_a_machine_that_cannot_do_what_links_and_switches_need_is_named_before_anything_starts(world, monkeypatch):
+    unable = world.folder / "unable"
+    caps = "-net_admin,-sys_admin"
+    unable.write_text(f"""#!/bin/sh
+[ $1 = pc1 ] || set -- $1 "exec setpriv --bounding-set {caps} --inh-caps {caps} ${{2#exec }}"
+exec {SSH} x "$@"
+""")
+    unable.chmod(0o755)
+    monkeypatch.setenv("SIMPLE_SWITCH_GRPC", str(world.folder / "nothing"))
+    words = (*REAL[:-1], str(unable), *ON_BOTH, "--target", "bmv2")
+    code, said, errors, _ = launched(world, STAYS, *words)
+    assert (code, said) == (1, "")
+    assert "pc2: links between machines are VXLAN devices, which only root may make" in errors
+    assert "pc1: links" not in errors
+    assert all(f"pc{number}: $SIMPLE_SWITCH_GRPC=" in errors for number in (1, 2))
+    subprocess.run(["nsenter", f"--net={world.made[1].path}", "ip", "link", "set", "eth0", "mtu", "1100"], check=True)
+    code, said, errors, _ = launched(world, STAYS, *REAL, *ON_BOTH, "--links", "veth")
+    assert (code, said) == (1, "")
+    assert "pc2: MTU 1100, but frames of 256 lanes need 1122: raise it, or choose --lanes 64" in errors
+
+
 CONFIRM = ("--hosts", "pc1,pc2", "--ssh", SSH, "-t", "leaf-spine:leaves=2,spines=2,hosts=2,servers=1", "--rate", "1G")
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("links", "words"),
     [
-        ("--plans", "ps", "--loss", "0.01", "--seed", "21"),
-        pytest.param(("--plans", "steiner,mst,spt,ring,ps", "--loss", "0.01"), marks=pytest.mark.soak),
-        pytest.param(("--plans", "steiner,ps", "--collective", "push_pull", "--loss", "0.01"), marks=pytest.mark.soak),
+        on("udp", ("--plans", "ps", "--loss", "0.01", "--seed", "21")),
+        on("udp", ("--plans", "steiner,mst,spt,ring,ps", "--loss", "0.01"), soak=True),
+        on("udp", ("--plans", "steiner,ps", "--collective", "push_pull", "--loss", "0.01"), soak=True),
+        on("veth", ("--plans", "steiner,mst,spt,ring,ps", "--loss", "0.01"), soak=True),
+        on("bmv2", ("--plans", "ps", "--loss", "0.01")),
+        on("bmv2", ("--plans", "steiner,ps", "--collective", "push_pull", "--loss", "0.01")),
     ],
 )
-def test_confirm_on_two_machines_has_the_bytes_of_virtual_time_and_frames_as_predicted(world, words):
-    code, said, errors, _ = launched(world, None, *CONFIRM, "--elements", "20k", *words, "--json", command="confirm")
+def test_confirm_on_two_machines_has_the_bytes_of_virtual_time_and_frames_as_predicted(world, links, words):
+    kind = ("--targets", *LINKS[links][1:]) if links == "bmv2" else LINKS[links]
+    code, said, errors, _ = launched(
+        world, None, *CONFIRM, "--elements", "20k", *words, *kind, "--json", command="confirm"
+    )
     assert code == 0, errors
     rows = json.loads(said)
     real = [row for row in rows if row["ran"] != "virtual time"]
@@ -225,34 +271,81 @@ def test_strangers_at_switches_and_links_change_no_sum(tmp_path, monkeypatch):
     assert gone_in(10)
 
 
-def test_a_rank_that_ends_is_named_and_so_is_a_machine_whose_agent_is_killed(world):
+@pytest.mark.parametrize("links", [on(links) for links in LINKS])
+def test_a_rank_that_ends_is_named_and_so_is_a_machine_whose_agent_is_killed(world, links):
     script = "import os\nif os.environ['RANK'] == '1':\n    raise SystemExit(7)\n" + STAYS
-    code, _, errors, _ = launched(world, script, *REAL, "-n", "2", "-t", "star:hosts=2")
+    words = (*REAL, "-n", "2", "-t", "star:hosts=2", *LINKS[links])
+    code, _, errors, _ = launched(world, script, *words)
     assert code == 7
     assert "rank 1 ended with exit code 7; its output is above, marked [1 pc2]" in errors
-    with launch(world, STAYS, *REAL, "-n", "2", "-t", "star:hosts=2") as process:
+    with launch(world, STAYS, *words) as process:
         ranks = sorted(process.stdout.readline().split() for _ in range(2))
         assert [one[:2] for one in ranks] == [["[0", "pc1]"], ["[1", "pc2]"]]
+        assert [bool(tunnels(machine)) for machine in world.made] == [links != "udp"] * 2
         os.kill(parent(int(ranks[1][-1])), signal.SIGKILL)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "pc2: lost its agent on pc2, which ended" in errors
+    assert gone_in(10)
+    assert no_tunnels(world)
+
+
+@pytest.mark.parametrize("links", [on(links) for links in ("veth", "bmv2")])
+def test_a_machine_whose_switches_are_killed_says_so(world, links):
+    with launch(world, STAYS, *REAL, "-n", "2", "-t", "star:hosts=2", "--place", "s1=pc2", *LINKS[links]) as process:
+        ranks = sorted(process.stdout.readline().split() for _ in range(2))
+        part = "p4reduce.runs.real.part\0" if links == "veth" else "simple_switch_grpc\0"
+        there = [other.pid for other in left() if part in command_line(other.pid)]
+        agent = parent(int(ranks[1][-1]))
+        killed = [pid for pid in there if agent in (parent(pid), parent(parent(pid)))]
+        os.kill(killed[0], signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    if links == "veth":
+        assert "the process of its switches and links ended (signal 9)" in errors
+    else:
+        assert "switch s1 ended during the run (signal 9); likely cause: something killed it" in errors
+    assert gone_in(10)
+    assert no_tunnels(world)
+
+
+def command_line(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text("utf-8")
+
+
+def tunnels(machine):
+    """UDP ports of VXLAN on a machine: the kernel has one as long as there are devices, in whatever namespace."""
+    lines = machine.run(lambda: Path("/proc/thread-self/net/udp").read_text("utf-8")).splitlines()[1:]
+    return [port for line in lines if 20_000 <= (port := int(line.split()[1].rpartition(":")[2], 16)) < 32_000]
+
+
+def no_tunnels(world):
+    """Whether there are none: namespaces go a little later than the last process in them."""
+    return eventually(lambda: not any(map(tunnels, world.made)))
 
 
 def parent(pid):
     return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_launcher_that_ends_leaves_nothing_on_any_machine(world, number):
+@pytest.mark.parametrize(
+    ("links", "number"),
+    [
+        on(links, number, soak=(links, number) == ("veth", signal.SIGINT))
+        for links in LINKS
+        for number in (signal.SIGINT, signal.SIGKILL)
+    ],
+)
+def test_a_launcher_that_ends_leaves_nothing_on_any_machine(world, links, number):
     for _ in range(examples(1, 20)):
-        with launch(world, STAYS, *REAL, "-n", "2", "-t", "star:hosts=2") as process:
+        with launch(world, STAYS, *REAL, "-n", "2", "-t", "star:hosts=2", *LINKS[links]) as process:
             for _ in range(2):
                 assert "here" in process.stdout.readline()
             assert len(left()) >= 2
             process.send_signal(number)
             process.communicate(timeout=60)
         assert gone_in(10)
+        assert no_tunnels(world)
 
 
 def test_the_place_of_each_node_follows_ranks_unless_it_is_given():

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from p4reduce.group import remote
-from p4reduce.runs.agent import MachineClock, RemoteRank
+from p4reduce.runs.machines import MachineClock, RemoteRank
 from p4reduce.runs.real.presence import Presence, Signs, descends, is_stopped
 
 

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
         HOST_INTERFACE,
         RealNetwork,
         RelayedLink,
+        Section,
         Shaping,
+        Tunnel,
     )
 
 __all__ = [
@@ -20,7 +22,9 @@ __all__ = [
     "HOST_INTERFACE",
     "RealNetwork",
     "RelayedLink",
+    "Section",
     "Shaping",
+    "Tunnel",
     "enter_command",
     "here_command",
     "is_entered",
@@ -33,6 +37,14 @@ __getattr__ = later(  # folders of runs (state.py) need no network
     {
         "enter": ("enter_command", "here_command", "is_entered", "join_command"),
         "namespaces": ("why_not",),
-        "network": ("DEFAULT_QUEUE_FRAMES", "HOST_INTERFACE", "RealNetwork", "RelayedLink", "Shaping"),
+        "network": (
+            "DEFAULT_QUEUE_FRAMES",
+            "HOST_INTERFACE",
+            "RealNetwork",
+            "RelayedLink",
+            "Section",
+            "Shaping",
+            "Tunnel",
+        ),
     },
 )

@@ -11,7 +11,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -97,6 +97,7 @@ MAX_NAME: Final = 15
 """bytes of an interface's name (IFNAMSIZ without the closing zero)"""
 UP_DEADLINE_S: Final = 30.0
 _POLL_S: Final = 0.002
+_ANY_PORT: Final = 4789
 _NOPREFIXROUTE: Final = 0x200
 _SIOCETHTOOL: Final = 0x8946
 _OFFLOADS: Final = {
@@ -124,17 +125,78 @@ def netlink() -> Iterator[Any]:
 
 
 def add_veth(
-    route: Any, index: int, name: str, peer: str, *, peer_namespace: int | None = None, alias: str = ""
+    route: Any, index: int, name: str, peer: str, *, peer_namespace: int | None = None, alias: str = "", mtu: int = MTU
 ) -> None:
     """A veth pair: ``name`` here, ``peer`` here or in another namespace (a file descriptor). Both are down.
 
     ``index`` is the kernel's number of ``name``. Where it equals that of a peer in another namespace, the kernel takes
     the two for no pair and notices up to a second late that the link is up.
     """
-    other: dict[str, Any] = {"ifname": peer, "mtu": MTU}
+    other: dict[str, Any] = {"ifname": peer, "mtu": mtu}
     if peer_namespace is not None:
         other["net_ns_fd"] = peer_namespace
-    route.link("add", index=index, ifname=name, kind="veth", peer=other, mtu=MTU, ifalias=alias)
+    route.link("add", index=index, ifname=name, kind="veth", peer=other, mtu=mtu, ifalias=alias)
+
+
+VXLAN_BYTES: Final = 36
+"""before a frame: headers of IPv4, UDP and VXLAN"""
+ETHERNET_BYTES: Final = 14
+
+
+@dataclass(frozen=True)
+class Tunnel:
+    """One end of a link between two machines: a VXLAN device (RFC 7348) whose only peer is the other end."""
+
+    link: int
+    """place of the link in its topology"""
+    local: str
+    """IPv4 of this machine"""
+    remote: str
+    port: int
+    """UDP, the same at both ends"""
+    number: int
+    """VXLAN network identifier, 24 bits, of the link alone"""
+
+
+def add_tunnel(route: Any, name: str, tunnel: Tunnel, namespace: int, *, alias: str = "", mtu: int = MTU) -> None:
+    """A VXLAN device in a ``namespace`` (a file descriptor), whose datagrams are of that of the calling thread."""
+    route.link(
+        "add",
+        ifname=name,
+        kind="vxlan",
+        vxlan_id=tunnel.number,
+        vxlan_local=tunnel.local,
+        vxlan_group=tunnel.remote,
+        vxlan_port=tunnel.port,
+        vxlan_learning=0,
+        net_ns_fd=namespace,
+        mtu=mtu,
+        ifalias=alias,
+    )
+
+
+def why_no_tunnels() -> str | None:
+    """The reason why this process can make no VXLAN devices between its network and a namespace of its own, or None."""
+    try:
+        with netlink() as route, _held(new_namespace()) as namespace:
+            add_tunnel(route, "try", Tunnel(0, "127.0.0.1", "127.0.0.2", _ANY_PORT, 1), namespace)
+    except (OSError, RealError) as error:
+        cause = error.__cause__ or error
+        number = error.errno if isinstance(error, OSError) else getattr(cause, "code", 0)
+        if number in (errno.EPERM, errno.EACCES):
+            return "links between machines are VXLAN devices, which only root may make (CAP_NET_ADMIN, CAP_SYS_ADMIN)"
+        if number == errno.EOPNOTSUPP:
+            return "the kernel has no VXLAN devices: 'modprobe vxlan' (as root), or another kernel"
+        return f"VXLAN devices: {error}"
+    return None
+
+
+@contextlib.contextmanager
+def _held(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def bring_up(route: Any, name: str, *, mac: str | None = None) -> int:
@@ -164,7 +226,9 @@ def _not_ready(link: Any) -> str | None:
     """The name of an interface that was brought up and does not work yet."""
     name = str(link.get_attr("IFLA_IFNAME"))
     ready = link["state"] != "up" or name == "lo" or link.get_attr("IFLA_OPERSTATE") == "UP"
-    return None if ready else name
+    about = link.get_attr("IFLA_LINKINFO")
+    tunnel = about is not None and about.get_attr("IFLA_INFO_KIND") == "vxlan"  # which the kernel has no state of
+    return None if ready or tunnel else name
 
 
 def index_of(route: Any, name: str) -> int:
@@ -291,7 +355,21 @@ NETWORK: Final = "10.0.0.0/8"
 """hosts and switches; docs/architecture.md"""
 DEFAULT_QUEUE_FRAMES: Final = 1024
 _FIRST_INDEX: Final = 1000
+_OWN_NET: Final = "/proc/thread-self/ns/net"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+\Z")
+
+
+@dataclass(frozen=True)
+class Section:
+    """The part of a topology that is on this machine."""
+
+    nodes: Collection[str]
+    tunnels: Collection[Tunnel]
+    """of the links of which one end is here. They have their relays, if any, where their first ends are."""
+    outside: int
+    """the network namespace of the machine, a file descriptor"""
+    mtu: int = MTU
+    """bytes, of all interfaces: what tunnels hold"""
 
 
 @dataclass(frozen=True)
@@ -322,6 +400,8 @@ class RealNetwork(Closable):
         Make each link of two halves, see ``relays``.
     queue_frames : int
         Full frames that wait at most at a shaped interface; one more is lost.
+    section : Section or None
+        What of it to build, if not all.
 
     Raises
     ------
@@ -339,12 +419,19 @@ class RealNetwork(Closable):
         shape: bool = False,
         relayed: bool = False,
         queue_frames: int = DEFAULT_QUEUE_FRAMES,
+        section: Section | None = None,
     ) -> None:
         self.topology = topology
         self.name = name
-        self.switch_interfaces: dict[str, dict[int, str]] = {switch.name: {} for switch in topology.switches}
+        self._section = section or Section([node.name for node in topology.nodes], (), -1)
+        self._tunnels = {tunnel.link: tunnel for tunnel in self._section.tunnels}
+        here = self._section.nodes
+        self.switch_interfaces: dict[str, dict[int, str]] = {
+            switch.name: {} for switch in topology.switches if switch.name in here
+        }
         self.relays: list[RelayedLink] = []
-        self.shaping = Shaping(0, 2 * len(topology.links))
+        ends = [end for link in topology.links for end in (link.a, link.b) if end in here]
+        self.shaping = Shaping(0, len(ends))
         self._shape = shape
         self._relayed = relayed
         self._queue_frames = queue_frames
@@ -373,6 +460,11 @@ class RealNetwork(Closable):
             os.close(descriptor)
         self._namespaces.clear()
 
+    @property
+    def hosts(self) -> list[Node]:
+        """The hosts that are here."""
+        return [node for node in self.topology.hosts if node.name in self._section.nodes]
+
     def namespace(self, host: str) -> str:
         """A path that stands for a host's network namespace while this process lives, for setns(2) or nsenter(1)."""
         try:
@@ -395,11 +487,11 @@ class RealNetwork(Closable):
         without_ipv6()
         with netlink() as route:
             bring_up(route, "lo")
-            for node in self.topology.hosts:
+            for node in self.hosts:
                 self._namespaces[node.name] = new_namespace()
             for number, link in enumerate(self.topology.links):
                 self._build_link(route, number, link)
-            for node in self.topology.hosts:
+            for node in self.hosts:
                 inside(self._namespaces[node.name], functools.partial(self._set_up_host, node))
             wait_until_up(route)
         for namespace in self._namespaces.values():
@@ -407,7 +499,13 @@ class RealNetwork(Closable):
 
     def _build_link(self, route: Any, number: int, link: Link) -> None:
         ends = ((link.a, link.port_a), (link.b, link.port_b))
+        there = [node in self._section.nodes for node, _ in ends]
+        if not any(there):
+            return
         if not self._relayed:
+            if not all(there):
+                self._tunnel_to(route, number, *ends[there.index(True)])
+                return
             if self.topology.node(link.a).is_host:
                 ends = ends[::-1]
             (switch, port), (other, other_port) = ends
@@ -415,13 +513,43 @@ class RealNetwork(Closable):
             self._pair(route, own, other, other_port)
             self._set_up_port(route, own, link)
             return
+        if not there[0]:
+            self._tunnel_to(route, number, *ends[1])
+            return
         halves = []
-        for letter, (node, port) in zip("ab", ends, strict=True):
+        for letter, (node, port), here in zip("ab", ends, there, strict=True):
             half = f"relay{number}{letter}"
-            self._pair(route, half, node, port)
+            if here:
+                self._pair(route, half, node, port)
+            else:
+                self._tunnel(number, half)
             bring_up(route, half)
             halves.append(half)
         self.relays.append(RelayedLink(link, *halves))
+
+    def _tunnel_to(self, route: Any, number: int, node: str, port: int) -> None:
+        """The end of a link that is here, whose other end is on another machine."""
+        if node in self._namespaces:
+            self._tunnel(number, HOST_INTERFACE, self._namespaces[node])
+            return
+        name = self._switch_interface(node, port)
+        self._tunnel(number, name)
+        self._set_up_port(route, name, self.topology.links[number])
+
+    def _tunnel(self, number: int, name: str, namespace: int | None = None) -> None:
+        """A link's tunnel in a host's namespace, or here. It is made from without, where its datagrams travel."""
+        section, tunnel = self._section, self._tunnels[number]
+
+        def add(into: int) -> None:
+            with netlink() as route:
+                add_tunnel(route, name, tunnel, into, alias=self._alias, mtu=section.mtu)
+
+        if namespace is not None:
+            inside(section.outside, functools.partial(add, namespace))
+            return
+        with _held(os.open(_OWN_NET, os.O_RDONLY | os.O_CLOEXEC)) as own:
+            inside(section.outside, functools.partial(add, own))
+        self._made.append(name)
 
     def _pair(self, route: Any, own: str, other: str, other_port: int) -> None:
         """A veth pair from an interface here to a host, or to a port of a switch."""
@@ -429,10 +557,10 @@ class RealNetwork(Closable):
         self._made.append(own)
         if other in self._namespaces:
             space = self._namespaces[other]
-            add_veth(route, number, own, HOST_INTERFACE, peer_namespace=space, alias=self._alias)
+            add_veth(route, number, own, HOST_INTERFACE, peer_namespace=space, alias=self._alias, mtu=self._section.mtu)
             return
         peer = self._switch_interface(other, other_port)
-        add_veth(route, number, own, peer, alias=self._alias)
+        add_veth(route, number, own, peer, alias=self._alias, mtu=self._section.mtu)
         self._set_up_port(route, peer, self.topology.link_at(other, other_port))
 
     def _switch_interface(self, switch: str, port: int) -> str:

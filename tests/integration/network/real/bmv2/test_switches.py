@@ -18,6 +18,7 @@ from p4reduce.base.errors import RealError
 from p4reduce.network.real.bmv2 import Bmv2, Bmv2Switches, find_bmv2
 from p4reduce.network.real.net import RealNetwork, enter_command, why_not
 from p4reduce.topologies import load
+from p4switch.p4runtime import Tls
 
 REASON = why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=f"no network namespaces: {REASON}")
@@ -89,6 +90,18 @@ def failures_are_explained() -> None:
             with pytest.raises(RealError) as caught:
                 Bmv2Switches(topology, network.switch_interfaces, folder, bmv2=Bmv2((command,), "test")).__enter__()
             assert str(caught.value) == f"switch s1 {expected}"
+        reads = folder / "reads"
+        reads.write_text(
+            "#!/bin/sh\nwhile [ $# -gt 0 ]; do case $1 in --grpc-server-*) echo $1; cat $2;; esac; shift; done\n"
+        )
+        reads.chmod(0o755)
+        tls = Tls(b"MINE\n", b"SECRET\n", client_ca=b"THEIRS\n")
+        with pytest.raises(RealError) as caught:
+            Bmv2Switches(
+                topology, network.switch_interfaces, folder, bmv2=Bmv2((str(reads),), "test"), tls=tls
+            ).__enter__()
+        for option, text in (("cert", "MINE"), ("key", "SECRET"), ("cacert", "THEIRS")):
+            assert f"--grpc-server-{option}\n{text}" in str(caught.value)
 
 
 @pytest.mark.bmv2

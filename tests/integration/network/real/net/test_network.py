@@ -245,6 +245,18 @@ def test_links_names_and_programs() -> None:
     run_entered(one_after_the_other.__name__)
 
 
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [(errno.EPERM, "only root may make"), (errno.EOPNOTSUPP, "modprobe vxlan"), (errno.EBUSY, "VXLAN")],
+)
+def test_why_there_are_no_tunnels_is_said(monkeypatch: pytest.MonkeyPatch, number: int, why: str) -> None:
+    def refuse(*_: object) -> None:
+        raise NetlinkError(number)
+
+    monkeypatch.setattr(interfaces, "add_tunnel", refuse)
+    assert why in str(interfaces.why_no_tunnels())
+
+
 def test_nothing_is_built_outside() -> None:
     assert not is_entered()
     with pytest.raises(RealError, match="enter_command"), RealNetwork(load(STAR), name="test"):

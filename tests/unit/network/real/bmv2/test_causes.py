@@ -58,7 +58,17 @@ def test_the_variable_comes_before_the_path(nowhere: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(("options", "there"), [("--device-id --thrift-port", True), ("--device-id", False)])
 def test_one_that_was_built_without_thrift_is_told_no_port_of_it(nowhere: Path, options: str, *, there: bool) -> None:
     switch = program(nowhere / bmv2.PROGRAM, f"#!/bin/sh\necho {options}\n")
-    assert bmv2.Bmv2((str(switch),), "here").has_thrift() is there
+    assert bmv2.Bmv2((str(switch),), "here").has("--thrift-port") is there
+
+
+def test_why_there_is_none_for_other_machines_is_said(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "is not here: docs/bmv2.md" in str(bmv2.why_no_bmv2())
+    switch = program(nowhere / bmv2.PROGRAM, "#!/bin/sh\necho --thrift-port\n")
+    assert "has no --grpc-server-ssl" in str(bmv2.why_no_bmv2())
+    switch.write_text("#!/bin/sh\necho --grpc-server-ssl\n")
+    assert bmv2.why_no_bmv2() is None
+    monkeypatch.setenv(bmv2.VARIABLE, "/no/such/switch")
+    assert bmv2.why_no_bmv2() == "$SIMPLE_SWITCH_GRPC=/no/such/switch: there is no such program"
 
 
 def test_a_variable_that_names_nothing_is_an_error(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
