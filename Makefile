@@ -267,7 +267,7 @@ soak-restarts: $(TORCH)  ## torchrun --max-restarts: 50 kills of a rank at rando
 soak-torch: $(TORCH)  ## torchrun: 1,000 groups made and left, 200 of DDP, FSDP2, DTensor, logs in out/torch: SOAK='--closes 50 --at-once 4'
 	@$(BIN)/python -m tests.support.torch_scripts.soak $(or $(SOAK),--networks 1000 --closes 1000 --trainings 200 --at-once 8)
 
-torch-own: $(TORCH)  ## PyTorch's own process-group tests on this back end, a line for each (long): OWN='--match all_reduce'
+torch-own: $(TORCH)  ## PyTorch's own process-group tests on this back end, a line for each, counts at the end (an hour): OWN='--match all_reduce --out FOLDER'
 	@$(BIN)/python -c 'import expecttest' 2>/dev/null || $(BIN)/python -m pip install --quiet expecttest
 	@$(BIN)/python -m tests.support.torch_scripts.own_tests $(OWN) 2>/dev/null
 

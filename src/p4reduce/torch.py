@@ -8,7 +8,7 @@ from typing import Any
 
 from p4reduce.adapters.torch.create import the_world
 from p4reduce.adapters.torch.hooks import Int8, TopK, hook, int8_hook, topk_hook
-from p4reduce.adapters.torch.process_group import time_backward as _time_backward
+from p4reduce.adapters.torch.process_time import time_backward as _time_backward
 
 __all__ = ["Int8", "TopK", "compute", "hook", "int8_hook", "now", "step", "time_backward", "topk_hook"]
 

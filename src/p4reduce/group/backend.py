@@ -308,8 +308,10 @@ class Tally:
 
     def add(self, collective: str, kind: str, octets: int, by: str = NETWORK, why: str = "") -> int:
         """Count a call; return how many of this kind there have been, this one included."""
-        kind, octets, called = self._called.__dict__.pop("what", (kind, octets, ""))
-        collective = called or collective
+        set_before = self._called.__dict__.pop("what", None)  # of a call that never came, where this one goes by gloo
+        if set_before is not None and by == NETWORK:
+            kind, octets, called = set_before
+            collective = called or collective
         key = collective, kind, by
         with self._lock:
             self._counts[key] += 1

@@ -3,7 +3,8 @@
 They are written for back ends that PyTorch knows, and skip what they do not know of others. So they are told that they
 run on gloo, and when one asks for a process group it gets this one. Those that ask for GPUs get tensors of the CPU.
 
-What goes by gloo is counted twice: by the group's table, and by gloo itself, which numbers its operations.
+What goes by gloo is counted twice: by the group's table, and by gloo itself, which numbers its operations. With
+``OVER=gloo`` in the environment, tests run over gloo alone, on the same tensors.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ torch.cuda.device_count = lambda: int(os.environ["WORLD_SIZE"])
 from torch.testing._internal.distributed import distributed_test as own  # noqa: E402  (as its decorators are now)
 
 from p4reduce.adapters.torch import create, process_group  # noqa: E402, F401  (once, not in each process)
-from p4reduce.group.backend import GLOO  # noqa: E402
+from p4reduce.group.backend import GLOO, NETWORK  # noqa: E402
 
 COUNTS = "COUNTS_OF_GLOO"
 """environment variable: the folder for a file of each rank"""
@@ -36,8 +37,9 @@ _lists: list[int] = []
 
 
 def _init_ours(backend: str | None = None, *rest: Any, **more: Any) -> None:
-    _init("p4reduce" if backend == "gloo" else backend, *rest, **more)
-    assert dist.get_backend() == "p4reduce"
+    ours = os.environ.get("OVER") != "gloo"
+    _init("p4reduce" if backend == "gloo" and ours else backend, *rest, **more)
+    assert not ours or dist.get_backend() == "p4reduce"
 
 
 def _new_ours(*rest: Any, backend: str | None = None, **more: Any) -> Any:
@@ -119,8 +121,9 @@ def _counts() -> dict[str, int]:
     """What gloo did, and what of that the table has."""
     done = sum(group._gloo._get_sequence_number_for_group() for group in _groups) - sum(_lists)
     tallies = {id(group.communicator.tally): group.communicator.tally for group in _groups}
-    told = sum(row.calls for tally in tallies.values() for row in tally.rows() if row.by == GLOO)
-    return {"done": done, "told": told}
+    rows = [row for tally in tallies.values() for row in tally.rows()]
+    told, calls = (sum(row.calls for row in rows if row.by == by) for by in (GLOO, NETWORK))
+    return {"done": done, "told": told, "calls": calls}
 
 
 class TestOverSwitches(own.TestDistBackend, own.DistributedTest._DistTestBase):

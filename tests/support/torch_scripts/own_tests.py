@@ -1,10 +1,10 @@
 """PyTorch's own tests of process groups, against this back end: ``python -m tests.support.torch_scripts.own_tests``.
 
-They ship with torch (``torch.testing._internal.distributed.distributed_test``). Those of the collectives that are
-claimed run one by one, as PyTorch runs them for gloo: each in processes of its own, over a network of its own, some
-three seconds each since processes are forked from one that has imported torch. Prints what passes, and exits with 1
-when one that is claimed does not, or gloo did what the table of calls lacks. Needs the package ``expecttest``, as
-torch's tests do.
+They ship with torch (``torch.testing._internal.distributed.distributed_test``) and run one by one, as PyTorch runs them
+for gloo: each in processes of its own, over a network of its own, some three seconds each since processes are forked
+from one that has imported torch. One that fails runs over gloo alone, too. Prints a line for each and what comes of
+all, and exits with 1 when one fails that gloo passes, or gloo made a call that the table of calls lacks. With ``--out``
+each result is kept, and a test that has one is not run again. Needs the package ``expecttest``, as torch's tests do.
 """
 
 import argparse
@@ -15,31 +15,62 @@ import sys
 import tempfile
 import time
 import unittest
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-CLAIMED = re.compile(
-    r"test_(all_reduce|reduce|broadcast|barrier|all_gather|scatter_cuda|ddp_|DistributedDataParallel|accumulate_gradients|"
-    r"\d_level|average_parameters|periodic_model|get_data_parallel|detect_ddp|different_graph|invalid_static_graph|"
-    r"output_unused|skip_all_reduce|static_graph|DistributedSampler|get_future|"
-    r"new_subgroups|sparse_all_reduce)"
-)
-ELSEWHERE = re.compile(
-    r"nccl|SyncBatchNorm|sync_bn|cudagraph|native_mixed|apply_optim|logging_data_gpu|profiling_torch|compute_bucket|"
-    r"test_ddp_(inference|compile_static_graph|device|join_with_syncbn|grad_div_uneven_inputs|hook_parity_powerSGD|"
-    r"hook_parity_allreduce_process_group|hook_parity_post_localSGD|shared_grad_acc|zero_output|uneven_inputs$)"
-)
-"""What only GPUs have: NCCL, SyncBatchNorm, streams beside each other, kernels of a compiler; what a work in C++ lacks
-whose Python object is gone (``grad_div_uneven_inputs``); what takes minutes, or was not tried."""
-SMALL, MANY = "small world size", 8
-"""Why some skip, and the ranks that they want."""
+ELSEWHERE = {
+    "NCCL's own": r"nccl",
+    "SyncBatchNorm has a kernel for GPUs only": r"SyncBatchNorm|sync_bn|join_with_syncbn",
+    "GPUs alone have streams, graphs and such times": r"cudagraph|native_mixed|apply_optim|logging_data_gpu|"
+    r"profiling_torch",
+    "asks what the compiler makes for a GPU": r"compile_static_graph",
+    "asks C++ for buckets, without a group": r"compute_bucket",
+    "wants the device of each rank": r"test_ddp_device",
+}
+"""Why tests are not run, and what their names contain."""
+WANTED = re.compile(r"exact world size of (?P<ranks>\d+)|small world size")
+"""Why some skip: they want other ranks; without a number ..."""
+MANY = 8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a test."""
+
+    name: str
+    kind: str
+    """passed, failed, skipped"""
+    seconds: float
+    why: str = ""
+    text: str = ""
+    gloo: str = ""
+    """of a failed one: what comes of it over gloo alone"""
+    calls: int = 0
+    """over the switches, of all ranks"""
+    done: int = 0
+    """by gloo, as it numbers them"""
+    told: int = 0
+    """of these in the table"""
+    unreported: int = 0
+    """of all ranks: by how many calls the two numbers differ"""
+
+    @property
+    def line(self) -> str:
+        """For the terminal."""
+        gloo = f"{self.kind} over gloo, too  " if self.gloo == "failed" else ""
+        differ = f"{self.unreported} calls unreported  " if self.unreported else ""
+        return f"{self.kind:8s} {self.seconds:5.1f} s  {self.name}  {gloo}{differ}{self.why}".rstrip()
 
 
 def main() -> int:
-    """Exit code: 0, or 1 when a claimed test fails."""
+    """Exit code: 0, or 1 when a test fails that gloo passes, or a call of gloo is in no table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--match", default="", help="only tests whose name contains this expression")
     parser.add_argument("--ranks", type=int, default=3)
-    parser.add_argument("--all", action="store_true", help="what gloo does inside, too")
+    parser.add_argument("--out", type=Path, help="folder for results; those that it has are not made again")
+    parser.add_argument("--elsewhere", action="store_true", help="what is not run for a reason, too")
     parser.add_argument("--list", action="store_true", help="only say which there are")
     options = parser.parse_args()
     os.environ |= {"WORLD_SIZE": str(options.ranks), "OMP_NUM_THREADS": "1"}
@@ -51,43 +82,99 @@ def main() -> int:
     from tests.support.torch_scripts.own_cases import TestOverSwitches
 
     wanted = re.compile(options.match)
-    names = [
-        name
-        for name in unittest.TestLoader().getTestCaseNames(TestOverSwitches)
-        if (options.all or CLAIMED.match(name)) and not ELSEWHERE.search(name) and wanted.search(name)
-    ]
+    names = [name for name in unittest.TestLoader().getTestCaseNames(TestOverSwitches) if wanted.search(name)]
     if options.list:
-        print("\n".join(names))
+        print("\n".join(f"{name}  {_elsewhere(name)}".rstrip() for name in names))
         return 0
-    outcome: dict[str, list[str]] = {"passed": [], "skipped": [], "failed": []}
-    done, unreported = 0, []
+    kept = None if options.out is None else options.out / "results.jsonl"
+    known = {} if kept is None or not kept.exists() else _known(kept)
+    outcomes = []
     for name in names:
-        began = time.monotonic()
-        result = _run(TestOverSwitches(name), options.ranks)
-        if any(SMALL in why for _, why in result.skipped):
-            result = _run(TestOverSwitches(name), MANY)
-        kind = "failed" if result.failures or result.errors else "skipped" if result.skipped else "passed"
-        outcome[kind].append(name)
-        why = result.skipped[0][1] if result.skipped else ""
-        print(f"{kind:8s} {time.monotonic() - began:5.1f} s  {name}  {why}", flush=True)
-        for _, text in (*result.failures, *result.errors):
-            print(text, flush=True)
-        counts = _counts()
-        done += sum(one["done"] for one in counts)
-        unreported += [name for one in counts if one["done"] != one["told"]]
-    print(", ".join(f"{len(found)} {kind}" for kind, found in outcome.items()))
-    print(f"by gloo: {done} calls, by its own numbers; the table has other numbers in {len(unreported)} ranks")
-    print("\n".join(sorted(set(unreported))))
-    return 1 if outcome["failed"] or unreported or not outcome["passed"] else 0
+        if name not in known:
+            why = "" if options.elsewhere else _elsewhere(name)
+            known[name] = Outcome(name, "skipped", 0.0, why) if why else _tried(TestOverSwitches, name, options.ranks)
+            if kept is not None and not why:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                with kept.open("a") as file:
+                    file.write(json.dumps(asdict(known[name])) + "\n")
+        print(known[name].line, *filter(None, [known[name].text]), sep="\n", flush=True)
+        outcomes.append(known[name])
+    return _told(outcomes)
+
+
+def _elsewhere(name: str) -> str:
+    return next((why for why, names in ELSEWHERE.items() if re.search(names, name)), "")
+
+
+def _known(kept: Path) -> dict[str, Outcome]:
+    return {
+        outcome.name: outcome for line in kept.read_text().splitlines() for outcome in [Outcome(**json.loads(line))]
+    }
+
+
+def _told(outcomes: Iterable[Outcome]) -> int:
+    """Print what came of all; the exit code."""
+    kinds = Counter(outcome.kind for outcome in outcomes)
+    failed = [outcome for outcome in outcomes if outcome.kind == "failed"]
+    beyond = [outcome.name for outcome in failed if outcome.gloo != "failed"]
+    unreported = {outcome.name: outcome.unreported for outcome in outcomes if outcome.unreported}
+    reasons = Counter(outcome.why for outcome in outcomes if outcome.kind == "skipped")
+    print(f"\nrun: {kinds['passed'] + kinds['failed']} tests, {kinds['passed']} passed, {kinds['failed']} failed, "
+          f"{len(failed) - len(beyond)} of these over gloo, too")  # fmt: skip
+    print(
+        "\n".join(f"  failed: {outcome.name} {outcome.gloo and f'(over gloo: {outcome.gloo})'}" for outcome in failed)
+    )
+    print(f"skipped: {kinds['skipped']}")
+    for why, count in reasons.most_common():
+        print(f"  {count:3d} {' '.join(why.split())}")
+    print(f"calls of all ranks: {sum(outcome.calls for outcome in outcomes)} through switches, "
+          f"{sum(outcome.done for outcome in outcomes)} by gloo, as it numbers them, "
+          f"{sum(outcome.told for outcome in outcomes)} of these in the table")  # fmt: skip
+    print(f"unreported calls: {sum(unreported.values())} {unreported or ''}")
+    return 1 if beyond or unreported or not kinds["passed"] else 0
+
+
+def _tried(kind: type[unittest.TestCase], name: str, ranks: int) -> Outcome:
+    began = time.monotonic()
+    result = _run(kind(name), ranks)
+    wanted = next(filter(None, (WANTED.search(why) for _, why in result.skipped)), None)
+    if wanted:
+        result = _run(kind(name), ranks := int(wanted["ranks"] or MANY))
+    counts = _counts()
+    text = "\n".join(text for _, text in (*result.failures, *result.errors))
+    outcome = Outcome(
+        name,
+        _kind_of(result),
+        time.monotonic() - began,
+        result.skipped[0][1] if result.skipped else "",
+        text,
+        calls=sum(own["calls"] for own in counts),
+        done=sum(own["done"] for own in counts),
+        told=sum(own["told"] for own in counts),
+        unreported=sum(abs(own["done"] - own["told"]) for own in counts),
+    )
+    if outcome.kind != "failed":
+        return outcome
+    os.environ["OVER"] = "gloo"
+    try:
+        alone = _kind_of(_run(kind(name), ranks))
+    finally:
+        del os.environ["OVER"]
+        _counts()
+    return Outcome(**{**asdict(outcome), "gloo": alone})
+
+
+def _kind_of(result: unittest.TestResult) -> str:
+    return "failed" if result.failures or result.errors else "skipped" if result.skipped else "passed"
 
 
 def _counts() -> list[dict[str, int]]:
     """What each rank of the last test counted; the files are removed."""
     files = list(Path(os.environ["COUNTS_OF_GLOO"]).iterdir())
-    found = [json.loads(one.read_text()) for one in files]
-    for one in files:
-        one.unlink()
-    return found
+    counts = [json.loads(file.read_text()) for file in files]
+    for file in files:
+        file.unlink()
+    return counts
 
 
 def _run(case: unittest.TestCase, ranks: int) -> unittest.TestResult:

@@ -19,7 +19,9 @@ import torch.distributed as dist
 
 from p4reduce import connect
 from p4reduce.adapters.torch.from_cpp import take_calls
-from p4reduce.adapters.torch.process_group import ProcessTime, SwitchProcessGroup, factor_of
+from p4reduce.adapters.torch.process_group import SwitchProcessGroup
+from p4reduce.adapters.torch.process_time import ProcessTime, factor_of
+from p4reduce.adapters.torch.works import HELD
 from p4reduce.base.records import from_plain, to_plain
 from p4reduce.group import remote
 from p4reduce.group.communicator import Communicator
@@ -247,6 +249,7 @@ class RankWorld:
             self._host.close()
         if RankWorld.current is self:
             RankWorld.current = None
+        HELD.let_go()
         atexit.unregister(self.leave)
 
 

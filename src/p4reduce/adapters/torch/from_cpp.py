@@ -5,6 +5,7 @@ end that is registered inside of the group: gloo. Kernels of the same names stan
 a group over the switches, so that its calls are carried and counted like all others, and pass others' calls on.
 """
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -14,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from p4reduce.adapters.torch.process_group import ALL_GATHER_OPTIONS, SwitchProcessGroup
+from p4reduce.adapters.torch.works import HeldWork
 
 _Given = Mapping[str, Any]
 """arguments of an op, by the names of its schema"""
@@ -99,8 +101,27 @@ def _kernel(schema: Any, call: Callable[[SwitchProcessGroup, _Given], Any], orig
         premultiplied = "reduce_op" in given and given["reduce_op"].op() == int(dist.ReduceOp.PREMUL_SUM)
         if not isinstance(group, SwitchProcessGroup) or premultiplied:  # gloo refuses the latter
             return original.call_boxed(keys, *(given[name] for name in names if name in given))
-        work = call(group, given)
-        boxed = torch._C._distributed_c10d.PythonCallbackWork(work.wait).boxed()
+        boxed = _boxed(call(group, given))
         return boxed if len(schema.returns) == 1 else (args[0], boxed)
 
     return kernel
+
+
+def _boxed(work: HeldWork) -> Any:
+    """A work of C++ that holds ``work``; its future is done when that of ``work`` is, also if nobody waits for it."""
+
+    def wait(timeout: timedelta) -> bool:
+        work.wait(timeout)
+        for own in theirs:
+            own.wait()
+        return True
+
+    def done(own: Any) -> None:
+        with contextlib.suppress(Exception):  # C++ would take an error that is set here for a value; `wait` raises it
+            future.set_result(own.value())
+
+    held = torch._C._distributed_c10d.PythonCallbackWork(wait)
+    future, theirs = held.get_future(), []
+    with contextlib.suppress(RuntimeError):  # gloo's messages have none
+        theirs.append(work.get_future().then(done))
+    return held.boxed()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from p4reduce.adapters.torch.arrays import array_of, put
 from p4reduce.adapters.torch.create import RankWorld, the_world
-from p4reduce.adapters.torch.process_group import SwitchWork
+from p4reduce.adapters.torch.works import SwitchWork
 from p4reduce.group.communicator import Handle
 
 LARGEST_INT8: Final = 127

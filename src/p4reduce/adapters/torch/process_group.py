@@ -5,15 +5,9 @@ C++ reaches only some methods of a Python group (``PyProcessGroup.hpp``; from_cp
 changed over versions, so both are there.
 """
 
-import contextlib
-import os
-import threading
-import time
 import warnings
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -33,238 +27,11 @@ from p4reduce.adapters.torch.arrays import (
     put_bytes,
     why_not,
 )
+from p4reduce.adapters.torch.process_time import ProcessTime
 from p4reduce.adapters.torch.register import NAME
+from p4reduce.adapters.torch.works import GlooCall, GlooWork, HeldWork, SwitchWork, WorkOfSeveral
 from p4reduce.group.backend import GLOO
 from p4reduce.group.communicator import Communicator, Handle
-from p4reduce.group.errors import ClusterError
-from p4reduce.group.remote import COMPUTE
-
-# The virtual time of computation between two collectives, by the setting ``P4REDUCE_COMPUTE``:
-#
-# - ``declared`` (the default): computation takes no virtual time but that of ``compute`` and ``time_backward``.
-# - ``measured`` or ``measured:FACTOR``: processor time of the calling thread between two collectives, times FACTOR.
-#
-# In real time computation takes as long as it takes.
-
-
-class _Pending(Protocol):
-    def settle(self) -> None:
-        """Block until it is over, and bring the clock there."""
-
-
-class ProcessTime:
-    """The virtual clock of this process, as all its groups see it."""
-
-    def __init__(self, world: Communicator, factor: float | None) -> None:
-        self._world = world
-        self._factor = factor
-        self._joined: list[_Pending] = []
-        self._since = threading.local()
-
-    @property
-    def now(self) -> float:
-        """Seconds; waits for collectives that the end of a backward pass waited for."""
-        self._join()
-        self._measure()
-        return self._world.now
-
-    def compute(self, seconds: float) -> None:
-        """Let virtual time pass."""
-        self._join()
-        self._world.compute(seconds)
-
-    def step(self) -> None:
-        """A step ends here; collectives that its backward pass waited for are in it."""
-        self._join()
-        self._measure()
-        self._world.step()
-
-    def note(self, work: _Pending) -> None:
-        """A collective was started; inside a backward pass somebody in C++ waits for it before the pass ends.
-
-        That wait is not seen here, so the clock catches up when it is next looked at after the pass.
-        """
-        if torch._C._current_graph_task_id() >= 0:
-            engine: Any = torch.autograd.Variable._execution_engine
-            engine.queue_callback(lambda: self._joined.append(work))
-
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time in here is no computation."""
-        self._measure()
-        try:
-            yield
-        finally:
-            self._since.cpu_s = time.thread_time()
-
-    def _join(self) -> None:
-        while self._joined:
-            self._joined.pop(0).settle()
-
-    def _measure(self) -> None:
-        if self._factor is None:
-            return
-        now = time.thread_time()
-        passed = now - getattr(self._since, "cpu_s", now)
-        self._since.cpu_s = now
-        if passed > 0:
-            self._world.compute(passed * self._factor)
-
-
-def factor_of(environment: Mapping[str, str] = os.environ) -> float | None:
-    """The factor of measured computation; None: it is declared. ``ClusterError`` for a setting that is neither."""
-    text = environment.get(COMPUTE, "declared")
-    kind, _, number = text.partition(":")
-    try:
-        factor = float(number) if number else 1.0
-    except ValueError:
-        factor = -1.0
-    if kind == "declared" and not number:
-        return None
-    if kind == "measured" and 0 < factor < float("inf"):
-        return factor
-    raise ClusterError(f"{COMPUTE}: {text!r}; must be 'declared', 'measured' or 'measured:FACTOR' with FACTOR above 0")
-
-
-def time_backward(model: torch.nn.Module, seconds: float, clock: ProcessTime) -> list[Any]:
-    """Each backward pass of ``model`` takes ``seconds``, spread over its parameters by their size.
-
-    A parameter's share has passed when its gradient is there: so a bucket's collective starts as soon as its last
-    gradient would. Returns the hooks' handles, to be removed.
-    """
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    total = sum(parameter.numel() for parameter in wanted)
-    seen = weakref.ref(clock)
-
-    def share(size: int) -> Any:
-        def passed(gradient: torch.Tensor) -> None:
-            live_clock = seen()
-            if live_clock is not None:
-                live_clock.compute(seconds * size / total)
-
-        return passed
-
-    return [parameter.register_hook(share(parameter.numel())) for parameter in wanted]
-
-
-# The work that a collective over the switches returns: waits, futures and errors as torch expects them.
-
-
-NO_TIMEOUT: Final = timedelta(0)
-
-
-class SwitchWork(dist.Work):  # type: ignore[misc]
-    """One collective that is under way, or several that count as one.
-
-    ``finish`` puts the results into the tensors, once, when the last one is there.
-    """
-
-    def __init__(
-        self,
-        handles: Sequence[Handle[Any]],
-        tensors: list[torch.Tensor],
-        finish: Callable[[], None],
-        time: ProcessTime,
-    ) -> None:
-        super().__init__()
-        self._handles = list(handles)
-        self._time = time
-        self._error: Exception | None = None
-        self._left = len(self._handles)
-        self._tensors = tensors
-        self._finish = finish
-        self._future: Any = torch.futures.Future()
-        # An error that is set on a future is a value to C++, which then reads a tensor where there is none. What a
-        # callback raises is an error to both.
-        self._seen = self._future.then(lambda future: future.wait())
-        time.note(self)
-        for handle in self._handles:
-            handle.when_done(self._one_done)
-        if not self._handles:
-            self._end()
-
-    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        """Block until the results are in the tensors; raises what went wrong, ``TimeoutError`` after ``timeout``."""
-        limit = timeout.total_seconds() if timeout and timeout > NO_TIMEOUT else None
-        with self._time.waiting():
-            for handle in self._handles:
-                handle.settle(limit)
-            self._future_done()
-        self.reach()
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def reach(self) -> None:
-        """The clock is at least where the results were there."""
-        if self._error is None:
-            for handle in self._handles:
-                handle.reach()
-
-    def settle(self) -> None:
-        """Block until it is over, well or not."""
-        for handle in self._handles:
-            handle.settle(None)
-        self.reach()
-
-    def get_future(self) -> Any:
-        """A future of the tensors."""
-        return self._seen
-
-    def is_completed(self) -> bool:
-        """Whether it is over, well or not."""
-        return bool(self._seen.done())
-
-    def is_success(self) -> bool:
-        """Whether the results are there."""
-        return self.is_completed() and self._error is None
-
-    def exception(self) -> Exception | None:
-        """What went wrong."""
-        return self._error
-
-    def result(self) -> list[torch.Tensor]:
-        """The tensors."""
-        self.wait()
-        return self._tensors
-
-    def synchronize(self) -> None:
-        """As ``wait``: there is no stream to synchronize with."""
-        self.wait()
-
-    def _future_done(self) -> None:
-        try:
-            self._seen.wait()
-        except Exception:
-            return
-
-    def _one_done(self, handle: Handle[Any]) -> None:
-        self._error = self._error or _as_torch(handle.error)
-        self._left -= 1
-        if self._left == 0:
-            self._end()
-
-    def _end(self) -> None:
-        try:
-            if self._error is None:
-                self._finish()
-        except Exception as error:
-            self._error = error
-        if self._error is None:
-            self._future.set_result(self._tensors)
-        else:
-            self._future.set_exception(self._error)
-
-
-def _as_torch(error: BaseException | None) -> Exception | None:
-    """Errors of the network as the kind that torch's own back ends raise."""
-    if error is None:
-        return None
-    if isinstance(error, ValueError | TypeError):
-        return error
-    torch_error: Exception = dist.DistBackendError(str(error))
-    return torch_error
-
 
 REPEATED: Final = 3
 """calls of one kind after which a training's loop makes them"""
@@ -299,7 +66,6 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._not_finite = not_finite
         self._open = True
         self._told_uneven = False
-        self._order = threading.Lock()
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
 
@@ -319,7 +85,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     # --- sums
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
         """SUM and AVG of float32, bf16, fp16 and SUM of int32 over the switches; the rest by gloo."""
         tensors, opts = _normal(tensors, opts, dist.AllreduceOptions)
         if is_sparse_sum(tensors) and _is_sum(opts.reduceOp, tensors):
@@ -328,14 +94,14 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             return self._reduced_by_gloo("all_reduce", tensors, opts.reduceOp).allreduce(tensors, opts)
         return self._summed(tensors, opts.reduceOp)
 
-    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> dist.Work:
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> HeldWork:
         """As ``allreduce`` of several tensors at once."""
         tensors, opts = _normal(tensors, opts, dist.AllreduceCoalescedOptions)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
             return self._reduced_by_gloo("all_reduce", tensors, opts.reduceOp).allreduce_coalesced(tensors, opts)
         return self._summed(tensors, opts.reduceOp)
 
-    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
         """The sum of all, of which each rank keeps its tensor."""
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -355,7 +121,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         begin = sum(sizes[: self.rank()])
         return self._scattered(joined(blocks), begin, outputs[0], opts.reduceOp, equal=len(set(sizes)) == 1)
 
-    def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> dist.Work:
+    def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> HeldWork:
         """As ``reduce_scatter`` of one tensor that holds all blocks."""
         opts = opts if opts is not None else dist.ReduceScatterOptions()
         if not (is_carried([output, given]) and _is_sum(opts.reduceOp, [output])):
@@ -370,14 +136,14 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     _reduce_scatter_base = reduce_scatter_single
 
-    def _reduce_scatter_several(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+    def _reduce_scatter_several(self, outputs: Any, inputs: Any, opts: Any = None) -> HeldWork:
         works = [self.reduce_scatter_single(a, b, opts) for a, b in zip(outputs, inputs, strict=True)]
-        return _Several(works, list(outputs))
+        return WorkOfSeveral(works, list(outputs))
 
     reduce_scatter_single_coalesced = _reduce_scatter_several
     reduce_scatter_tensor_coalesced = _reduce_scatter_several
 
-    def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def reduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
         """The sum at one rank, carried as an all-reduce; the others' tensors stay as they are."""
         tensors, opts = _normal(tensors, opts, dist.ReduceOptions)
         if not (is_carried(tensors) and _is_sum(opts.reduceOp, tensors)):
@@ -391,7 +157,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     # --- copies
 
-    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
         """The root's bytes to all."""
         if isinstance(opts, int):
             root, opts = opts, dist.BroadcastOptions()
@@ -412,7 +178,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._work(handles, tensors, finish)
 
-    def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
         """Every rank's tensor to all."""
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -423,7 +189,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             return gloo.allgather(outputs, inputs, opts)
         return self._gathered(inputs[0], outputs[0])
 
-    def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> dist.Work:
+    def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> HeldWork:
         """As ``allgather`` into one tensor."""
         opts = opts if opts is not None else ALL_GATHER_OPTIONS()
         fits = output.numel() == given.numel() * self.size() and output.is_contiguous()
@@ -434,14 +200,14 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     _allgather_base = all_gather_single
 
-    def _all_gather_several(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+    def _all_gather_several(self, outputs: Any, inputs: Any, opts: Any = None) -> HeldWork:
         works = [self.all_gather_single(a, b, opts) for a, b in zip(outputs, inputs, strict=True)]
-        return _Several(works, list(outputs))
+        return WorkOfSeveral(works, list(outputs))
 
     all_gather_single_coalesced = _all_gather_several
     allgather_into_tensor_coalesced = _all_gather_several
 
-    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> HeldWork:
         """Several tensors of every rank to all, by gloo."""
         sent = self._to_all(_octets(inputs))
         gloo = self._by_gloo("all_gather", inputs, why="tensors of a list always do", sent=sent)
@@ -449,7 +215,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def alltoall_base(
         self, output: torch.Tensor, given: torch.Tensor, output_splits: Any, input_splits: Any, opts: Any = None
-    ) -> dist.Work:
+    ) -> HeldWork:
         """A block of each rank's tensor to each other one.
 
         Blocks whose sizes are given go by gloo: they may be alike at one rank, and differ at another.
@@ -470,52 +236,63 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         handle = self._comm.all_to_all(own, came, start=self._time.now)
         return self._work([handle], [output], lambda: put_bytes(output, came))
 
+    all_to_all_single = alltoall_base
+
     # --- messages: by gloo, and noted for the trace of `p4reduce launch --record`
 
-    def send(self, tensors: Any, target: int, tag: int = 0) -> dist.Work:
+    def send(self, tensors: Any, target: int, tag: int = 0) -> HeldWork:
         """To another rank, by gloo; takes the time of a flow."""
         return self._message(self._gloo.send, tensors, target, tag, sends=True)
 
-    def recv(self, tensors: Any, source: int, tag: int = 0) -> dist.Work:
+    def recv(self, tensors: Any, source: int, tag: int = 0) -> HeldWork:
         """From another rank, by gloo; takes the time of a flow."""
         return self._message(self._gloo.recv, tensors, source, tag, sends=False)
 
     # --- the rest: by gloo
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
         """Every rank's tensor to one, by gloo."""
         opts = opts or dist.GatherOptions()
         sent = {opts.rootRank: _octets(inputs)}
         return self._by_gloo("gather", inputs, why=ALWAYS, sent=sent).gather(outputs, inputs, opts)
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> HeldWork:
         """A tensor of one rank to each, by gloo."""
         opts = opts or dist.ScatterOptions()
         sent = {peer: _octets([tensor]) for peer, tensor in enumerate(inputs[0] if inputs else ())}
         return self._by_gloo("scatter", outputs, why=ALWAYS, sent=sent).scatter(outputs, inputs, opts)
 
-    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> HeldWork:
         """Tensors of any shape, by gloo."""
         sent = {peer: _octets([tensor]) for peer, tensor in enumerate(inputs)}
         gloo = self._by_gloo("all_to_all", inputs, why=ALWAYS, sent=sent)
         return gloo.alltoall(outputs, inputs, opts or dist.AllToAllOptions())
 
-    def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> HeldWork:
         """From whoever sends, by gloo; who that is shows when it is there."""
-        self._note_gloo("receive", tensors, why=MESSAGES)
         _ = self._time.now
         work = self._gloo.recv_anysource(tensors, tag)
+        self._note_gloo("receive", tensors, why=MESSAGES)
 
         def wait() -> None:
             self._comm.sent(work._source_rank(), _octets(tensors), tag, sends=False)()
 
-        return _GlooWork(work, wait, self._time)
+        return GlooWork(work, wait, self._time)
 
     # --- waits and ends
 
-    def barrier(self, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def barrier(self, opts: Any = None, timeout: Any = None) -> HeldWork:
         """Until all are here."""
         return self._work([self._comm.barrier(start=self._time.now)], [], lambda: None)
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """Until all are here, by gloo, which names those that are not."""
+        _ = self._time.now
+        more = {} if timeout is None else {"timeout": timeout}
+        with self._time.waiting():
+            self._gloo.monitored_barrier(wait_all_ranks=wait_all_ranks, **more)
+        self._note_gloo("barrier", [], why=ALWAYS)
+        self._comm.moves("barrier", {})()
 
     def shutdown(self) -> None:
         """Leave the network, and gloo."""
@@ -537,19 +314,25 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _to_all(self, octets: int) -> dict[int, int]:
         return dict.fromkeys(range(self.size()), octets)
 
-    def _reduced_by_gloo(self, called: str, tensors: Any, op: Any) -> Any:
+    def _reduced_by_gloo(self, called: str, tensors: Any, op: Any) -> GlooCall:
         """As `_by_gloo`: each rank reduces a share, and sends it to all."""
         return self._by_gloo(called, tensors, op, sent=self._to_all(-(-2 * _octets(tensors) // self.size())))
 
-    def _by_gloo(self, called: str, tensors: Any, op: Any = None, *, why: str = "", sent: Mapping[int, int]) -> "_Gloo":
+    def _by_gloo(
+        self, called: str, tensors: Any, op: Any = None, *, why: str = "", sent: Mapping[int, int]
+    ) -> GlooCall:
         """gloo, which carries a call that is counted and takes the time of flows; ``sent``: bytes for each rank.
 
         why: where nothing of the tensors and ``op`` is the reason.
         """
-        self._note_gloo(called, tensors, op, why)
         _ = self._time.now  # what was computed before is noted before
         others = {peer: octets for peer, octets in sent.items() if peer != self.rank()}
-        return _Gloo(self._gloo, self._comm.moves(called, others), self._time)
+
+        def begun() -> Callable[[], None]:
+            self._note_gloo(called, tensors, op, why)
+            return self._comm.moves(called, others)
+
+        return GlooCall(self._gloo, begun, self._time)
 
     def _note_gloo(self, called: str, tensors: Any, op: Any = None, why: str = "") -> None:
         """Count a call that gloo carries; warn when one comes again and again."""
@@ -573,21 +356,22 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         kind = str(tensor.dtype).removeprefix("torch.")
         self._comm.tally.call_next(kind, elements * tensor.element_size(), collective)
 
-    def _message(self, carry: Any, tensors: Any, peer: int, tag: int, *, sends: bool) -> dist.Work:
+    def _message(self, carry: Any, tensors: Any, peer: int, tag: int, *, sends: bool) -> HeldWork:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         _ = self._time.now  # what was computed before is noted before
+        work = carry(tensors, peer, tag)
         wait = self._comm.sent(peer, _octets(tensors), tag, sends=sends)
         self._note_gloo("send" if sends else "receive", tensors, why=MESSAGES)
-        return _GlooWork(carry(tensors, peer, tag), wait, self._time)
+        return GlooWork(work, wait, self._time)
 
-    def _summed(self, tensors: list[torch.Tensor], op: Any) -> dist.Work:
+    def _summed(self, tensors: list[torch.Tensor], op: Any) -> HeldWork:
         array = array_of(tensors[0]) if len(tensors) == 1 else joined(tensors)
         self._called(tensors[0], array.size)
         return self._summed_up(array, tensors, op, tensors)
 
     def _summed_up(
         self, array: NDArray[Any], tensors: list[torch.Tensor], op: Any, to: Sequence[torch.Tensor]
-    ) -> dist.Work:
+    ) -> HeldWork:
         handle = self._sum(array)
 
         def finish() -> None:
@@ -596,7 +380,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         return self._work([handle], tensors, finish)
 
-    def _summed_sparse(self, tensor: torch.Tensor, op: Any) -> dist.Work:
+    def _summed_sparse(self, tensor: torch.Tensor, op: Any) -> HeldWork:
         """Densely: a chunk that is zero at all ranks crosses the network without lanes.
 
         The result has the coordinates of what is not zero in the sum.
@@ -615,7 +399,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _scattered(
         self, array: NDArray[Any], begin: int, output: torch.Tensor, op: Any, *, equal: bool = True
-    ) -> dist.Work:
+    ) -> HeldWork:
         self._called(output, array.size)
         if equal:  # the network may bring each rank its own block only
             self._tell_uneven(array)
@@ -631,7 +415,7 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _gathered(
         self, given: torch.Tensor, blocks: Sequence[torch.Tensor], result: list[torch.Tensor] | None = None
-    ) -> dist.Work:
+    ) -> HeldWork:
         own = bytes_of(given)
         every = np.empty((self.size(), own.size), np.uint8)
         self._called(given, given.numel())
@@ -661,95 +445,8 @@ class SwitchProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if int(op.op if hasattr(op, "op") else op) == AVG:
             array /= self.size()
 
-    def _work(self, handles: list[Handle[Any]], tensors: list[torch.Tensor], finish: Callable[[], None]) -> dist.Work:
+    def _work(self, handles: list[Handle[Any]], tensors: list[torch.Tensor], finish: Callable[[], None]) -> HeldWork:
         return SwitchWork(handles, tensors, finish, self._time)
-
-
-class _Gloo:
-    """gloo for one call, which takes virtual time: ``waited`` moves the clock on."""
-
-    def __init__(self, gloo: Any, waited: Callable[[], None], time: ProcessTime) -> None:
-        self._gloo, self._waited, self._time = gloo, waited, time
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._gloo, name)
-        return lambda *given: _GlooWork(method(*given), self._waited, self._time)
-
-
-class _GlooWork(dist.Work):  # type: ignore[misc]
-    """What gloo carries; a wait for it is one in virtual time, too."""
-
-    def __init__(self, work: Any, waited: Callable[[], None], time: ProcessTime) -> None:
-        super().__init__()
-        self._work, self._waited, self._time = work, waited, time
-        time.note(self)
-
-    def settle(self) -> None:
-        """As ``wait``, whatever comes of it."""
-        with contextlib.suppress(RuntimeError):
-            self.wait()
-
-    def get_future(self) -> Any:
-        """A future of the tensors."""
-        return self._work.get_future()
-
-    def result(self) -> Any:
-        """The tensors."""
-        self.wait()
-        return self._work.result()
-
-    def wait(self, *timeout: Any) -> bool:
-        with self._time.waiting():
-            done = bool(self._work.wait(*timeout))
-        self._waited()
-        return done
-
-    def is_completed(self) -> bool:
-        return bool(self._work.is_completed())
-
-    def is_success(self) -> bool:
-        return bool(self._work.is_success())
-
-    def exception(self) -> Any:
-        return self._work.exception()
-
-    def source_rank(self) -> int:
-        return int(self._work._source_rank())
-
-    _source_rank = source_rank
-
-    def synchronize(self) -> None:
-        self.wait()
-
-
-class _Several(dist.Work):  # type: ignore[misc]
-    """Works that count as one."""
-
-    def __init__(self, works: Sequence[Any], tensors: list[torch.Tensor]) -> None:
-        super().__init__()
-        self._works = works
-        self._tensors = tensors
-
-    def wait(self, *timeout: Any) -> bool:
-        for work in self._works:
-            work.wait(*timeout)
-        return True
-
-    def get_future(self) -> Any:
-        every = torch.futures.collect_all([work.get_future() for work in self._works])
-
-        def tensors(future: Any) -> list[torch.Tensor]:
-            for part in future.value():
-                part.value()  # raises what went wrong
-            return self._tensors
-
-        return every.then(tensors)
-
-    def is_completed(self) -> bool:
-        return all(work.is_completed() for work in self._works)
-
-    def synchronize(self) -> None:
-        self.wait()
 
 
 def _is_sum(op: Any, tensors: Sequence[torch.Tensor]) -> bool:
@@ -779,8 +476,9 @@ def _octets(tensors: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in every)
 
 
-def _first_of(gloo: Any, *names: str) -> Any:
+def _first_of(gloo: GlooCall, *names: str) -> Callable[..., GlooWork]:
     for name in names:
         if hasattr(gloo, name):
-            return getattr(gloo, name)
+            method: Callable[..., GlooWork] = getattr(gloo, name)
+            return method
     raise NotImplementedError(f"this version of torch's gloo has none of {', '.join(names)}")

@@ -1,5 +1,7 @@
 """Parts of the back end that need torch, but no second process."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,9 @@ torch = pytest.importorskip("torch", reason=WHY_NOT)
 from p4reduce.adapters.torch.arrays import array_of, bytes_of, is_carried, is_uneven, put, put_bytes  # noqa: E402
 from p4reduce.adapters.torch.create import settings_of  # noqa: E402
 from p4reduce.adapters.torch.hooks import pack, unpack  # noqa: E402
-from p4reduce.adapters.torch.process_group import factor_of  # noqa: E402
+from p4reduce.adapters.torch.process_group import SwitchProcessGroup  # noqa: E402
+from p4reduce.adapters.torch.process_time import factor_of  # noqa: E402
+from p4reduce.adapters.torch.works import HELD, MOST_UNUSED, GlooWork, HeldWork, SwitchWork, WorkOfSeveral  # noqa: E402
 from p4reduce.group.errors import ClusterError  # noqa: E402
 
 
@@ -82,3 +86,57 @@ def test_computation_is_declared_or_measured():
     for text in ("", "declared:2", "measured:0", "measured:x", "measured:inf", "guessed"):
         with pytest.raises(ClusterError, match="P4REDUCE_COMPUTE"):
             factor_of({"P4REDUCE_COMPUTE": text})
+
+
+NO_CALLS = re.compile(
+    r"[A-Z]\w*|rank|size|name|boxed|unbox|bound_device_id|get_group_store|group_desc|group_name|set_timeout|"
+    r"use_pg_for_symm_mem_rendezvous|_.*_|_.*(backend|device|hook|collectives|id|group|works|coalescing|types|name|desc)\w*"
+)
+"""attributes of a process group that move nothing between ranks"""
+SPLITS = {"merge_remote_group", "split_group"}
+
+
+def test_a_group_answers_every_call_itself():
+    """What it does not, C++ would have gloo do, without a word; or its work would have no Python object."""
+    calls = {name for name in dir(torch.distributed.ProcessGroup) if not NO_CALLS.fullmatch(name)} - SPLITS
+    assert {"allreduce", "all_to_all_single", "monitored_barrier", "recv_anysource"} < calls
+    assert sorted(calls - vars(SwitchProcessGroup).keys()) == []
+
+
+def test_works_answer_what_a_work_is_asked():
+    questions = {"exception", "is_completed", "is_success", "result"}
+    common = {"wait", "get_future", "synchronize", "block_current_stream"}
+    assert common <= vars(HeldWork).keys()
+    for kind in (GlooWork, SwitchWork, WorkOfSeveral):
+        assert questions <= vars(kind).keys()
+    assert {"source_rank", "_source_rank", "_get_op_type"} <= vars(GlooWork).keys()
+
+
+class Counted(HeldWork):
+    """Knows how many of its kind there are."""
+
+    alive = 0
+
+    def __init__(self):
+        Counted.alive += 1
+        super().__init__()
+
+    def __del__(self):
+        Counted.alive -= 1
+
+    def _wait(self, timeout):
+        return True
+
+
+def test_a_work_that_only_cpp_may_have_lives_until_it_is_used():
+    Counted()
+    assert Counted.alive == 1
+    Counted().wait()  # C++ asks for its future next
+    assert Counted.alive == 2
+    Counted().wait()
+    assert Counted.alive == 2
+    for _ in range(2 * MOST_UNUSED):
+        Counted()
+    assert Counted.alive == MOST_UNUSED + 1
+    HELD.let_go()
+    assert Counted.alive == 0

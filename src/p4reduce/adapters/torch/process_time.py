@@ -1,0 +1,122 @@
+"""The virtual time of a process: how computation between collectives takes some."""
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from p4reduce.group.communicator import Communicator
+from p4reduce.group.errors import ClusterError
+from p4reduce.group.remote import COMPUTE
+
+# The virtual time of computation between two collectives, by the setting ``P4REDUCE_COMPUTE``:
+#
+# - ``declared`` (the default): computation takes no virtual time but that of ``compute`` and ``time_backward``.
+# - ``measured`` or ``measured:FACTOR``: processor time of the calling thread between two collectives, times FACTOR.
+#
+# In real time computation takes as long as it takes.
+
+
+class _Pending(Protocol):
+    def settle(self) -> None:
+        """Block until it is over, and bring the clock there."""
+
+
+class ProcessTime:
+    """The virtual clock of this process, as all its groups see it."""
+
+    def __init__(self, world: Communicator, factor: float | None) -> None:
+        self._world = world
+        self._factor = factor
+        self._joined: list[_Pending] = []
+        self._since = threading.local()
+
+    @property
+    def now(self) -> float:
+        """Seconds; waits for collectives that the end of a backward pass waited for."""
+        self._join()
+        self._measure()
+        return self._world.now
+
+    def compute(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self._join()
+        self._world.compute(seconds)
+
+    def step(self) -> None:
+        """A step ends here; collectives that its backward pass waited for are in it."""
+        self._join()
+        self._measure()
+        self._world.step()
+
+    def note(self, work: _Pending) -> None:
+        """A collective was started; inside a backward pass somebody in C++ waits for it before the pass ends.
+
+        That wait is not seen here, so the clock catches up when it is next looked at after the pass.
+        """
+        if torch._C._current_graph_task_id() >= 0:
+            engine: Any = torch.autograd.Variable._execution_engine
+            engine.queue_callback(lambda: self._joined.append(work))
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time in here is no computation."""
+        self._measure()
+        try:
+            yield
+        finally:
+            self._since.cpu_s = time.thread_time()
+
+    def _join(self) -> None:
+        while self._joined:
+            self._joined.pop(0).settle()
+
+    def _measure(self) -> None:
+        if self._factor is None:
+            return
+        now = time.thread_time()
+        passed = now - getattr(self._since, "cpu_s", now)
+        self._since.cpu_s = now
+        if passed > 0:
+            self._world.compute(passed * self._factor)
+
+
+def factor_of(environment: Mapping[str, str] = os.environ) -> float | None:
+    """The factor of measured computation; None: it is declared. ``ClusterError`` for a setting that is neither."""
+    text = environment.get(COMPUTE, "declared")
+    kind, _, number = text.partition(":")
+    try:
+        factor = float(number) if number else 1.0
+    except ValueError:
+        factor = -1.0
+    if kind == "declared" and not number:
+        return None
+    if kind == "measured" and 0 < factor < float("inf"):
+        return factor
+    raise ClusterError(f"{COMPUTE}: {text!r}; must be 'declared', 'measured' or 'measured:FACTOR' with FACTOR above 0")
+
+
+def time_backward(model: torch.nn.Module, seconds: float, clock: ProcessTime) -> list[Any]:
+    """Each backward pass of ``model`` takes ``seconds``, spread over its parameters by their size.
+
+    A parameter's share has passed when its gradient is there: so a bucket's collective starts as soon as its last
+    gradient would. Returns the hooks' handles, to be removed.
+    """
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    total = sum(parameter.numel() for parameter in wanted)
+    seen = weakref.ref(clock)
+
+    def share(size: int) -> Any:
+        def passed(gradient: torch.Tensor) -> None:
+            live_clock = seen()
+            if live_clock is not None:
+                live_clock.compute(seconds * size / total)
+
+        return passed
+
+    return [parameter.register_hook(share(parameter.numel())) for parameter in wanted]

@@ -1,0 +1,301 @@
+"""The works that collectives return: waits, futures and errors as torch expects them."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+from p4reduce.adapters.torch.process_time import ProcessTime
+from p4reduce.group.communicator import Handle
+
+NO_TIMEOUT: Final = timedelta(0)
+MOST_UNUSED: Final = 64
+"""works that live on though nothing in Python has them"""
+
+
+class HeldWorks:
+    """Works of a process that live on until they are used: C++ may have them, which Python does not see.
+
+    C++ finds the methods of a work by its Python object. Of a work that it was given without that object, which DDP's
+    join does, it would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._unused: dict[int, dist.Work] = {}
+        self._used = threading.local()
+        self._guard = threading.Lock()
+
+    def hold(self, work: dist.Work) -> None:
+        """Let it live until `used`, or until ``MOST_UNUSED`` younger ones are held."""
+        with self._guard:
+            self._unused[id(work)] = work
+            if len(self._unused) > MOST_UNUSED:
+                del self._unused[next(iter(self._unused))]
+
+    def used(self, work: dist.Work) -> None:
+        """Somebody waited for it, or has its future; it lives until this thread uses another: C++ asks for both."""
+        self._used.last = work
+        with self._guard:
+            self._unused.pop(id(work), None)
+
+    def let_go(self) -> None:
+        """Forget all of them."""
+        self._used = threading.local()
+        with self._guard:
+            self._unused.clear()
+
+
+HELD: Final = HeldWorks()
+
+
+class HeldWork(dist.Work):  # type: ignore[misc]
+    """What works have in common: C++ finds them, and a wait is all there is to synchronize with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        HELD.hold(self)
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Block until it is over; raises what went wrong."""
+        HELD.used(self)
+        return self._wait(timeout)
+
+    def get_future(self) -> Any:
+        """A future of the tensors."""
+        HELD.used(self)
+        return self._future_of()
+
+    def synchronize(self) -> None:
+        """As ``wait``: there is no stream to synchronize with."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """As ``wait``."""
+        self.wait()
+
+    def _wait(self, timeout: timedelta) -> bool:
+        raise NotImplementedError
+
+    def _future_of(self) -> Any:
+        raise NotImplementedError
+
+
+class SwitchWork(HeldWork):
+    """One collective that is under way, or several that count as one.
+
+    ``finish`` puts the results into the tensors, once, when the last one is there.
+    """
+
+    def __init__(
+        self,
+        handles: Sequence[Handle[Any]],
+        tensors: list[torch.Tensor],
+        finish: Callable[[], None],
+        time: ProcessTime,
+    ) -> None:
+        super().__init__()
+        self._handles = list(handles)
+        self._time = time
+        self._error: Exception | None = None
+        self._left = len(self._handles)
+        self._tensors = tensors
+        self._finish = finish
+        self._future: Any = torch.futures.Future()
+        # An error that is set on a future is a value to C++, which then reads a tensor where there is none. What a
+        # callback raises is an error to both.
+        self._seen = self._future.then(lambda future: future.wait())
+        time.note(self)
+        for handle in self._handles:
+            handle.when_done(self._one_done)
+        if not self._handles:
+            self._end()
+
+    def _wait(self, timeout: timedelta) -> bool:
+        """Until the results are in the tensors; ``TimeoutError`` after ``timeout``."""
+        limit = timeout.total_seconds() if timeout and timeout > NO_TIMEOUT else None
+        with self._time.waiting():
+            for handle in self._handles:
+                handle.settle(limit)
+            self._future_done()
+        self.reach()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def reach(self) -> None:
+        """The clock is at least where the results were there."""
+        if self._error is None:
+            for handle in self._handles:
+                handle.reach()
+
+    def settle(self) -> None:
+        """Block until it is over, well or not."""
+        for handle in self._handles:
+            handle.settle(None)
+        self.reach()
+
+    def _future_of(self) -> Any:
+        return self._seen
+
+    def is_completed(self) -> bool:
+        """Whether it is over, well or not."""
+        return all(handle.done for handle in self._handles) and bool(self._seen.done())
+
+    def is_success(self) -> bool:
+        """Whether the results are there."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Exception | None:
+        """What went wrong."""
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors."""
+        self.wait()
+        return self._tensors
+
+    def _future_done(self) -> None:
+        try:
+            self._seen.wait()
+        except Exception:
+            return
+
+    def _one_done(self, handle: Handle[Any]) -> None:
+        self._error = self._error or _as_torch(handle.error)
+        self._left -= 1
+        if self._left == 0:
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            if self._error is None:
+                self._finish()
+        except Exception as error:
+            self._error = error
+        if self._error is None:
+            self._future.set_result(self._tensors)
+        else:
+            self._future.set_exception(self._error)
+
+
+def _as_torch(error: BaseException | None) -> Exception | None:
+    """Errors of the network as the kind that torch's own back ends raise."""
+    if error is None:
+        return None
+    if isinstance(error, ValueError | TypeError):
+        return error
+    torch_error: Exception = dist.DistBackendError(str(error))
+    return torch_error
+
+
+class GlooWork(HeldWork):
+    """What gloo carries; a wait for it is one in virtual time, too: ``waited`` moves the clock on."""
+
+    def __init__(self, work: Any, waited: Callable[[], None], time: ProcessTime) -> None:
+        super().__init__()
+        self._work, self._waited, self._time = work, waited, time
+        time.note(self)
+
+    def settle(self) -> None:
+        """As ``wait``, whatever comes of it."""
+        with contextlib.suppress(RuntimeError):
+            self.wait()
+
+    def result(self) -> Any:
+        """The tensors."""
+        self.wait()
+        return self._work.result()
+
+    def is_completed(self) -> bool:
+        """As gloo says; of a message, only once somebody has waited for it."""
+        return bool(self._work.is_completed())
+
+    def is_success(self) -> bool:
+        """As gloo says."""
+        return bool(self._work.is_success())
+
+    def exception(self) -> Any:
+        """What went wrong."""
+        return self._work.exception()
+
+    def source_rank(self) -> int:
+        """The sender of a message that was received."""
+        return int(self._work._source_rank())
+
+    _source_rank = source_rank
+
+    def _get_op_type(self) -> Any:
+        return self._work._get_op_type()
+
+    def _wait(self, timeout: timedelta) -> bool:
+        with self._time.waiting():
+            done = bool(self._work.wait(timeout))
+        self._waited()
+        return done
+
+    def _future_of(self) -> Any:
+        return self._work.get_future()
+
+
+class GlooCall:
+    """gloo for one call. ``begun`` is told that gloo has taken it; what that returns moves the clock on, as of a work.
+
+    A call that gloo refuses is none.
+    """
+
+    def __init__(self, gloo: Any, begun: Callable[[], Callable[[], None]], time: ProcessTime) -> None:
+        self._gloo, self._begun, self._time = gloo, begun, time
+
+    def __getattr__(self, name: str) -> Callable[..., GlooWork]:
+        method = getattr(self._gloo, name)
+
+        def call(*given: Any) -> GlooWork:
+            work = method(*given)
+            return GlooWork(work, self._begun(), self._time)
+
+        return call
+
+
+class WorkOfSeveral(HeldWork):
+    """Works that count as one."""
+
+    def __init__(self, works: Sequence[HeldWork], tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._works = works
+        self._tensors = tensors
+
+    def is_completed(self) -> bool:
+        """Whether all are over, well or not."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Whether all results are there."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Any:
+        """What went wrong first."""
+        return next((error for work in self._works if (error := work.exception()) is not None), None)
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors."""
+        self.wait()
+        return self._tensors
+
+    def _wait(self, timeout: timedelta) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def _future_of(self) -> Any:
+        every = torch.futures.collect_all([work.get_future() for work in self._works])
+
+        def tensors(future: Any) -> list[torch.Tensor]:
+            for part in future.value():
+                part.value()  # raises what went wrong
+            return self._tensors
+
+        return every.then(tensors)
