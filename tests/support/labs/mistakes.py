@@ -785,7 +785,7 @@ def main() -> int:
         looked += not unseen
         if not (by_words or by_place) or unseen or options.all:
             state = "named" if by_words else "in its line" if by_place else "NOT NAMED"
-            print(f"{state}: lab {number}, {' '.join(new.split())[:70]!r}: {said[:300] or 'a pass'}", flush=True)
+            print(f"{state}: lab {number}, {' '.join(new.split())[:70]!r}: {said[:1200] or 'a pass'}", flush=True)
             print(*(f"    NOT SHOWN: {one}\n" for one in unseen), sep="", end="")
     low, high = interval(named + placed, len(chosen))
     print(f"{named + placed} of {len(chosen)} first texts name the cause, {placed} of them by its line alone; ", end="")
