@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import yaml
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
@@ -702,7 +703,14 @@ FIFTH = [
 ]  # fmt: skip
 
 
-BATCHES = {"developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
+SIXTH = [
+    (one["lab"], one["file"], one["old"], one["new"], one["words"])
+    for one in yaml.safe_load(Path(__file__).with_name("sixth.yaml").read_text("utf-8"))
+]
+BATCHES = {
+    "developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH,
+    "sixth": SIXTH,
+}  # fmt: skip
 
 
 def outcome(command: str) -> tuple[int, str]:
