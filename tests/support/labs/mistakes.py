@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import yaml
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
@@ -702,7 +703,14 @@ FIFTH = [
 ]  # fmt: skip
 
 
-BATCHES = {"developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
+SIXTH = [
+    (one["lab"], one["file"], one["old"], one["new"], one["words"])
+    for one in yaml.safe_load(Path(__file__).with_name("sixth.yaml").read_text("utf-8"))
+]
+BATCHES = {
+    "developed": MISTAKES, "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH,
+    "sixth": SIXTH,
+}  # fmt: skip
 
 
 def outcome(command: str) -> tuple[int, str]:
@@ -785,7 +793,7 @@ def main() -> int:
         looked += not unseen
         if not (by_words or by_place) or unseen or options.all:
             state = "named" if by_words else "in its line" if by_place else "NOT NAMED"
-            print(f"{state}: lab {number}, {' '.join(new.split())[:70]!r}: {said[:300] or 'a pass'}", flush=True)
+            print(f"{state}: lab {number}, {' '.join(new.split())[:70]!r}: {said[:1200] or 'a pass'}", flush=True)
             print(*(f"    NOT SHOWN: {one}\n" for one in unseen), sep="", end="")
     low, high = interval(named + placed, len(chosen))
     print(f"{named + placed} of {len(chosen)} first texts name the cause, {placed} of them by its line alone; ", end="")

@@ -36,7 +36,9 @@ def test_differences_in_words():
     assert said(Out(), Out(((3, frame),)), "ports") == "left by port 3, and must be dropped"
     assert said(Out(((1, frame), (2, frame))), Out(), "frames") == "was dropped, and must leave by ports 1, 2"
     assert said(Out(((1, frame),)), Out(((1, other),)), "ethernet.type") == ""
-    assert said(Out(((1, frame),)), Out(((1, other),)), "ethernet") == "left by port 1: ethernet.dst is 2, expected 1"
+    assert said(Out(((1, frame),)), Out(((1, other),)), "ethernet") == (
+        "left by port 1: ethernet.dst is 2, expected 1; payload is 79, expected 78"
+    )
     assert "payload is 79, expected 78" in said(Out(((1, frame),)), Out(((1, other),)), "frames")
     assert said(Out((), ((1, 2),)), Out(((5, frame),)), "digests") == "told the controller nothing, expected (1, 2)"
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import yaml
 
-from p4reduce_course.culprit import FEW, MOST, culprit, hints_of, p4_edits, passes, suspects, unused
+from p4reduce_course.culprit import FEW, MOST, ON_TRAIL, culprit, hints_of, p4_edits, passes, suspects, unused
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
 from p4reduce_course.p4 import compiled, minimal
 from p4reduce_course.sandbox.program import FrameAnswer, StudentProgram
+from p4reduce_course.trail import Deviation, Trail
 
 Fields = Mapping[str, int | str]
 """a frame's fields as people read them: ``{"ipv4.ttl": 63, "payload": "00ff"}``"""
@@ -216,6 +218,7 @@ class Bench:
         numbers: returns the numbers of a student.
         smaller: yields simpler frames that may show the same mistake.
         fewer: tables whose entries may be left out when frames are shortened.
+        named: returns a field's name in the program from its name in ``read``.
     """
 
     file: str
@@ -227,6 +230,7 @@ class Bench:
     numbers: Callable[[Draws], Numbers] = lambda _: {}
     smaller: Callable[[Frame], Iterable[Frame]] = lambda _: ()
     fewer: Sequence[str] = ()
+    named: Callable[[str], str] = str
 
     def lab(
         self,
@@ -273,23 +277,40 @@ _LONG: Final = 40
 
 def difference(wanted: Out, got: Out, about: Sequence[str], read: Callable[[bytes], Fields]) -> str:
     """Returns the difference between two results as the end of a sentence; empty if ``about`` has none."""
+    return _different(wanted, got, about, read)[0]
+
+
+_SAME: Final = Deviation("sent")
+
+
+def _different(wanted: Out, got: Out, about: Sequence[str], read: Callable[[bytes], Fields]) -> tuple[str, Deviation]:
+    """Returns the difference as the end of a sentence, and what is wrong; an empty text if nothing is."""
     ports, expected = [port for port, _ in got.sent], [port for port, _ in wanted.sent]
     if ports != expected if "ports" in about else len(ports) != len(expected) and about != ("digests",):
         went = f"left by {_named(ports)}" if ports else "was dropped"
-        return f"{went}, and must {f'leave by {_named(expected)}' if expected else 'be dropped'}"
+        wrong = Deviation("sent", drop=not expected) if ports else Deviation("dropped")
+        return f"{went}, and must {f'leave by {_named(expected)}' if expected else 'be dropped'}", wrong
     named = [name for name in about if name not in ("ports", "frames", "digests")]
     for (port, data), (_, right) in zip(got.sent, wanted.sent, strict=False):
         if data != right and (named or "frames" in about):
             actual, needed = read(data), read(right)
-            differs = [name for name in {**needed, **actual} if actual.get(name) != needed.get(name)]
-            differs = [name for name in differs if not named or any(_within(name, field_name) for field_name in named)]
-            if differs:
+            every = [name for name in {**needed, **actual} if actual.get(name) != needed.get(name)]
+            asked_ = [name for name in every if not named or any(_within(name, field_name) for field_name in named)]
+            if asked_:  # what follows from other fields, as a checksum does, is told last
+                differs = sorted(dict.fromkeys((*asked_, *every)), key=lambda name: name.endswith("checksum"))
                 told = [f"{name} is {_value(actual, name)}, expected {_value(needed, name)}" for name in differs]
-                return f"left by port {port}: {'; '.join(told[:_MOST_FIELDS])}"
+                return f"left by port {port}: {'; '.join(told[:_MOST_FIELDS])}", Deviation("field", differs[0])
     if "digests" in about and got.digests != wanted.digests:
         told_, due = (", ".join(map(str, out.digests)) or "nothing" for out in (got, wanted))
-        return f"told the controller {told_}, expected {due}"
-    return ""
+        return f"told the controller {told_}, expected {due}", _told(wanted.digests, got.digests)
+    return "", _SAME
+
+
+def _told(wanted: Sequence[tuple[int, ...]], got: Sequence[tuple[int, ...]]) -> Deviation:
+    if len(got) != len(wanted):
+        return Deviation("told" if len(got) > len(wanted) else "silent")
+    values = [pair for digests in zip(got, wanted, strict=True) for pair in enumerate(zip(*digests, strict=False))]
+    return Deviation("digest", element=next((place for place, (told, due) in values if told != due), 0))
 
 
 def _within(name: str, asked: str) -> bool:
@@ -313,6 +334,7 @@ def _named(ports: Sequence[int]) -> str:
 # Playing scenarios, judging the results, and shortening scenarios.
 
 
+_ALL: Final = ("ports", "frames", "digests")
 _MOST_FRAMES: Final = 1200
 """most frames that are sent in search of fewer"""
 _HALF: Final = 0.5
@@ -332,6 +354,10 @@ class _Played:
     """for each frame, the lines of the program that it ran"""
 
 
+_Scenarios = Callable[[Numbers, Draws], Sequence[Scenario]]
+"""a function that makes the scenarios of checks"""
+
+
 class _Grader:
     def __init__(self, bench: Bench, task: GradingTask, program: StudentProgram, number: str, first: str) -> None:
         self.bench = bench
@@ -341,9 +367,11 @@ class _Grader:
         self.first = first
         self.path = task.answers / bench.file
         self.numbers = bench.numbers(task.personal)
-        self._played: dict[Callable[..., Any], list[_Played]] = {}
+        self._played: dict[_Scenarios, list[_Played]] = {}
+        self._made: dict[_Scenarios, Sequence[Scenario]] = {}
+        self._texts: dict[tuple[int, frozenset[str]], tuple[Setup, str]] = {}
         self._told: dict[str, Wrong] = {}
-        self._only_asked = False
+        self._only_asked = not task.explain
         self.tables: set[str] = set()
         self.lines: Sequence[int] = ()
 
@@ -351,6 +379,7 @@ class _Grader:
         """Returns a grader of another program of the student's; its failures have no explanation."""
         grader = _Grader(self.bench, self.task, program, self.number, self.first)
         grader.tables, grader._only_asked = self.tables, True
+        grader._made, grader._texts = self._made, self._texts
         return grader
 
     def steps(self) -> list[LabStep]:
@@ -364,39 +393,44 @@ class _Grader:
         parts = compiled(self.task, self.bench.file, self.program)
         self.tables, self.lines = {name.rpartition(".")[2] for name in parts.tables}, parts.lines
         for scenarios in dict.fromkeys(property_.scenarios for property_ in self.bench.properties):
-            setup = scenarios(self.numbers, self.task.hidden)[0].setup
-            self._loaded(setup)
+            setup = self._scenarios(scenarios)[0].setup
+            if problem := self.program.begin(self._entries(setup), [], until_digest=False).problem:
+                raise self._refused(problem)
 
-    def _loaded(self, setup: Setup) -> int:
-        """Returns a switch with the setup's entries. Raises Wrong if the program cannot take them."""
-        switch = self.program.switch()
-        if problem := self.program.load(switch, self._taken(setup).text()):
-            reason = f"the program does not take the controller's entries: {problem.splitlines()[0]}"
-            raise Wrong(
-                f"{reason}. Keep the tables, keys and actions that README and skeleton name", str(self.path),
-                f"p4reduce p4 check {self.path}",
-            )  # fmt: skip
-        return switch
+    def _refused(self, problem: str) -> Wrong:
+        """Returns the finding about a program that cannot take the controller's entries."""
+        reason = f"the program does not take the controller's entries: {problem.splitlines()[0]}"
+        return Wrong(
+            f"{reason}. Keep the tables, keys and actions that README and skeleton name", str(self.path),
+            f"p4reduce p4 check {self.path}",
+        )  # fmt: skip
 
     def _taken(self, setup: Setup) -> Setup:
         """Returns the setup without entries of tables that the program does not apply."""
         return replace(setup, rows=tuple(row for row in setup.rows if row["table"] in self.tables))
 
+    def _entries(self, setup: Setup) -> str:
+        """Returns the text of the entries that the program takes; the same setup has the same text."""
+        key = id(setup), frozenset(self.tables)
+        if key not in self._texts:
+            self._texts[key] = setup, self._taken(setup).text()
+        return self._texts[key][1]
+
     def _play(self, scenario: Scenario) -> _Played:
-        switch = self._loaded(scenario.setup)
         reference = self._reference(scenario)
-        try:
-            frames = [(frame.port, frame.data, frame.at_us) for frame in scenario.frames]
-            if not hasattr(reference, "learned"):
-                answers = self.program.play(switch, frames)
-            else:
-                answers = []
-                for frame in frames:
-                    answers += self.program.play(switch, [frame])
-                    for digest in answers[-1].digests:
-                        self.program.load(switch, self._taken(Setup(_answered(reference, digest))).text())
-        finally:
-            self.program.forget(switch)
+        frames = [(frame.port, frame.data, frame.at_us) for frame in scenario.frames]
+        learns = hasattr(reference, "learned")
+        played = self.program.begin(self._entries(scenario.setup), frames, until_digest=learns)
+        if played.problem:
+            raise self._refused(played.problem)
+        answers = list(played.answers)
+        while played.answers and len(answers) < len(frames):
+            rows = [row for digest in answers[-1].digests for row in _answered(reference, digest)]
+            entries = self._taken(Setup().learned(rows)).text()
+            played = self.program.go_on(played.switch, entries, frames[len(answers) :])
+            answers += played.answers
+        if len(answers) != len(frames):
+            raise Wrong(f"{self.path.name}: a frame has no answer", str(self.path))
         got, lines = tuple(map(Out.of, answers)), tuple(answer.lines for answer in answers)
         return _Played(scenario, got, self._outs(scenario, {}), lines)
 
@@ -413,10 +447,18 @@ class _Grader:
                 reference.learned(digest)
         return tuple(outs)
 
-    def _all(self, scenarios: Callable[[Numbers, Draws], Sequence[Scenario]]) -> list[_Played]:
-        if scenarios not in self._played:
-            self._played[scenarios] = [self._play(scenario) for scenario in scenarios(self.numbers, self.task.hidden)]
-        return self._played[scenarios]
+    def _scenarios(self, scenarios: _Scenarios) -> Sequence[Scenario]:
+        if scenarios not in self._made:
+            self._made[scenarios] = scenarios(self.numbers, self.task.hidden)
+        return self._made[scenarios]
+
+    def _all(self, scenarios: _Scenarios) -> Iterator[_Played]:
+        """Yields the scenarios of a check, each of which is played once."""
+        known = self._played.setdefault(scenarios, [])
+        for place, scenario in enumerate(self._scenarios(scenarios)):
+            if place == len(known):
+                known.append(self._play(scenario))
+            yield known[place]
 
     def _differs(self, property_: Property, frame: Frame, wanted: Out, got: Out) -> str:
         if property_.kinds and frame.kind not in property_.kinds:
@@ -441,22 +483,59 @@ class _Grader:
 
         begin = replace(played.scenario, frames=played.scenario.frames[: place + 1])
         small = self._play(shrunk(begin, fails, self.bench.smaller, self.bench.fewer))
-        frame, wanted, got = small.scenario.frames[-1], small.wanted[-1], small.got[-1]
-        problem = f"{frame.what} {self._differs(property_, frame, wanted, got)}"
-        if len(small.scenario.frames) > 1:
-            problem = f"After {_listed([earlier.what for earlier in small.scenario.frames[:-1]])}, {problem}"
+        problem, first, wrong = self._first(property_, small)
         lacks = sorted({row["table"] for row in begin.setup.rows} - self.tables)
         missing = f"the program does not apply table {', '.join(lacks)}" if lacks else ""
         causes = [unused(self.path.read_text("utf-8")), self._same(played) or missing]
-        where = "" if self._told or missing else self._culprit(property_, played, small, FEW if causes[1] else MOST)
+        wrong = replace(wrong, name=self.bench.named(wrong.name))
+        trail = None if missing else self._trail(first)
+        steps = "" if trail is None else trail.where(wrong)
+        where = ""
+        if trail is not None and not self._told:
+            where = self._culprit(property_, played, small, FEW if causes[1] else MOST, trail.lines)
         if not causes[1]:
             causes.append(self._like(property_, played) or ("" if where else asked(self.number, property_)))
         causes.append(where)
         problem += "".join(f". {cause[:1].upper()}{cause[1:]}" for cause in causes if cause)
+        problem += f". {steps}" if steps and not where else ""
         if problem not in self._told:
             name = f"{property_.part}-{len(self._told) + 1}"
-            self._told[problem] = Wrong(problem, str(self.path), *self._look(name, small))
+            self._told[problem] = Wrong(problem, str(self.path), *self._look(name, first))
         return self._told[problem]
+
+    def _first(self, property_: Property, small: _Played) -> tuple[str, _Played, Deviation]:
+        """Returns what is wrong as a sentence, the frames up to the first that is wrong in any way, and what it is."""
+        told = list(zip(small.scenario.frames, small.wanted, small.got, strict=True))
+        last = self._differs(property_, *told[-1])
+        differs = [_different(wanted, got, _ALL, self.bench.read) for _, wanted, got in told[:-1]]
+        place = next((place for place, (text, _) in enumerate(differs) if text), len(told) - 1)
+        names = [frame.what for frame in small.scenario.frames]
+        if place < len(told) - 1:
+            text, wrong = differs[place]
+            later = f". It shows when {names[-1]} comes, which {last}"
+            small = _Played(
+                replace(small.scenario, frames=small.scenario.frames[: place + 1]),
+                small.got[: place + 1], small.wanted[: place + 1], small.lines[: place + 1],
+            )  # fmt: skip
+        else:
+            text, later = last, ""
+            wrong = _different(*told[-1][1:], tuple(property_.about), self.bench.read)[1]
+        problem = f"{names[place]} {text}"
+        return (f"After {_listed(names[:place])}, {problem}" if place else problem) + later, small, wrong
+
+    def _trail(self, played: _Played) -> Trail:
+        """Returns the steps of the frames of a scenario in the student's program."""
+        switch, reference = self.program.switch(), self._reference(played.scenario)
+        steps = []
+        try:
+            self.program.load(switch, self._entries(played.scenario.setup))
+            for frame, out in zip(played.scenario.frames, played.got, strict=True):
+                steps += self.program.trails(switch, [(frame.port, frame.data, frame.at_us)])
+                for digest in out.digests if hasattr(reference, "learned") else ():
+                    self.program.load(switch, self._taken(Setup(_answered(reference, digest))).text())
+        finally:
+            self.program.forget(switch)
+        return Trail(self.path.read_text("utf-8"), steps, [frame.what for frame in played.scenario.frames])
 
     def _same(self, played: _Played) -> str:
         """Returns the mistake with which the reference gives the same results for all frames, or an empty text."""
@@ -487,7 +566,7 @@ class _Grader:
                 best, likeliest = share, mistake.says
         return likeliest
 
-    def _culprit(self, property_: Property, played: _Played, small: _Played, most: int) -> str:
+    def _culprit(self, property_: Property, played: _Played, small: _Played, most: int, likely: Iterable[int]) -> str:
         """Returns the place in the program where one of the first changes makes all checks pass; empty if none does."""
         judged = zip(played.scenario.frames, played.wanted, played.got, played.lines, strict=True)
         suspicious = suspects(
@@ -495,6 +574,7 @@ class _Grader:
         )
         for line in {line for lines in small.lines for line in lines}:  # an earlier frame may have left a wrong state
             suspicious[line] = max(_BEFORE, suspicious.get(line, 0.0))
+        suspicious |= dict.fromkeys(likely, ON_TRAIL)
         text, given = self.path.read_text("utf-8"), skeleton_of(self.task, self.bench.file)
         wrong = self._differs(property_, small.scenario.frames[-1], small.wanted[-1], small.got[-1])
         hints = hints_of(self.task, wrong)
@@ -540,10 +620,16 @@ def _answered(reference: Any, digest: tuple[int, ...]) -> tuple[Row, ...]:
 _MOST_QUOTED: Final = 3
 
 
+@cache
+def _requirements() -> dict[str, Any]:
+    path = Path(__file__).with_name("labs") / "requirements.yaml"
+    requirements: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    return requirements
+
+
 def asked(number: str, property_: Property) -> str:
     """Returns what the README asks for, for a failure without a known cause; empty without ``requirements.yaml``."""
-    path = Path(__file__).with_name("labs") / "requirements.yaml"
-    demands = yaml.safe_load(path.read_text("utf-8")).get(number, {"asks": {}})["asks"].values()
+    demands = _requirements().get(number, {"asks": {}})["asks"].values()
     for name in (f"{property_.part}: {property_.title}", property_.part):
         if quoted := [" ".join(each["says"].split()) for each in demands if name in each["checks"]]:
             return "README: " + "; ".join(f'"{text.rstrip(".")}"' for text in quoted[:_MOST_QUOTED])

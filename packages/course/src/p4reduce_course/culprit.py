@@ -31,11 +31,15 @@ from p4reduce_course.sandbox.confine import ProcessLimits
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, StudentProgram
 
-MOST: Final = 240
+MOST: Final = 140
 """most changes of P4 that are tried; each takes some 15 ms"""
 FEW: Final = 60
 """the same, if a cause is known"""
 _MOST_PYTHON: Final = 120
+FAILED: Final = "frames that failed"
+"""title of a check that repeats them, before others"""
+ON_TRAIL: Final = 2.0
+"""suspicion of a line that has to do with what is wrong"""
 _SHOWN: Final = 70
 """most characters of a line in the message"""
 _LIMITS: Final = ProcessLimits(cpu_s=2)
@@ -92,8 +96,10 @@ def suspects(ran: Sequence[tuple[Iterable[int], bool]]) -> dict[int, float]:
     return {line: bad[line] / math.sqrt(failures * (bad[line] + good[line])) for line in bad}
 
 
-def placed(steps: Sequence[LabStep], search: Callable[[LabStep], str]) -> list[LabStep]:
+def placed(task: GradingTask, steps: Sequence[LabStep], search: Callable[[LabStep], str]) -> list[LabStep]:
     """Returns checks, of which the first that fails also tells the place of the mistake, which ``search`` returns."""
+    if not task.explain:
+        return list(steps)
     told: list[LabStep] = []
 
     def run(step: LabStep) -> None:
@@ -129,6 +135,7 @@ def in_p4(
     file: str,
     step: LabStep,
     ran: Sequence[tuple[Iterable[int], bool]],
+    likely: Iterable[int],
     anew: Callable[[StudentProgram, Compiled], Sequence[LabStep]],
 ) -> str:
     """Returns a sentence about the place in a P4 program that fails a check; empty if no change helps.
@@ -138,6 +145,7 @@ def in_p4(
         file: name of the program's file.
         step: the check that fails.
         ran: lines of frames, and whether these failed.
+        likely: lines that have to do with what is wrong.
         anew: returns all checks for another text of the program, which has been compiled.
     """
     path = task.answers / file
@@ -147,14 +155,14 @@ def in_p4(
         def mends(text: str) -> bool:
             compilation = program.compile(text)
             every = [] if compilation.parts is None else anew(program, compilation)
-            return (
-                bool(every) and passes(new_step for new_step in every if new_step.title == step.title) and passes(every)
-            )
+            soonest = [new_step for new_step in every if new_step.title in (step.title, FAILED)]
+            return bool(every) and passes(soonest) and passes(every)
 
         try:
             parts = program.compile(text).parts
             runs = [] if parts is None else parts.lines
-            edits = p4_edits(text, given, suspects(ran) or dict.fromkeys(runs, 0.5), runs, hints_of(task, step.title))
+            suspicious = (suspects(ran) or dict.fromkeys(runs, 0.5)) | dict.fromkeys(likely, ON_TRAIL)
+            edits = p4_edits(text, given, suspicious, runs, hints_of(task, step.title))
             return culprit(path, islice(edits, MOST), mends)
         except Wrong:  # the process has reached a limit
             return ""
@@ -445,7 +453,7 @@ def p4_edits(
     names, bare = _Names.of(without_comments(text)), without_comments(text).splitlines()
     left, able = _left(bare, without_comments(given).splitlines()), set(runs)
     by_line: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
-    for place, token, line in _tokens(text):
+    for place, token, line in tokens_of(text):
         by_line[line].append((place, token, line))
     hints = hints or Hints()
     near = _near(by_line, hints.fields)
@@ -454,6 +462,7 @@ def p4_edits(
         if tokens[0][1].partition("<")[0] in _DECLARED:
             continue
         weight, own = suspicious.get(line, 0.0 if line in able else 0.5), line not in left or "/*" in text
+        weight = ON_TRAIL if tokens[0][1] in ("return", "exit") else weight
         kinds: list[tuple[float, Iterator[Edit]]] = [(0.6, _statements(text, line))]
         if weight:
             kinds = [
@@ -524,13 +533,13 @@ def _in_alike_lines(text: str, edit: Edit, alike: Sequence[int]) -> Edit | None:
     lines, changed = text.splitlines(), edit.text.splitlines()
     if len(lines) != len(changed) or sum(a != b for a, b in zip(lines, changed, strict=True)) != 1:
         return None
-    tokens = [_tokens(lines[line - 1]) for line in alike]
-    before, after = [token for _, token, _ in tokens[0]], [token for _, token, _ in _tokens(changed[alike[0] - 1])]
+    listed = [tokens_of(lines[line - 1]) for line in alike]
+    before, after = [token for _, token, _ in listed[0]], [token for _, token, _ in tokens_of(changed[alike[0] - 1])]
     begin = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
     fewer = len(before) - len(after)
     if fewer not in (0, 1) or before[begin + 1 :] != after[begin + 1 - fewer :]:
         return None
-    for line, line_tokens in zip(alike, tokens, strict=True):
+    for line, line_tokens in zip(alike, listed, strict=True):
         if len(line_tokens) != len(before):
             return None
         at, token, _ = line_tokens[begin]
@@ -540,7 +549,7 @@ def _in_alike_lines(text: str, edit: Edit, alike: Sequence[int]) -> Edit | None:
     return Edit(edit.line, edit.was, "\n".join(lines) + "\n")
 
 
-def _tokens(text: str) -> list[tuple[int, str, int]]:
+def tokens_of(text: str) -> list[tuple[int, str, int]]:
     """Returns place, token and line (from 1) of all tokens outside comments and strings."""
     hidden = re.sub(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"|#[^\n]*', lambda at: re.sub(r"[^\n]", " ", at[0]), text, flags=re.S)
     tokens, line, last = [], 1, 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.p4 import P4Bench, compiled, look
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
+from p4reduce_course.trail import Deviation, Trail
 
 # The frames of lab 02, made by a reference that knows nothing of P4: numbers packed into bytes.
 
@@ -162,7 +163,7 @@ class _Grader:
         return [
             LabStep("header", "the program compiles", self.compile, gate=True),
             LabStep("header", "hop has its five fields, in their order and width", self.fields, gate=True),
-            *placed(self.checks(), lambda step: in_p4(self.task, FILE, step, self._ran(), anew)),
+            *placed(self.task, self.checks(), lambda step: self._place(step, anew)),
         ]
 
     def checks(self) -> list[LabStep]:
@@ -245,6 +246,35 @@ class _Grader:
             raise Wrong(f"hop has {len(declared)} fields; it has {len(wanted)} on the wire", str(self.path), show)
 
     # --- frames
+
+    def _place(self, step: LabStep, anew: Callable[[StudentProgram, Compiled], list[LabStep]]) -> str:
+        """Returns the place of the mistake, or what the first wrong frame did."""
+        assert self.parts is not None  # noqa: S101
+        for case in self.cases:
+            bench = P4Bench(self.program, self.parts)
+            if wrong := self._deviation(case, bench.send(1, case.frame)):
+                trail = Trail(self.path.read_text("utf-8"), bench.trails([(1, case.frame)]), [""])
+                where = trail.where(wrong)
+                return in_p4(self.task, FILE, step, self._ran(), trail.lines, anew) or where
+        return in_p4(self.task, FILE, step, self._ran(), (), anew)
+
+    def _deviation(self, case: FrameCase, answer: FrameAnswer) -> Deviation | None:
+        """Returns what is wrong with the result of a frame."""
+        if case.expected is None or not answer.sent:
+            return (
+                None
+                if bool(case.expected) == bool(answer.sent)
+                else Deviation("sent" if answer.sent else "dropped", drop=True)
+            )
+        (port, data), (right, due) = answer.sent[0], case.expected
+        if port != right or len(answer.sent) > 1:
+            return Deviation("sent")
+        if data == due:
+            return None
+        begin = len(ETHERNET) + 2
+        hop, wanted = self.layout.unpacked(data[begin:]), self.layout.unpacked(due[begin:])
+        fields = [f"hop.{name}" for name in wanted if hop[name] != wanted[name]]
+        return Deviation("field", fields[0] if case.kind in ("value", "bare") and fields else "value.total")
 
     def _ran(self) -> list[tuple[list[int], bool]]:
         """Returns the lines that each frame ran, and whether it left wrong."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from p4reduce_course.culprit import in_p4, placed
+from p4reduce_course.culprit import FAILED, in_p4, placed
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
 from p4reduce_course.p4 import (
@@ -32,6 +32,7 @@ from p4reduce_course.p4 import (
     shrunk,
 )
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
+from p4reduce_course.trail import Deviation, Trail
 
 # Grading of lab 03: frames, sums and registers are compared with a model that knows no P4.
 
@@ -167,6 +168,32 @@ class _Played:
         return self.result is None or self.result == self.expected[1]
 
 
+def _deviation(frame: _Played, workers: int) -> Deviation:
+    """Returns what is wrong with a frame, causes before effects."""
+    if frame.elsewhere:
+        return Deviation("cell", frame.elsewhere[0][0])
+    ports_wrong = not frame.right_ports(workers)
+    if frame.outcome == "repetition" or (ports_wrong and frame.taken_for_other(workers)):
+        return Deviation("sent", drop=frame.outcome != "complete") if frame.answer.sent else Deviation("dropped")
+    if not frame.right_bitmap:
+        return Deviation("cell", "bitmaps")
+    if not frame.right_sums:
+        lane = next(n for n in range(LANES) if frame.after[1][n] != frame.expected[1][n])
+        return Deviation("cell", f"sums{lane}")
+    if ports_wrong:
+        return Deviation("sent", drop=frame.outcome != "complete") if frame.answer.sent else Deviation("dropped")
+    if not frame.right_header:
+        header = read(frame.answer.sent[0][1])
+        return Deviation("field", "sum.kind" if header is None or header.kind != RESULT else "sum.seq")
+    lane = next((n for n in range(LANES) if frame.result and frame.result[n] != frame.expected[1][n]), 0)
+    return Deviation("field", f"sum.lane{lane}")
+
+
+def _slot(values: Sequence[int]) -> tuple[int, Lanes]:
+    """Returns bitmap and sums of a slot."""
+    return values[0], tuple(values[1:])
+
+
 class _Grader:
     def __init__(self, task: GradingTask, program: StudentProgram) -> None:
         self.task = task
@@ -177,15 +204,24 @@ class _Grader:
         self.parts: Parts | None = None
         self._played: dict[tuple[int, bool], list[_Played]] = {}
         self._told: dict[tuple[int, str], Wrong] = {}
-        self._brief, self._ran = False, list[tuple[Sequence[int], bool]]()  # for the search for a place
+        self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # for the search for a place
+        self._small: tuple[int, Sequence[Push], Callable[[_Played, int], bool]] | None = None  # frames that show it
+        self._likely, self._where = set[int](), ""
 
     def steps(self) -> list[LabStep]:
         def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
             other = _Grader(self.task, program)
             other.parts, other._brief = compilation.parts, True
-            return other.checks()
+            small = self._small
+            if small is None:
+                return other.checks()
+            return [LabStep("packets", FAILED, lambda: other._replay(*small)), *other.checks()]
 
-        checks = placed(self.checks(), lambda step: in_p4(self.task, FILE, step, self._ran, anew))
+        checks = placed(
+            self.task,
+            self.checks(),
+            lambda step: in_p4(self.task, FILE, step, self._ran, self._likely, anew) or self._where,
+        )
         return [LabStep("packets", "the program compiles", self.compile, gate=True), *checks]
 
     def checks(self) -> list[LabStep]:
@@ -243,25 +279,27 @@ class _Grader:
         played: list[_Played] = []
         model = SlotModel(self.numbers.slots, workers)
         lefts: dict[int, Lanes] = {}
+        registers = ("bitmaps", *_REGISTERS)
+        frames = [
+            (
+                push.worker,
+                push.frame(self.numbers.ether_type),
+                [(name, push.seq % self.numbers.slots) for name in registers],
+            )
+            for push in pushes
+        ]
         with self._bench(workers) as bench:
-            for push in pushes:
-                slot = push.seq % self.numbers.slots
-                if not model.bitmaps.get(slot) and slot in model.sums:
-                    lefts[slot] = model.sums[slot]
-                before, left = self._slot(bench, slot), lefts.get(slot)
-                cells = bench.dump(("bitmaps", *_REGISTERS)) if everywhere else {}
-                answer = bench.send(push.worker, push.frame(self.numbers.ether_type))
-                elsewhere = tuple(cell for cell in bench.changed(cells) if cell[1] != slot)
-                outcome = model.push(push)
-                expected = (model.bitmaps[slot], model.sums[slot])
-                after = self._slot(bench, slot)
-                played.append(_Played(push, answer, outcome, before, after, expected, left, elsewhere))
+            watched = bench.watch(frames, registers if everywhere else ())
+        for push, seen in zip(pushes, watched, strict=True):
+            slot = push.seq % self.numbers.slots
+            if not model.bitmaps.get(slot) and slot in model.sums:
+                lefts[slot] = model.sums[slot]
+            elsewhere = tuple((name.rpartition(".")[2], cell) for name, cell in seen.changed if cell != slot)
+            outcome = model.push(push)
+            expected = (model.bitmaps[slot], model.sums[slot])
+            before, after = _slot(seen.before), _slot(seen.after)
+            played.append(_Played(push, seen.answer, outcome, before, after, expected, lefts.get(slot), elsewhere))
         return played
-
-    @staticmethod
-    def _slot(bench: P4Bench, slot: int) -> tuple[int, Lanes]:
-        bitmap, *sums = bench.values(("bitmaps", *_REGISTERS), slot)
-        return bitmap, tuple(sums)
 
     def _judge(
         self, name: str, wrong: Callable[[_Played, int], bool], counts: Sequence[int], repeated: bool = False
@@ -300,10 +338,20 @@ class _Grader:
         if place < len(played) - 1:
             message += f". It shows when {played[-1].name} comes: {self._shows(played[-1], workers)}"
         frames = [(frame.push.worker, frame.push.frame(self.numbers.ether_type), frame.name) for frame in played]
+        if not self._small:
+            self._small = workers, shortest, wrong
+            with self._bench(workers) as bench:
+                steps = bench.trails([(port, data) for port, data, _ in frames[: place + 1]])
+            trail = Trail(self.path.read_text("utf-8"), steps, [name for _, _, name in frames])
+            self._where, self._likely = trail.where(_deviation(played[place], workers)), set(trail.lines)
         if (workers, message) not in self._told:  # the same mistake keeps the name of its files
             look = shown(self.path, self.task.folder, name, workers, frames)
             self._told[workers, message] = Wrong(message, str(self.path), *look)
         return self._told[workers, message]
+
+    def _replay(self, workers: int, pushes: Sequence[Push], wrong: Callable[[_Played, int], bool]) -> None:
+        if any(wrong(frame, workers) for frame in self._play(workers, pushes)):
+            raise Wrong("it fails")
 
     def _shows(self, frame: _Played, workers: int) -> str:
         """Returns briefly what is wrong with a frame whose cause is an earlier frame."""

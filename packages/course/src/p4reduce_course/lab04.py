@@ -51,6 +51,7 @@ def grade(task: GradingTask) -> Iterator[Check]:
     with StudentCode(task.answers / FILE, _LIMITS, task.seen) as code:
         given, own = skeleton_of(task, FILE), _Grader(task, code).steps()
         steps = placed(
+            task,
             own,
             lambda step: in_python(task.answers / FILE, given, step, lambda other: _Grader(task, other).steps()),
         )

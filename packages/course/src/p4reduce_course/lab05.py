@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from p4reduce_course.culprit import in_p4, in_python, placed
+from p4reduce_course.culprit import FAILED, in_p4, in_python, placed
 from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep, run_steps
 from p4reduce_course.frame.report import Check, Wrong, counted
@@ -32,6 +32,7 @@ from p4reduce_course.p4 import (
 )
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
+from p4reduce_course.trail import Deviation, Trail
 
 # Grading of lab 05: the switch by scripts, the worker by ticks, then both together under loss.
 
@@ -153,7 +154,8 @@ class _Grader:
         self.parts: Parts | None = None
         self._chunks, self._ticks = 0, dict[int, list[int]]()  # of the last worker: RESULTs that came, by tick
         self._told: dict[tuple[int, str], Wrong] = {}
-        self._brief, self._ran = False, list[tuple[Sequence[int], bool]]()  # for the search for a place
+        self._brief, self._ran = not task.explain, list[tuple[Sequence[int], bool]]()  # for the search for a place
+        self._small, self._likely, self._where = list[Push](), set[int](), ""  # the frames that show a mistake
         self._wrong: Wrong | None = None  # the first mistake of the switch that was found
 
     def steps(self) -> list[LabStep]:
@@ -166,10 +168,14 @@ class _Grader:
         def anew(program: StudentProgram, compilation: Compiled) -> list[LabStep]:
             other = _Grader(self.task, self.code, program)
             other.parts, other._brief = compilation.parts, True
-            return other.switch()
+            return other.switch(self._small)
 
-        worker = placed(self.worker(), lambda step: in_python(Path(self.file), given, step, again))
-        switch = placed(self.switch(), lambda step: in_p4(self.task, P4_FILE, step, self._ran, anew))
+        worker = placed(self.task, self.worker(), lambda step: in_python(Path(self.file), given, step, again))
+        switch = placed(
+            self.task,
+            self.switch(),
+            lambda step: in_p4(self.task, P4_FILE, step, self._ran, self._likely, anew) or self._where,
+        )
         return [
             *worker,
             LabStep("switch", "the program compiles", self.compile, gate=True),
@@ -179,9 +185,10 @@ class _Grader:
             LabStep("network", "10 % lost, 10 % doubled", lambda: self.network(0.1)),
         ]
 
-    def switch(self) -> list[LabStep]:
-        """Returns the checks of the switch alone, after it was compiled."""
+    def switch(self, first: Sequence[Push] = ()) -> list[LabStep]:
+        """Returns the checks of the switch alone, after it was compiled; ``first``: frames that are played first."""
         return [
+            *([LabStep("switch", FAILED, lambda: self._replay(first))] if first else []),
             LabStep("switch", "what is not for the slots is dropped", self.strangers),
             LabStep("switch", "sums, cell by cell, twice around", self.sums),
             LabStep("switch", "a repetition before the end is dropped", self.early),
@@ -238,15 +245,24 @@ class _Grader:
 
     def _play(self, pushes: Sequence[Push], workers: int = 3, inside: bool = False) -> list[_Played]:
         """Plays frames on an empty switch; ``inside``: whether its registers are looked at, too."""
-        model, inside = TwoCellModel(self.slots, workers), inside and self._known
-        played = []
+        model, cells = TwoCellModel(self.slots, workers), 2 * self.slots
+        inside = inside and self._known
+        frames = [
+            (
+                push.worker,
+                push.frame(self.ether_type),
+                [*((name, push.seq % cells) for name in _REGISTERS), ("bitmaps", (push.seq + self.slots) % cells)]
+                if inside
+                else [],
+            )
+            for push in pushes
+        ]
         with self._bench(workers) as bench:
-            for push in pushes:
-                before = self._cells(bench, push) if inside else ()
-                answer = bench.send(push.worker, push.frame(self.ether_type))
-                after = self._cells(bench, push) if inside else ()
-                played.append(self._one(model, push, answer, before, after))
-        return played
+            watched = bench.watch(frames)
+        return [
+            self._one(model, push, seen.answer, tuple(seen.before), tuple(seen.after))
+            for push, seen in zip(pushes, watched, strict=True)
+        ]
 
     def _one(
         self,
@@ -266,9 +282,9 @@ class _Grader:
         )
         return _Played(push, outcome, sent, sums, before, after, wanted, tuple(answer.lines))
 
-    def _cells(self, bench: P4Bench, push: Push) -> tuple[int, ...]:
-        own = bench.values(_REGISTERS, push.seq % (2 * self.slots))
-        return (*own, *bench.values(_REGISTERS[:1], (push.seq + self.slots) % (2 * self.slots)))
+    def _replay(self, pushes: Sequence[Push]) -> None:
+        if not all(frame.right(3) for frame in self._play(pushes)):
+            raise Wrong("it fails")
 
     def _judge(self, name: str, pushes: Sequence[Push], outcomes: Collection[Outcome]) -> None:
         """Raises Wrong for a wrong answer to a frame of these outcomes, with the shortest frames that show it."""
@@ -302,10 +318,34 @@ class _Grader:
         if cause:
             message = f"{message}: {cause}" if frame is last else f"{frame.push}: {cause}. It shows later: {message}"
         frames = [(push.worker, push.frame(self.ether_type), str(push)) for push in shortest]
+        self._follow(shortest, played, next(n for n, other in enumerate(played) if other is frame), workers)
         if (workers, message) not in self._told:  # one mistake, one name of the frames that show it
             look = shown(self.path, self.task.folder, name, workers, frames)
             self._told[workers, message] = Wrong(message, str(self.path), *look)
         return self._told[workers, message]
+
+    def _follow(self, pushes: Sequence[Push], played: Sequence[_Played], place: int, workers: int) -> None:
+        """Keeps what the first wrong frame did, and frames that show it, for the search for a place."""
+        self._small = list(pushes) if workers == 3 else []
+        with self._bench(workers) as bench:
+            steps = bench.trails([(push.worker, push.frame(self.ether_type)) for push in pushes[: place + 1]])
+        trail = Trail(self.path.read_text("utf-8"), steps, [str(push) for push in pushes])
+        self._where = trail.where(self._deviation(played[place], workers))
+        self._likely = set(trail.lines)
+
+    def _deviation(self, frame: _Played, workers: int) -> Deviation:
+        ports, due = sorted(port for port, _ in frame.sent), frame.ports(workers)
+        if frame.right(workers):  # it left a wrong state
+            cells = [name for name, got, right in zip((*_REGISTERS, "bitmaps"), frame.after, frame.wanted, strict=False)
+                     if got != right]  # fmt: skip
+            return Deviation("cell", cells[0] if cells else "bitmaps")
+        if ports != due:
+            return Deviation("sent", drop=not due) if ports else Deviation("dropped")
+        header = next(header for _, header in frame.sent if header != (RESULT, frame.push.seq, frame.expected))
+        if header is None or header[0] != RESULT:
+            return Deviation("field", "sum.kind")
+        lane = next((n for n in range(LANES) if header[2][n] != frame.expected[n]), 0)
+        return Deviation("field", "sum.seq" if header[1] != frame.push.seq else f"sum.lane{lane}")
 
     def _said(self, frame: _Played, workers: int) -> str:
         """Returns a text about the result of a frame and the right result."""

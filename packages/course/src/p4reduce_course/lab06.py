@@ -124,7 +124,11 @@ class _Grader:
         def each(part: str, what: Callable[[int], None]) -> list[LabStep]:
             return [LabStep(part, kind, lambda number=number: what(number)) for number, kind in enumerate(KINDS)]  # type: ignore[misc]
 
-        return [*placed(self.trees(), searched), *each("entries", self.entries), *each("packets", self.packets)]
+        return [
+            *placed(self.task, self.trees(), searched),
+            *each("entries", self.entries),
+            *each("packets", self.packets),
+        ]
 
     def trees(self) -> list[LabStep]:
         """Returns the checks that need no network."""

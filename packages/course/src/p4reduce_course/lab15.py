@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -112,6 +113,12 @@ def read(data: bytes) -> Fields:
     return fields_of(data, ETHERNET, TEL, *names)
 
 
+def named(field: str) -> str:
+    """Returns a field's name in the skeleton: ``hops[0].switch_`` for ``hop1.switch``."""
+    at = re.fullmatch(r"hop(\d)\.(\w+)", field)
+    return field if at is None else f"hops[{int(at[1]) - 1}].{'switch_' if at[2] == 'switch' else at[2]}"
+
+
 NEAR: Final = 0x02AA00000001
 FAR: Final = 0x02AA00000002
 _SETUP: Final = Setup((
@@ -204,6 +211,7 @@ BENCH: Final = Bench(
     file="telemetry.p4",
     reference=Telling,
     read=read,
+    named=named,
     numbers=numbers,
     example=example,
     properties=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ from p4reduce_course.frame.grading import skeleton_of
 from p4reduce_course.frame.lab import GradingTask
 from p4reduce_course.frame.likeness import plain
 from p4reduce_course.frame.report import LOOK, Files, Wrong, counted
-from p4reduce_course.sandbox.program import FrameAnswer, Parts, StudentProgram
+from p4reduce_course.sandbox.program import FrameAnswer, Parts, StudentProgram, WatchedFrame
+from p4reduce_course.sandbox.trail import TrailStep
 
 # The frames of labs 03 and 05, packed by hand: Ethernet, kind, number, four lanes.
 
@@ -29,6 +30,8 @@ _START: Final = len(_ETHERNET) + 2
 WRAP: Final = 1 << 32
 
 Lanes = tuple[int, ...]
+Cells = Sequence[tuple[str, int]]
+"""register and index of some cells"""
 T = TypeVar("T")
 
 
@@ -139,10 +142,18 @@ def shrunk(pushes: Sequence[Push], slots: int, fails: Callable[[Sequence[Push]],
 
 
 def _small(pushes: Sequence[Push]) -> list[Push]:
-    """Returns the frames with lanes that tell worker and chunk: worker 2 has 2, 20, 200, 2000 in its first chunk."""
+    """Returns the frames with lanes that tell worker and chunk: worker 2 has 3, 30, 300, 3000 in its first chunk.
+
+    Powers of 3, so that no sum is another one, or twice a number.
+    """
     chunks = {seq: place for place, seq in enumerate(dict.fromkeys(push.seq for push in pushes))}
+    base = 10 ** len(str(3 ** max(push.worker for push in pushes)))
     return [
-        Push(push.worker, push.seq, tuple((10 * chunks[push.seq] + push.worker) * 10**lane for lane in range(LANES)))
+        Push(
+            push.worker,
+            push.seq,
+            tuple((base * chunks[push.seq] + 3 ** (push.worker - 1)) * 10**lane % WRAP for lane in range(LANES)),
+        )
         for push in pushes
     ]
 
@@ -268,37 +279,31 @@ class P4Bench:
         """Sends one frame in by a port; returns the result."""
         return self._program.send(self._switch, port, frame)
 
-    def group(self, number: int, ports: Sequence[int]) -> None:
-        """Makes a multicast group of these ports."""
-        self._program.group(self._switch, number, ports)
-
-    def insert(self, table: str, match: Sequence[int], action: str, arguments: Sequence[int]) -> None:
-        """Inserts an entry into an exact table; names are last parts. Raises Wrong if the program lacks them."""
-        name = _named(self._parts.tables, table, "table")
-        self._program.insert(self._switch, name, match, _named(self._parts.actions, action, "action"), arguments)
+    def fill(self, table: str, action: str, entries: Mapping[int, Sequence[int]]) -> None:
+        """Fills an exact table of one key by port, and group 1 with these ports. Raises Wrong if a name is missing."""
+        name, runs = _named(self._parts.tables, table, "table"), _named(self._parts.actions, action, "action")
+        self._program.fill(self._switch, name, runs, entries, GROUP)
 
     def cells(self, register: str) -> list[int]:
         """Returns all values of a register, named by its last part. Raises Wrong if the program lacks it."""
         return self._program.cells(self._switch, _named(self._parts.registers, register, "register"))
 
-    def values(self, registers: Sequence[str], index: int) -> list[int]:
-        """Returns one cell of several registers, named by their last parts. Raises Wrong if one is missing."""
-        names = [_named(self._parts.registers, register, "register") for register in registers]
-        return self._program.values(self._switch, names, index)
+    def watch(self, frames: Sequence[tuple[int, bytes, Cells]], everywhere: Sequence[str] = ()) -> list[WatchedFrame]:
+        """Sends frames: port, frame, and cells whose values are looked at before and after it.
 
-    def changed(self, before: dict[str, list[int]]) -> list[tuple[str, int]]:
-        """Returns the registers and cells that differ from ``before``."""
-        after = self.dump(tuple(before))
-        return [
-            (name, cell)
-            for name, values in before.items()
-            for cell, value in enumerate(values)
-            if after[name][cell] != value
-        ]
+        ``everywhere``: registers of which all cells that a frame changes are returned. Names are last parts.
+        """
+        named = {name: _named(self._parts.registers, name, "register") for name in everywhere}
+        named |= {name: _named(self._parts.registers, name, "register") for _, _, cells in frames for name, _ in cells}
+        sent = [(port, frame, [(named[name], cell) for name, cell in cells]) for port, frame, cells in frames]
+        watched = self._program.watch(self._switch, sent, [named[name] for name in everywhere])
+        if len(watched) != len(frames):
+            raise Wrong(f"{self._program.file.name}: a frame has no answer", str(self._program.file))
+        return watched
 
-    def dump(self, registers: Sequence[str]) -> dict[str, list[int]]:
-        """Returns all values of several registers, by the given names."""
-        return {name: self.cells(name) for name in registers}
+    def trails(self, frames: Sequence[tuple[int, bytes]]) -> list[list[TrailStep]]:
+        """Sends frames; returns the steps of each."""
+        return self._program.trails(self._switch, [(port, frame, 0) for port, frame in frames])
 
     def size(self, register: str) -> int:
         """Returns the number of cells of a register. Raises Wrong if the program lacks it."""
@@ -322,9 +327,7 @@ def new_bench(program: StudentProgram, parts: Parts, workers: int) -> Iterator[P
     """Yields a switch with workers at ports 1, 2, ... and group 1 of all of them, for labs 03 and 05."""
     bench = P4Bench(program, parts)
     try:
-        for worker in range(1, workers + 1):
-            bench.insert("worker", (worker,), "member", (1 << worker - 1, full(workers)))
-        bench.group(GROUP, range(1, workers + 1))
+        bench.fill("worker", "member", {worker: (1 << worker - 1, full(workers)) for worker in range(1, workers + 1)})
         yield bench
     finally:
         bench.close()

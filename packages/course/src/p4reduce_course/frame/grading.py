@@ -184,6 +184,7 @@ def grade(
     seed: bytes = PRACTICE,
     only: Sequence[str] = (),
     follow: bool = True,
+    explain: bool = True,
 ) -> GradeReport:
     """Grades a submission; checks are in the order in which a student would repair them.
 
@@ -197,13 +198,14 @@ def grade(
         seed: seed of the secret inputs.
         only: names of parts; none: all.
         follow: whether ``folder`` itself may be a symbolic link.
+        explain: whether failures are explained; without, grading ends with the first one.
 
     Raises:
         LabError: there is nothing to grade, or no such part.
     """
     with taken_in(folder, follow=follow) as taken:
         try:
-            report = replace(_grade(taken.folder, lab, student, seed, only), handed_in=_contents(taken.folder))
+            report = replace(_grade(taken.folder, lab, student, seed, only, explain), handed_in=_contents(taken.folder))
         except LabError as error:
             raise LabError("; ".join([taken.as_named(str(error)), *_left_out(taken)])) from None
         return _as_named(report, taken)
@@ -236,14 +238,17 @@ def _left_out(taken: Intake) -> list[str]:
     return [f"{name} {why}" for name, why in sorted(taken.left_out.items())]
 
 
-def _grade(folder: Path, lab: str | None, student: str | None, seed: bytes, only: Sequence[str]) -> GradeReport:
+def _grade(
+    folder: Path, lab: str | None, student: str | None, seed: bytes, only: Sequence[str], explain: bool
+) -> GradeReport:
     what = lab_of(folder, lab)
     answers = answers_folder(what, folder)
     whose = checked_student(student) if student is not None else student_of(folder)
     wanted = _parts(what, only)
     task = GradingTask(
-        what, answers, folder, whose, personal(what.name, whose), hidden(what.name, whose, seed), frozenset(wanted)
-    )
+        what, answers, folder, whose, personal(what.name, whose), hidden(what.name, whose, seed), frozenset(wanted),
+        explain,
+    )  # fmt: skip
     checks = _checks(what, task)
     own_digest = digest(answers, what.files)
     return GradeReport(
@@ -262,7 +267,10 @@ def _checks(lab: Lab, task: GradingTask) -> list[Check]:
     """Returns all checks; if the grader fails, those before it, and one that says so for each part without a check."""
     checks: list[Check] = []
     try:
-        checks.extend(lab.grade(task))
+        for check in lab.grade(task):
+            checks.append(check)
+            if check.passed is False and not task.explain:
+                break
     except Exception as error:  # the student keeps the other points, and the teacher sees the reason
         task.failures.append(f"the grader failed: {type(error).__name__}: {error}")
         begun = {check.subject for check in checks}

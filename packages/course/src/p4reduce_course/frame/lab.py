@@ -89,6 +89,7 @@ class GradingTask:
         student: the student whose parameters apply.
         personal, hidden: draws that students know, and draws that need the seed.
         only: the requested parts; parts that they do not need may be missing.
+        explain: whether failures are explained; without, grading ends with the first one.
         seen: ways in which student code was confined, for the report.
         failures: checks in which the grader itself failed, for the notes.
     """
@@ -100,6 +101,7 @@ class GradingTask:
     personal: Draws
     hidden: Draws
     only: frozenset[str]
+    explain: bool = True
     seen: dict[str, None] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 

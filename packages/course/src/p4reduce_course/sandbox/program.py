@@ -31,6 +31,7 @@ from p4reduce_course.frame.report import Wrong
 from p4reduce_course.sandbox.child import Channel, moved, serve
 from p4reduce_course.sandbox.confine import MIB, ProcessLimits, confine, die_with_parent, undumpable
 from p4reduce_course.sandbox.process import Apart, GraderProcess
+from p4reduce_course.sandbox.trail import TrailStep, trail_of
 from p4switch.device import Device
 from p4switch.interpreter.trace import (
     ConditionEvaluated,
@@ -117,6 +118,34 @@ class FrameAnswer:
     lines: list[int]
 
 
+@checked(config=_STRICT, frozen=True)
+class FramesPlayed:
+    """The results of frames in a switch, which exists until all have been played.
+
+    Attributes:
+        problem: why the program cannot take the entries; empty if it does.
+    """
+
+    switch: int
+    problem: str
+    answers: list[FrameAnswer]
+
+
+@checked(config=_STRICT, frozen=True)
+class WatchedFrame:
+    """The result of one frame, and what it changed in registers.
+
+    Attributes:
+        before, after: values of the cells that were asked for.
+        changed: registers and cells that it changed, of those that were looked at as a whole.
+    """
+
+    answer: FrameAnswer
+    before: list[int]
+    after: list[int]
+    changed: list[tuple[str, int]]
+
+
 T = TypeVar("T")
 
 
@@ -155,28 +184,40 @@ class StudentProgram(Apart):
             raise self._no_answer()
         return answers
 
+    def begin(self, entries: str, frames: Sequence[tuple[int, bytes, int]], *, until_digest: bool) -> FramesPlayed:
+        """Makes a switch with entries, and plays frames; ``until_digest``: up to the first that tells a digest."""
+        return self._told(FramesPlayed, self.call("begin", entries, [list(frame) for frame in frames], until_digest))
+
+    def go_on(self, switch: int, entries: str, frames: Sequence[tuple[int, bytes, int]]) -> FramesPlayed:
+        """Loads more entries into such a switch, and plays more frames up to the first that tells a digest."""
+        return self._told(FramesPlayed, self.call("go_on", switch, entries, [list(frame) for frame in frames]))
+
+    def watch(
+        self,
+        switch: int,
+        frames: Sequence[tuple[int, bytes, Sequence[tuple[str, int]]]],
+        everywhere: Sequence[str] = (),
+    ) -> list[WatchedFrame]:
+        """Sends frames: port, frame, and cells whose values are returned; ``everywhere``: registers looked at whole."""
+        sent = [[port, frame, [list(cell) for cell in cells]] for port, frame, cells in frames]
+        return self._told(list[WatchedFrame], self.call("watch", switch, sent, list(everywhere)))
+
+    def trails(self, switch: int, frames: Sequence[tuple[int, bytes, int]]) -> list[list[TrailStep]]:
+        """Sends frames as ``play`` does; returns the steps of each."""
+        return self._told(list[list[TrailStep]], self.call("trails", switch, [list(frame) for frame in frames]))
+
     def load(self, switch: int, entries: str) -> str:
         """Loads an entries file of ``p4reduce trace``; returns why the program cannot take it, or an empty text."""
         return self._told(str, self.call("load", switch, entries))
 
-    def insert(self, switch: int, table: str, match: Sequence[int], action: str, arguments: Sequence[int]) -> None:
-        """Inserts an entry into an exact table; table and action by full name."""
-        self.call("insert", switch, table, list(match), action, list(arguments))
-
-    def group(self, switch: int, number: int, ports: Sequence[int]) -> None:
-        """Makes a multicast group of these ports."""
-        self.call("group", switch, number, list(ports))
+    def fill(self, switch: int, table: str, action: str, entries: Mapping[int, Sequence[int]], group: int) -> None:
+        """Fills an exact table by its key, and makes a multicast group of these keys; names are full."""
+        listed = [[key, list(arguments)] for key, arguments in entries.items()]
+        self.call("fill", switch, table, action, listed, group)
 
     def cells(self, switch: int, register: str) -> list[int]:
         """Returns all values of a register, given by its full name."""
         return self._told(list[int], self.call("cells", switch, register))
-
-    def values(self, switch: int, registers: Sequence[str], index: int) -> list[int]:
-        """Returns the value of one cell in each of several registers, given by their full names."""
-        values = self._told(list[int], self.call("values", switch, list(registers), index))
-        if len(values) != len(registers):
-            raise self._no_answer()
-        return values
 
     def _told(self, kind: type[T], value: Any) -> T:
         try:
@@ -403,6 +444,53 @@ class SandboxSwitches:
         """Returns the ``FrameAnswer`` for each frame as plain data."""
         return [self._sent(switch, port, frame, time_us) for port, frame, time_us in frames]
 
+    def begin(self, entries: str, frames: list[list[Any]], until_digest: bool) -> dict[str, Any]:
+        """Returns ``FramesPlayed`` for a new switch as plain data."""
+        switch = self.switch()
+        if problem := self.load(switch, entries):
+            self.forget(switch)
+            return {"switch": switch, "problem": problem, "answers": []}
+        return self._on(switch, frames, until_digest)
+
+    def go_on(self, switch: int, entries: str, frames: list[list[Any]]) -> dict[str, Any]:
+        """Returns ``FramesPlayed`` for further entries and frames as plain data."""
+        self.load(switch, entries)
+        return self._on(switch, frames, True)
+
+    def _on(self, switch: int, frames: list[list[Any]], until_digest: bool) -> dict[str, Any]:
+        answers: list[dict[str, Any]] = []
+        for port, frame, time_us in frames:
+            answers.append(self._sent(switch, port, frame, time_us))
+            if until_digest and answers[-1]["digests"]:
+                break
+        if len(answers) == len(frames):
+            self.forget(switch)
+        return {"switch": switch, "problem": "", "answers": answers}
+
+    def watch(self, switch: int, frames: list[list[Any]], everywhere: list[str]) -> list[dict[str, Any]]:
+        """Returns the ``WatchedFrame`` of each frame as plain data."""
+        watched = []
+        for port, frame, cells in frames:
+            before = [self.values(switch, [name], cell)[0] for name, cell in cells]
+            all_before = {name: self.cells(switch, name) for name in everywhere}
+            answer = self._sent(switch, port, frame, 0)
+            after = [self.values(switch, [name], cell)[0] for name, cell in cells]
+            all_after = {name: self.cells(switch, name) for name in everywhere}
+            changed = [
+                (name, cell)
+                for name, values in all_after.items()
+                for cell, value in enumerate(values)
+                if value != all_before[name][cell]
+            ]
+            watched.append({"answer": answer, "before": before, "after": after, "changed": changed})
+        return watched
+
+    def trails(self, switch: int, frames: list[list[Any]]) -> list[list[dict[str, Any]]]:
+        """Returns the ``TrailStep`` of each frame as plain data."""
+        recorder = self._switches[switch][1]
+        packets = [Packet(frame, port, time_us=time_us) for port, frame, time_us in frames]
+        return [trail_of(recorder.run(packet), packet.time_us) for packet in packets]
+
     def load(self, switch: int, entries: str) -> str:
         """Loads entries from text; returns what is wrong with them."""
         device = self._switches[switch][0]
@@ -428,14 +516,12 @@ class SandboxSwitches:
             "lines": sorted({source.line for source in map(_source, trace.events) if source is not None}),
         }
 
-    def insert(self, switch: int, table: str, match: list[int], action: str, arguments: list[int]) -> None:
-        """Inserts an entry into an exact table."""
-        entry = TableEntry(tuple(Exact(value) for value in match), action, tuple(arguments))
-        self._switches[switch][0].tables[table].insert(entry)
-
-    def group(self, switch: int, number: int, ports: list[int]) -> None:
-        """Makes a multicast group."""
-        self._switches[switch][0].multicast.set(number, [(port, 0) for port in ports])
+    def fill(self, switch: int, table: str, action: str, entries: list[list[Any]], group: int) -> None:
+        """Fills an exact table by its key, and makes a multicast group of these keys."""
+        device = self._switches[switch][0]
+        for key, arguments in entries:
+            device.tables[table].insert(TableEntry((Exact(key),), action, tuple(arguments)))
+        device.multicast.set(group, [(key, 0) for key, _ in entries])
 
     def cells(self, switch: int, register: str) -> list[int]:
         """Returns all values of a register."""

@@ -1,0 +1,446 @@
+"""Tells where a program first departs from what a frame needs: the student's own line, with the values it had.
+
+The steps of the failing frame are followed back from what is wrong: the last statement that set it, the conditions
+and tables that let it run, and the registers and frames from which its value came. If no statement set it, the lines
+that would have are named with the condition that kept them from running. This is a dynamic slice: B. Korel and J.
+Laski, "Dynamic Program Slicing", 1988.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Final, Literal
+
+from p4reduce_course.culprit import tokens_of
+from p4reduce_course.sandbox.trail import TrailStep
+
+_STATES: Final = 5
+"""most states of a parser in the text"""
+_PARTS: Final = 4
+"""most sentences"""
+_SHOWN: Final = 70
+"""most characters of a line in the text"""
+_SOURCES: Final = 3
+"""most statements from which a value came"""
+_KEPT: Final = 2
+"""most lines that did not run"""
+_PLAIN: Final = ("line ", "no line ", "the ", "parsing ")
+"""beginnings of sentences that take a capital; others begin with a name of the program"""
+_TEMPORARY: Final = re.compile(r"(?:^|[._])(?:tmp|hasReturned|hasExited|retval|key)(?:_\d+)?$")
+_PORTS: Final = ("std.egress_spec", "std.mcast_grp")
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """What is wrong with a frame.
+
+    Attributes:
+        kind: ``dropped``: it must leave; ``sent``: it must be dropped, or leave by other ports; ``field``: a field has
+            a wrong value as it left; ``cell``: a register has; ``silent``, ``told``: a digest is missing, or too much;
+            ``digest``: an element of a digest is wrong.
+        name: the field, or the register.
+        element: of a digest, from 0.
+        drop: whether a frame that was sent must be dropped.
+    """
+
+    kind: Literal["dropped", "sent", "field", "cell", "silent", "told", "digest"]
+    name: str = ""
+    element: int = 0
+    drop: bool = False
+
+
+@dataclass(frozen=True)
+class _Within:
+    """A block that encloses a line: a branch of the ``if`` in a line, or an action."""
+
+    line: int
+    branch: bool
+    action: str = ""
+
+
+@dataclass(frozen=True)
+class Trail:
+    """The steps of some frames in a program, the last of which is wrong.
+
+    Attributes:
+        text: the program.
+        frames: steps of each frame.
+        names: names of the frames.
+    """
+
+    text: str
+    frames: Sequence[Sequence[TrailStep]]
+    names: Sequence[str]
+    lines: set[int] = field(default_factory=set)
+    """lines that the last text named"""
+
+    def where(self, wrong: Deviation) -> str:
+        """Returns sentences about the place where the last frame departs; empty if nothing is known."""
+        self.lines.clear()
+        parts = list(islice(dict.fromkeys(part for part in self._parts(wrong) if part), _PARTS))
+        return ". ".join(f"{part[:1].upper()}{part[1:]}" if part.startswith(_PLAIN) else part for part in parts)
+
+    def _parts(self, wrong: Deviation) -> Iterator[str]:
+        match wrong.kind:
+            case "dropped":
+                yield from self._dropped()
+            case "sent":
+                yield from self._sent(wrong.drop)
+            case "field":
+                yield from self._headers() or self._field(wrong.name)
+            case "cell":
+                written = [step for step in self._steps if step.kind == "write" and step.name == wrong.name]
+                if written:
+                    yield from self._set(written[-1], f"cell {written[-1].cell} of {wrong.name}")
+                else:
+                    yield from self._kept(rf"\b{wrong.name}\s*\.\s*write\s*\(", f"write {wrong.name}")
+            case "silent":
+                yield from self._kept(r"\bdigest\s*[<(]", "tell the controller")
+            case "told":
+                digest = next((step for step in self._steps if step.kind == "digest"), None)
+                if digest is not None:
+                    yield f"{self._at(digest.line)} tells it{self._since(digest)}"
+                    yield from self._sources(digest)
+            case "digest":
+                digest = next((step for step in self._steps if step.kind == "digest"), None)
+                if digest is not None and wrong.element < len(digest.reads):
+                    before = self._steps[: self._steps.index(digest)]
+                    name, value = digest.reads[wrong.element]
+                    yield f"{self._at(digest.line)} tells {name}, which is {_number(value)}"
+                    yield from self._field(name, before)
+
+    # --- what happened
+
+    @property
+    def _steps(self) -> Sequence[TrailStep]:
+        return self.frames[-1]
+
+    def _dropped(self) -> Iterator[str]:
+        error = next((step for step in self._steps if step.kind == "error"), None)
+        if error is not None:
+            yield self._way(error)
+        verdict = next((step for step in self._steps if step.kind == "verdict"), None)
+        decided = [step for step in self._steps if step.kind == "drop" or step.name in _PORTS]
+        if not decided:
+            return
+        last = decided[-1]
+        if verdict is not None and verdict.text == "multicast":
+            yield f"{self._at(last.line)} sends it to multicast group {verdict.after}, from which no copy left"
+            return
+        since = self._since(last)
+        yield f"{self._at(last.line)} drops it{since}"
+        if not since:
+            yield from self._kept(r"\.(?:egress_spec|mcast_grp)\s*=(?!=)", "send it", quiet=True)
+        yield from self._sources(last)
+
+    def _way(self, error: TrailStep) -> str:
+        """Returns the states through which a frame went to an error of the parser."""
+        states = [f"{step.name}{self._on(step)}" for step in self._steps if step.kind == "select"]
+        states = [*states[:_STATES], "..."] if len(states) > _STATES + 1 else states
+        went = f"went through {', '.join(states)} and " if states else ""
+        return f"the parser {went}ended in state {error.name} with error {error.text}"
+
+    @staticmethod
+    def _on(step: TrailStep) -> str:
+        return f" (select on {', '.join(hex(value) for _, value in step.reads)})" if step.reads else ""
+
+    def _sent(self, drop: bool) -> Iterator[str]:
+        decided = [step for step in self._steps if step.name in _PORTS and (step.kind != "drop" or step.line)]
+        moved = [step for step in decided if step.kind != "drop" and step.after]
+        if moved:
+            yield from self._set(moved[-1], moved[-1].name)
+        elif decided and decided[-1].kind == "drop":
+            yield f"{self._at(decided[-1].line)} drops it{self._since(decided[-1])}"
+        else:
+            yield "no line that ran says where it goes: egress_spec begins as 0, which is a port"
+        if drop:
+            yield from self._kept(r"\bmark_to_drop\s*\(", "drop it", quiet=True)
+        else:
+            yield from self._kept(r"\.(?:egress_spec|mcast_grp)\s*=(?!=)", "send it elsewhere", quiet=True)
+
+    def _field(self, name: str, steps: Sequence[TrailStep] | None = None) -> Iterator[str]:
+        steps = self._steps if steps is None else steps
+        written = [step for step in steps if step.kind in ("set", "read") and step.name == name]
+        if written:
+            yield from self._set(written[-1], name)
+            return
+        header = name.rpartition(".")[0]
+        taken = [step.name for step in steps if step.kind == "extract"]
+        if header and header not in taken and not name.startswith(("std.", "meta.")):
+            yield from self._path(header)
+        first, _, rest = name.partition(".")
+        known = rf"(?:hdr\.)?{re.escape(name)}" if first not in ("std", "meta") else rf"\w+\.{re.escape(rest)}"
+        yield from self._kept(rf"(?<![\w.]){known}\s*=(?!=)|[(,]\s*{known}\s*[,)]", f"set {name}")
+
+    def _path(self, header: str) -> Iterator[str]:
+        ways = [step for step in self._steps if step.kind in ("select", "error")]
+        if ways:
+            last = ways[-1]
+            how = f"ended with error {last.text}" if last.kind == "error" else f"went to {last.text}"
+            yield f"the parser did not extract {header}: state {last.name}{self._on(last)} {how}"
+
+    def _headers(self) -> list[str]:
+        """Returns what is wrong with the headers that the deparser emitted; nothing if they are those that came."""
+        came = [step.name for step in self._steps if step.kind == "extract"]
+        left = list(dict.fromkeys(step.name for step in self._steps if step.kind == "emit"))
+        both = [name for name in left if name in came]
+        order = [name for name in came if name in both]
+        if both != order:
+            return [f"the deparser emits {', '.join(left)}; the frame came as {', '.join(came)}: the order differs"]
+        valid = dict.fromkeys(came, True)
+        for step in self._steps:
+            if step.kind == "set" and step.name.endswith(".isValid()"):
+                valid[step.name.removesuffix(".isValid()")] = bool(step.after)
+        lost = [name for name, is_valid in valid.items() if is_valid and name not in left and left]
+        return [f"{', '.join(lost)} is valid at the end, and no emit puts it into the frame"] if lost else []
+
+    def _set(self, step: TrailStep, name: str) -> Iterator[str]:
+        if step.kind == "read":
+            yield f"{name} is what {self._at(step.line)} {self._cell(step)}"
+            return
+        change = f"leaves {name} at {_number(step.after)}"
+        if step.before != step.after:
+            change = f"sets {name} from {_number(step.before)} to {_number(step.after)}"
+        yield f"{self._at(step.line)} {change}{self._since(step)}"
+        yield from self._sources(step)
+
+    def _cell(self, step: TrailStep) -> str:
+        """Returns what a register read found, and who wrote it."""
+        found = f"reads from cell {step.cell} of {step.text}: {_number(step.after)}"
+        place = self._steps.index(step)
+        for number in range(len(self.frames) - 1, -1, -1):
+            steps = self.frames[number] if number < len(self.frames) - 1 else self._steps[:place]
+            for earlier in reversed(steps):
+                if (earlier.kind, earlier.name, earlier.cell) == ("write", step.text, step.cell):
+                    who = f"by {self.names[number]} " if number < len(self.frames) - 1 else ""
+                    return f"{found}, written {who}in {self._at(earlier.line)}"
+        return f"{found}, as nothing has written it"
+
+    def _sources(self, step: TrailStep) -> Iterator[str]:
+        """Yields where the values that a step looked at came from, nearest first."""
+        told, waiting, seen = 0, [step], {id(step)}
+        while waiting and told < _SOURCES:
+            current = waiting.pop(0)
+            before = self._steps[: next(place for place, other in enumerate(self._steps) if other is current)]
+            for name, value in (*current.reads, *self._keys(current)):
+                origin = next((s for s in reversed(before) if s.kind in ("set", "read") and s.name == name), None)
+                if origin is None and re.search(rf"\bbit<\d+>\s+{self._local(name)}\s*;", self._code):
+                    told += 1
+                    yield f"no line that ran sets {self._local(name)} before {self._at(current.line)}"
+                header = name.rpartition(".")[0]
+                if origin is None and header in self._headers_of and not self._valid(header, before):
+                    told += 1
+                    yield from self._path(header)
+                if origin is None or id(origin) in seen or told == _SOURCES:
+                    continue
+                seen.add(id(origin))
+                waiting.append(origin)
+                if _TEMPORARY.search(name) or origin.line in (0, current.line):
+                    continue
+                told += 1
+                how = self._cell(origin) if origin.kind == "read" else f"sets: {_number(value)}"
+                yield f"{self._local(name)} is what {self._at(origin.line)} {how}"
+
+    @cached_property
+    def _headers_of(self) -> set[str]:
+        """Names of headers, as far as steps or the program tell."""
+        declared = set(re.findall(r"\b\w+_t\s+(\w+)\s*;", self._code))
+        stacks = re.findall(r"\b\w+\s*\[(\d+)\]\s+(\w+)\s*;", self._code)
+        return declared | {f"{name}[{place}]" for size, name in stacks for place in range(min(int(size), _STATES))}
+
+    @staticmethod
+    def _valid(header: str, steps: Sequence[TrailStep]) -> bool:
+        return any(
+            (step.kind == "extract" and step.name == header) or step.name == f"{header}.isValid()" for step in steps
+        )
+
+    def _keys(self, step: TrailStep) -> list[tuple[str, int]]:
+        """Returns the key by which a table ran the action of a step; nothing if the step is in no action."""
+        actions = {within.action for within in self._within.get(step.line, ()) if within.action}
+        ran = [other for other in self._steps if other.kind == "table" and other.text in actions]
+        return ran[-1].reads if ran else []
+
+    # --- why it ran, or did not
+
+    def _since(self, step: TrailStep) -> str:
+        """Returns the condition or the table that let a step run; empty if it always runs."""
+        for within in reversed(self._within.get(step.line, ())):
+            if within.action:
+                ran = [other for other in self._steps if other.kind == "table" and other.text == within.action]
+                return f", since {self._table(ran[-1])}" if ran else ""
+            if within is self._within[step.line][0] and not within.branch:
+                return ""  # behind what drops frames that are none of the program's
+            if decided := self._decided(within.line):
+                return f", since {self._condition(decided, within.branch)}"
+        return ""
+
+    def _decided(self, line: int) -> TrailStep | None:
+        return next(
+            (step for step in reversed(self._steps) if step.kind == "if" and step.line in self._spans(line)), None
+        )
+
+    def _spans(self, line: int) -> range:
+        """Returns the lines of the condition of an ``if``."""
+        return range(line, self._conditions.get(line, line) + 1)
+
+    def _condition(self, step: TrailStep, outcome: bool) -> str:
+        line = next((first for first, last in self._conditions.items() if first <= step.line <= last), step.line)
+        reads = dict[str, int]()
+        for other in self._steps:
+            if other.line in self._spans(line) and (other is step or other.kind == "set"):
+                reads |= {name: value for name, value in other.reads if not _TEMPORARY.search(name)}
+        tables = [f"table {_short(s.name)} {'hit' if s.after else 'missed'}" for s in self._steps
+                  if s.kind == "table" and s.line in self._spans(line)]  # fmt: skip
+        values = ", ".join([*(f"{name} {_number(value)}" for name, value in reads.items()), *tables])
+        lacks = [
+            name.removesuffix(".isValid()")
+            for name, value in reads.items()
+            if name.endswith(".isValid()") and not value
+        ]
+        path = "".join(f"; {part}" for header in lacks[:1] for part in self._path(header))
+        return f"{self._at(line)} is {str(outcome).lower()}" + (f" ({values}{path})" if values else "")
+
+    def _table(self, step: TrailStep) -> str:
+        keys = ", ".join(f"{name} {_number(value)}" for name, value in step.reads)
+        found = "has an entry for" if step.after else "has no entry for"
+        return f"table {_short(step.name)} {found} {keys} and runs {step.text}" if keys else f"it runs {step.text}"
+
+    def _kept(self, pattern: str, what: str, *, quiet: bool = False) -> Iterator[str]:
+        """Yields lines that fit a pattern and did not run, with what kept them; ``quiet``: none is no problem."""
+        ran = {step.line for step in self._steps}
+        lines = [n for n, line in enumerate(self._bare, start=1) if re.search(pattern, line)]
+        if not lines and not quiet:
+            yield f"no line of the program would {what}"
+        reasons = {self._why_not(line): line for line in reversed(lines) if line not in ran}
+        for line in sorted(reasons.values())[:_KEPT]:
+            why = self._why_not(line)
+            yield f"{self._at(line)} would {what}, and does not run" + (f": {why}" if why else "")
+
+    def _why_not(self, line: int) -> str:
+        for within in self._within.get(line, ()):
+            if within.action:
+                tables = [step for step in self._steps if step.kind == "table"]
+                if not any(step.text == within.action for step in tables):
+                    others = [step for step in tables if step.name.rpartition(".")[2] in self._tables_of(within.action)]
+                    return self._table(others[-1]) if others else f"nothing runs {within.action}"
+            elif (decided := self._decided(within.line)) is not None and bool(decided.after) != within.branch:
+                return self._condition(decided, bool(decided.after))
+        return self._ended(line)
+
+    def _ended(self, line: int) -> str:
+        """Returns the ``return`` or ``exit`` before a line that ended its control; empty if there is none."""
+        for number, code in enumerate(self._bare[: line - 1], start=1):
+            blocks = self._within.get(number, ())
+            if re.search(r"\b(?:return|exit)\s*;", code) and all(
+                (decided := self._decided(within.line)) is not None and bool(decided.after) == within.branch
+                for within in blocks
+            ):
+                return f"{self._at(number)} ends the control before it"
+        return ""
+
+    def _tables_of(self, action: str) -> set[str]:
+        text = self._code
+        return {name for name, body in re.findall(r"\btable\s+(\w+)\s*\{(.*?)\n\s{0,4}\}", text, re.S)
+                if re.search(rf"\b{re.escape(action)}\b", body)}  # fmt: skip
+
+    # --- the text
+
+    def _at(self, line: int) -> str:
+        self.lines.add(line)
+        lines = self.text.splitlines()
+        code = " ".join(self._bare[line - 1].split()) if 0 < line <= len(lines) else ""
+        return f"line {line}, '{code if len(code) <= _SHOWN else code[: _SHOWN - 1] + '…'}'"
+
+    def _local(self, name: str) -> str:
+        """Returns a variable's name in the program, without the number of its copy."""
+        plain = re.sub(r"_\d+$", "", name)
+        return name if re.search(rf"\b{re.escape(name)}\b", self._code) else plain
+
+    @property
+    def _code(self) -> str:
+        return "\n".join(self._bare)
+
+    @cached_property
+    def _bare(self) -> list[str]:
+        hidden = re.sub(r"//[^\n]*|/\*.*?\*/", lambda at: re.sub(r"[^\n]", " ", at[0]), self.text, flags=re.S)
+        return hidden.splitlines()
+
+    @cached_property
+    def _parsed(self) -> tuple[dict[int, tuple[_Within, ...]], dict[int, int]]:
+        try:
+            return _blocks(self.text)
+        except (IndexError, RecursionError):
+            return {}, {}
+
+    @property
+    def _within(self) -> dict[int, tuple[_Within, ...]]:
+        return self._parsed[0]
+
+    @property
+    def _conditions(self) -> dict[int, int]:
+        return self._parsed[1]
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _number(value: int) -> str:
+    return f"{value:#x}" if value.bit_length() > 16 else str(value)
+
+
+def _blocks(text: str) -> tuple[dict[int, tuple[_Within, ...]], dict[int, int]]:
+    """Returns the blocks that enclose each line, outer ones first, and the last line of each condition by its first."""
+    listed = tokens_of(text)
+    within: dict[int, tuple[_Within, ...]] = {}
+    conditions: dict[int, int] = {}
+
+    def noted(line: int, blocks: tuple[_Within, ...]) -> None:
+        if len(blocks) >= len(within.get(line, ())):
+            within[line] = blocks
+
+    def statement(at: int, blocks: tuple[_Within, ...]) -> int:
+        _, word, line = listed[at]
+        noted(line, blocks)
+        if word == "{":
+            at += 1
+            while listed[at][1] != "}":
+                at = statement(at, blocks)
+            return at + 1
+        if word == "if":
+            at = closed(at + 1)
+            conditions[line] = listed[at - 1][2]
+            at = statement(at, (*blocks, _Within(line, True)))
+            if at < len(listed) and listed[at][1] == "else":
+                at = statement(at + 1, (*blocks, _Within(line, False)))
+            return at
+        if word == "action":
+            blocks = (*blocks, _Within(line, True, listed[at + 1][1]))
+        depth = 0
+        while at < len(listed):
+            _, word, line = listed[at]
+            noted(line, blocks)
+            depth += (word in "([") - (word in ")]")
+            if word == "{" and depth == 0:
+                return statement(at, blocks)
+            at += 1
+            if word == ";" and depth == 0:
+                break
+        return at
+
+    def closed(at: int) -> int:
+        depth = 0
+        while True:
+            depth += {"(": 1, ")": -1}.get(listed[at][1], 0)
+            at += 1
+            if depth == 0:
+                return at
+
+    at = 0
+    while at < len(listed):
+        at = statement(at, ())
+    return within, conditions
