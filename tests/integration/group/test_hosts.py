@@ -23,6 +23,7 @@ from p4reduce.cli.commands.join import rank_of
 from p4reduce.cli.lists import machines as parsed
 from p4reduce.group.errors import ClusterError
 from p4reduce.group.rendezvous import Rendezvous
+from p4reduce.runs import agent as agent_module
 from p4reduce.runs import machines as machines_module
 from p4reduce.runs.agent import Here
 from p4reduce.runs.launch import Elsewhere, launch

@@ -77,8 +77,6 @@ WINDOW: Final = 256
 of the plan would be too few; how many there are at a time, loss and round-trip times decide. On BMv2 no more than an
 output queue holds: results then find room in it, unless some are sent again. (With a deadline that bounds what is on
 its way: what waits for a straggler is in no queue, and is to be open at once.)"""
-
-
 LEAST_WINDOW: Final = 8
 """of each of several trees, which share what is on its way"""
 
