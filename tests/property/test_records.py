@@ -30,11 +30,13 @@ from p4reduce.group.backend import Ahead
 from p4reduce.network.jobs.specs import endpoint_specs
 from p4reduce.network.virtual import Faults
 from p4reduce.runs.real.backend import ProcessSpec, SocketSpec
+from p4reduce.runs.real.member import BeatMessage
 from p4reduce.runs.real.wires import Inside, MachineShare
 from p4reduce.topologies import Topology, leaf_spine
 from p4reduce.topologies.optical import lay_circuits, oxc, view
 from p4reduce.workers.numbers import BlockFloat
 from p4reduce.workers.specs import Congestion, EndpointSpec
+from p4reduce.workers.status import WaitStatus
 from p4switch.base.values import PS_PER_US
 from tests.support.effort import examples
 from tests.support.records import Seen, classes, drawn, kinds_read, note
@@ -80,6 +82,16 @@ BASES: dict[Any, Any] = {
     Faults: FAULTS,
     MachineShare: st.builds(  # no circuits
         MachineShare, topology=st.just(PODS), faults=st.sampled_from(FAULTS), inside=st.none() | st.builds(Inside)
+    ),
+    BeatMessage: st.builds(  # a wait and what was told of it for each tree
+        lambda waits, told, **given: BeatMessage(
+            waits=None if waits is None else (waits, None), told=None if waits is None else (told, None), **given
+        ),
+        waits=st.none() | st.integers(0, 9),
+        told=st.none() | st.builds(WaitStatus, *[st.integers(0, 9)] * 4),
+        held=st.none() | st.integers(0, 9),
+        beat=st.integers(0, 9),
+        **dict.fromkeys(("calls", "rests"), st.booleans()),
     ),
     **ENDPOINTS,
     ProcessSpec: [

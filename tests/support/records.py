@@ -70,7 +70,9 @@ def _kinds_in(module: str, tree: ast.Module) -> Iterator[tuple[str, Any]]:
     passing = {one.name for one in functions if any(_first(call) == "kind" for call in _calls(one, READERS))}
     names = {_first(call) for call in _calls(tree, READERS | passing)} - {"kind"}
     for name in sorted(names):
-        yield name, eval(name, vars(import_module(module)))  # noqa: S307  (an expression of the product's sources)
+        table, chosen, _ = name.partition("[name]")  # a type by its name, of a table of types
+        kinds = eval(table, vars(import_module(module)))  # noqa: S307  (an expression of the product's sources)
+        yield from ((f"{table}[{one!r}]", kinds[one]) for one in kinds) if chosen else ((name, kinds),)
 
 
 def _calls(tree: ast.AST, names: frozenset[str] | set[str]) -> Iterator[ast.Call]:
