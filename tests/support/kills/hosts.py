@@ -123,7 +123,7 @@ class Run:
             struck = self._strike(launcher)
             if struck is None:
                 self.what += ": nothing to strike"
-                launcher.wait(END_S)
+                launcher.wait(END_S * _busy())
                 self._nothing_is_left(time.monotonic(), GONE_S)
                 return
             self.what += f" ({struck.what})"
@@ -254,7 +254,7 @@ class Run:
     def _ended(self, launcher: "subprocess.Popen[bytes]", struck: Struck) -> None:
         cable, dead = self._kind == "cable", self._kind in {"launcher", "both"}
         bar_s = CUT_S + KILLED_S * (_busy() - 1) if cable else KILLED_S * _busy()
-        launcher.wait(END_S)
+        launcher.wait(END_S * _busy())
         ended_s = time.monotonic()
         self.named_s = ended_s - struck.at_s
         whole = launcher.returncode == 0
