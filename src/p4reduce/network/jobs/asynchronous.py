@@ -218,6 +218,64 @@ def install(
     return made
 
 
+class StaleRounds:
+    """Rounds of the workers of an `AsynchronousJob`: each begins as soon as the bound lets it (:class:`Staleness`).
+
+    Parameters
+    ----------
+    clockwork : Clockwork
+        Whose network the job is in.
+    job : AsynchronousJob
+        Installed; its weights are where the rounds begin.
+    bound : int or None
+        Of the staleness.
+    rate : float
+        By which a worker's gradient moves the weights; may change between rounds.
+    rounds : int or None
+        Of each worker; None: the server takes part for as long as there are any.
+    """
+
+    def __init__(
+        self, clockwork: Clockwork, job: AsynchronousJob, bound: int | None, rate: float, rounds: int | None = None
+    ) -> None:
+        self.clockwork, self.job, self.rate = clockwork, job, rate
+        self.staleness = Staleness(len(job.jobs), bound)
+        self.most_ahead = 0
+        """rounds by which a worker was ahead of the slowest when it began to communicate, at most"""
+        self._rounds = rounds
+        self._held: dict[int, tuple[FloatArray, FloatArray, Done]] = {}
+
+    def serve(self, rank: int, number: int = 0) -> None:
+        """Have the server take part in the rounds of a worker, from this one on."""
+        if number != self._rounds:
+            post = Post(Collective.PUSH_PULL, None, self.job.weights, number, learning_rate=self.rate)
+            give = self.clockwork.serve if self._rounds is None else self.clockwork.post
+            give(self.job.server(rank), post, lambda _done: self.serve(rank, number + 1))
+
+    def ready(self, rank: int, source: FloatArray, target: FloatArray, then: Done) -> None:
+        """Send a worker's gradient, or have it wait while the slowest worker is too far behind."""
+        self._held[rank] = source, target, then
+        self.release()
+
+    def release(self) -> None:
+        """Let workers go on that the bound does not hold back any more."""
+        for rank in sorted(self._held):
+            if self.staleness.may(rank):
+                self._begin(rank, *self._held.pop(rank))
+
+    def _begin(self, rank: int, source: FloatArray, target: FloatArray, then: Done) -> None:
+        number = self.staleness.done[rank]
+        self.most_ahead = max(self.most_ahead, number - self.staleness.oldest)
+        self.job.jobs[rank].note("push_pull", source.size)
+
+        def ended(done_ps: int) -> None:
+            self.staleness.done[rank] += 1
+            then(done_ps)
+            self.release()
+
+        self.clockwork.post(self.job.worker(rank), Post(Collective.PUSH_PULL, source, target, number), ended)
+
+
 class TrainingWorker(Protocol):
     """The computation of a training's workers."""
 
@@ -268,19 +326,24 @@ class AsynchronousTraining:
         learning_rate: float,
         moved: Moved | None = None,
     ) -> None:
-        self._clockwork, self._job, self._worker = clockwork, job, worker
-        self._iterations, self._rate = iterations, learning_rate / len(job.jobs)
-        self._moved = moved
-        self.staleness = Staleness(len(job.jobs), staleness)
-        self.most_ahead = 0
-        """rounds by which a worker was ahead of the slowest when it began to communicate, at most"""
-        self._held: dict[int, tuple[int, FloatArray]] = {}
+        self._worker, self._iterations, self._moved = worker, iterations, moved
+        self._rounds = StaleRounds(clockwork, job, staleness, learning_rate / len(job.jobs), iterations)
         self._own = [job.weights.copy() for _ in job.jobs]
+
+    @property
+    def staleness(self) -> Staleness:
+        """The rule, and the rounds of all workers."""
+        return self._rounds.staleness
+
+    @property
+    def most_ahead(self) -> int:
+        """As of `StaleRounds`."""
+        return self._rounds.most_ahead
 
     def begin(self, at_ps: int = 0) -> None:
         """Have all workers begin to compute at ``at_ps``."""
-        for rank in range(len(self._job.jobs)):
-            self._serve(rank, 0)
+        for rank in range(len(self._own)):
+            self._rounds.serve(rank)
             self._compute(rank, at_ps)
 
     @property
@@ -289,41 +352,18 @@ class AsynchronousTraining:
         return self.staleness.oldest == self._iterations
 
     def _compute(self, rank: int, now_ps: int) -> None:
-        iteration = self.staleness.done[rank]
+        iteration, own = self.staleness.done[rank], self._own[rank]
         if iteration < self._iterations:
-            gradient = self._worker.gradient(rank, iteration, self._own[rank])
-            ready = now_ps + self._worker.compute_ps(rank, iteration)
-            self._clockwork.at(ready, lambda: self._ready(rank, iteration, gradient))
+            gradient = self._worker.gradient(rank, iteration, own)
 
-    def _ready(self, rank: int, iteration: int, gradient: FloatArray) -> None:
-        """Send a worker's gradient, or have it wait while the slowest worker is too far behind."""
-        if self.staleness.may(rank):
-            self._push(rank, iteration, gradient)
-        else:
-            self._held[rank] = iteration, gradient
+            def pulled(done_ps: int) -> None:
+                self._worker.pulled(rank, iteration, done_ps, own)
+                if self._moved is not None:
+                    self._moved(self.staleness.done, self.staleness.oldest, self.staleness.newest)
+                self._compute(rank, done_ps)
 
-    def _push(self, rank: int, iteration: int, gradient: FloatArray) -> None:
-        self.most_ahead = max(self.most_ahead, self.staleness.done[rank] - self.staleness.oldest)
-        self._job.jobs[rank].note("push_pull", gradient.size)
-        post = Post(Collective.PUSH_PULL, gradient, self._own[rank], iteration)
-        self._clockwork.post(self._job.worker(rank), post, lambda done: self._pulled(rank, iteration, done))
-
-    def _pulled(self, rank: int, iteration: int, done_ps: int) -> None:
-        self.staleness.done[rank] += 1
-        self._worker.pulled(rank, iteration, done_ps, self._own[rank])
-        if self._moved is not None:
-            done = self.staleness.done
-            self._moved(done, self.staleness.oldest, self.staleness.newest)
-        for held in sorted(self._held):
-            if self.staleness.may(held):
-                self._push(held, *self._held.pop(held))
-        self._compute(rank, done_ps)
-
-    def _serve(self, rank: int, iteration: int) -> None:
-        """The server takes part in round after round of each worker."""
-        if iteration < self._iterations:
-            post = Post(Collective.PUSH_PULL, None, self._job.weights, iteration, learning_rate=self._rate)
-            self._clockwork.post(self._job.server(rank), post, lambda _done: self._serve(rank, iteration + 1))
+            ready_ps = now_ps + self._worker.compute_ps(rank, iteration)
+            self._rounds.clockwork.at(ready_ps, lambda: self._rounds.ready(rank, gradient, own, pulled))
 
 
 # The worker that is behind goes first: classes by batch at hosts and in switches, during asynchronous training.

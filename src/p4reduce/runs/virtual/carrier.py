@@ -4,7 +4,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from p4reduce.control_plane.plans import PlanRequest
 from p4reduce.group.backend import COLLECTIVES, CollectiveCall, FloatArray, Options, as_carried, part
 from p4reduce.group.errors import ClusterError, CollectiveError, RefusedError
 from p4reduce.group.membership import MembershipDecision
-from p4reduce.network.jobs.asynchronous import AsynchronousJob, Clockwork, Staleness, install
+from p4reduce.network.jobs.asynchronous import Clockwork, StaleRounds, install
 from p4reduce.network.jobs.network import EmbeddedSwitches, Job, JobNetwork
 from p4reduce.network.jobs.specs import (
     ExpectedParts,
@@ -150,27 +150,11 @@ FIRST_JOB = 16384
 """Jobs of workers that do not wait for each other; a multiple of any number of workers that is a power of two."""
 
 
-@dataclass
 class StaleCalls:
-    """The asynchronous job of a run, and what is asked of it."""
+    """The asynchronous job of a run, and what is asked of it. Its installation is for the run's ``first`` call."""
 
-    clockwork: Clockwork
-    job: AsynchronousJob
-    staleness: Staleness
-    rate: float
-    """of one worker's gradient"""
-    posted: dict[int, CollectiveCall] = field(default_factory=dict)
-    """by rank: workers whose call is under way, or waits for its time or for others"""
-    taken: int = 0
-    """calls of the server that have ended"""
-    finished: list[CollectiveCall] = field(default_factory=list)
-    _held: dict[int, CollectiveCall] = field(default_factory=dict)
-    _rounds: list[int] = field(default_factory=list)
-    _server: CollectiveCall | None = None
-
-    @classmethod
-    def begin(
-        cls,
+    def __init__(
+        self,
         network: JobNetwork,
         controller: Controller,
         workers: tuple[str, ...],
@@ -178,40 +162,37 @@ class StaleCalls:
         first: CollectiveCall,
         *,
         window: int | None,
-    ) -> "StaleCalls":
-        """Install the job of a run whose first call this is."""
+    ) -> None:
         weights = np.zeros(first.array.size, np.float32)
-        job = install(network, controller, workers, server, weights, first_job=FIRST_JOB, window=window)
-        made = cls(
-            Clockwork(network),
-            job,
-            Staleness(len(workers), first.options.staleness),
-            first.learning_rate / len(workers),
-        )
-        made._rounds = [0] * len(workers)
+        self.job = install(network, controller, workers, server, weights, first_job=FIRST_JOB, window=window)
+        rate = first.learning_rate / len(workers)
+        self._rounds = StaleRounds(Clockwork(network), self.job, first.options.staleness, rate)
+        self._posted: dict[int, CollectiveCall] = {}  # by rank: under way, or waiting for its time or for others
+        self._taken = 0  # calls of the server that have ended
+        self._finished: list[CollectiveCall] = []
+        self._server: CollectiveCall | None = None
         for rank in range(len(workers)):
-            made._serve(rank)
-        return made
+            self._rounds.serve(rank)
 
     def carry(self, calls: list[CollectiveCall], check: Callable[[], None]) -> list[CollectiveCall]:
         """Carry on until at least one call is done; those that are. ``CollectiveError`` when nothing moves any more."""
-        size = len(self.job.jobs)
-        if calls[0].array.size != self.job.weights.size or calls[0].options.staleness != self.staleness.bound:
+        size, staleness = len(self.job.jobs), self._rounds.staleness
+        if calls[0].array.size != self.job.weights.size or calls[0].options.staleness != staleness.bound:
             raise CollectiveError("push_pull: a run has one size of model and one staleness")
-        self.rate = calls[0].learning_rate / size
+        self._rounds.rate = calls[0].learning_rate / size
         there = {call.rank for call in calls}
-        self.staleness.watch([rank for rank in range(size) if rank in there])
+        staleness.watch([rank for rank in range(size) if rank in there])
         for call in calls:
             if call.rank == size:
                 self._take_server(call)
-            elif self.posted.get(call.rank) is not call:
+            elif self._posted.get(call.rank) is not call:
                 self._take(call)
-        self._release()
-        self.finished = []
-        self.clockwork.run(check=check, until=lambda: bool(self.finished))
-        if not self.finished:
+        self._rounds.release()
+        self._finished = []
+        self._rounds.clockwork.run(check=check, until=lambda: bool(self._finished))
+        if not self._finished:
             raise CollectiveError("push_pull: nothing moves any more, but calls are left")
-        return self.finished
+        return self._finished
 
     def _take_server(self, call: CollectiveCall) -> None:
         """The server is there: the weights are its own until it gets them back."""
@@ -220,51 +201,24 @@ class StaleCalls:
             self.job.weights[:] = call.array
 
     def _take(self, call: CollectiveCall) -> None:
-        call.start_ps = max(call.start_ps, self.clockwork.network.now)
-        self.posted[call.rank] = call
-        self.clockwork.at(call.start_ps, lambda: self._ready(call))
-
-    def _ready(self, call: CollectiveCall) -> None:
-        if self.staleness.may(call.rank):
-            self._push(call)
-        else:
-            self._held[call.rank] = call
-
-    def _push(self, call: CollectiveCall) -> None:
-        rank = call.rank
-        self.job.jobs[rank].note("push_pull", call.array.size)
-        post = Post(Collective.PUSH_PULL, call.array, call.array, self.staleness.done[rank])
-        self.clockwork.post(self.job.worker(rank), post, lambda done_ps: self._done(call, done_ps))
+        clockwork, array = self._rounds.clockwork, call.array
+        call.start_ps = max(call.start_ps, clockwork.network.now)
+        self._posted[call.rank] = call
+        clockwork.at(
+            call.start_ps,
+            lambda: self._rounds.ready(call.rank, array, array, lambda done_ps: self._done(call, done_ps)),
+        )
 
     def _done(self, call: CollectiveCall, done_ps: int) -> None:
         call.done_ps = done_ps
-        self.posted.pop(call.rank)
-        self.staleness.done[call.rank] += 1
-        self.finished.append(call)
+        self._posted.pop(call.rank)
+        self._finished.append(call)
         server, size = self._server, len(self.job.jobs)
-        if server is not None and sum(self.staleness.done) >= (self.taken + 1) * size:
-            self.taken += 1
+        if server is not None and sum(self._rounds.staleness.done) >= (self._taken + 1) * size:
+            self._taken += 1
             server.done_ps, self._server = done_ps, None
             server.array[:] = self.job.weights
-            self.finished.append(server)
-        self._release()
-
-    def _release(self) -> None:
-        """Let workers go on that the bound does not hold back any more."""
-        for rank in sorted(self._held):
-            if self.staleness.may(rank):
-                self._push(self._held.pop(rank))
-
-    def _serve(self, rank: int) -> None:
-        """The server's end of one worker takes part in round after round."""
-        post = Post(Collective.PUSH_PULL, None, self.job.weights, self._rounds[rank], learning_rate=self.rate)
-        self._rounds[rank] += 1
-        self.clockwork.serve(self.job.server(rank), post, lambda _done: self._serve(rank))
-
-    @property
-    def weights(self) -> FloatArray:
-        """The server's weights now."""
-        return self.job.weights
+            self._finished.append(server)
 
 
 def _post_of_block(call: CollectiveCall, array: FloatArray, *, owner: bool) -> Post:
@@ -412,7 +366,7 @@ class Carrier(RunJobs):
         if self.server is None:
             raise CollectiveError("push_pull needs a parameter server: choose a topology with a server host")
         self.network.advance(self.network.now + CONTROL_LATENCY_PS)
-        made = StaleCalls.begin(
+        made = StaleCalls(
             self.network,
             self.switches.controller,
             self.workers,
