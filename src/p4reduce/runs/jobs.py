@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from p4reduce.base.errors import PlanError
+from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.counters import Operation, parts_bound
 from p4reduce.control_plane.plans import Plan, PlanRequest
 from p4reduce.control_plane.plans.best import BEST, FORESTS, trees_named
@@ -230,15 +230,38 @@ class RunJobs(ABC):
         """Give back what it holds."""
 
     @abstractmethod
+    def _wait(self) -> None:
+        """Let one control latency pass: what is laid out then takes effect."""
+
+    @abstractmethod
+    def _lay_out(self, request: PlanRequest, *, of_block: bool) -> Job:
+        """Lay a job out; ``of_block``: whether its server gives and takes a block. Raises as planners and switches."""
+
+    @abstractmethod
+    def _take_away(self, job: Job) -> None:
+        """Undo what laid a job out."""
+
+    def _start_job(self, request: PlanRequest) -> Job:
+        """Lay a job out; it takes effect one control latency from now."""
+        self._wait()
+        job = self._jobs[request.job] = self._lay_out(request, of_block=False)
+        return job
+
     def _start_owners(self, requests: Sequence[PlanRequest]) -> list[Job]:
         """Lay out the jobs of a group's blocks; none where switches have too few slots or entries for so many.
 
         They take effect together, one control latency from now.
         """
-
-    @abstractmethod
-    def _start_job(self, request: PlanRequest) -> Job:
-        """Lay a job out; it takes effect one control latency from now."""
+        self._wait()
+        made: list[Job] = []
+        try:
+            for request in requests:
+                made += [self._lay_out(request, of_block=True)]
+        except (PlanError, ControllerError):
+            for job in made:
+                self._take_away(job)
+            return []
+        return made
 
     def parts_of(
         self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: Options
@@ -563,25 +586,17 @@ class FlowCarrier(RunJobs):
         """Slots of a switch in the bundled programs."""
         return SLOTS
 
-    def _start_job(self, request: PlanRequest) -> Job:
+    def _wait(self) -> None:
         self.network.advance(self.network.now + CONTROL_LATENCY_PS)
-        plan = make_plan(self.topology, request, self._resources)
-        job = self._jobs[request.job] = self.network.add(plan, self.numbers)
+
+    def _lay_out(self, request: PlanRequest, *, of_block: bool) -> Job:
+        job = self.network.add(make_plan(self.topology, request, self._resources), self.numbers)
+        if of_block:
+            job.most_lead = lead_of_block(job.plan)
         return job
 
-    def _start_owners(self, requests: Sequence[PlanRequest]) -> list[Job]:
-        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
-        made = []
-        try:
-            for request in requests:
-                job = self.network.add(make_plan(self.topology, request, self._resources), self.numbers)
-                job.most_lead = lead_of_block(job.plan)
-                made.append(job)
-        except PlanError:
-            for job in made:
-                self._resources.release(job.plan.grant)
-            return []
-        return made
+    def _take_away(self, job: Job) -> None:
+        self._resources.release(job.plan.grant)
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
         return replace(super()._request(number, plan, workers, server), lanes=self.experiment.lanes)

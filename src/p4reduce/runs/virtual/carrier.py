@@ -365,7 +365,7 @@ class Carrier(RunJobs):
     def _begin_stale(self, first: CollectiveCall) -> StaleCalls:
         if self.server is None:
             raise CollectiveError("push_pull needs a parameter server: choose a topology with a server host")
-        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
+        self._wait()
         made = StaleCalls(
             self.network,
             self.switches.controller,
@@ -410,28 +410,19 @@ class Carrier(RunJobs):
         """The status of all endpoints."""
         return [status for job in self.jobs for status in self.network.statuses(job)]
 
-    def _start_job(self, request: PlanRequest) -> Job:
-        """Install a job; it takes effect one control latency from now."""
+    def _wait(self) -> None:
         self.network.advance(self.network.now + CONTROL_LATENCY_PS)
-        job = self._jobs[request.job] = self.network.add(self.switches.controller.start_job(request), self.numbers)
-        return job
+
+    def _lay_out(self, request: PlanRequest, *, of_block: bool) -> Job:
+        plan = self.switches.controller.start_job(request)
+        lead = lead_of_block(plan) if of_block else None
+        return self.network.add(plan, self.numbers, lead=lead, server_gives=of_block)
+
+    def _take_away(self, job: Job) -> None:
+        self.network.retire(job)
+        self.switches.controller.uninstall(job.plan)
 
     # --- blocks that go to their owners, or come from them: a job for each
-
-    def _start_owners(self, requests: Sequence[PlanRequest]) -> list[Job]:
-        self.network.advance(self.network.now + CONTROL_LATENCY_PS)
-        made: list[Job] = []
-        controller = self.switches.controller
-        try:
-            for request in requests:
-                plan = controller.start_job(request)
-                made.append(self.network.add(plan, self.numbers, lead=lead_of_block(plan), server_gives=True))
-        except (PlanError, ControllerError):
-            for job in made:
-                self.network.retire(job)
-                controller.uninstall(job.plan)
-            return []
-        return made
 
     def _carry_blocks(
         self, parts: list[Part], calls: list[CollectiveCall], workers: tuple[str, ...], check: Callable[[], None]
