@@ -543,6 +543,13 @@ def agreed_result(calls: list[CollectiveCall]) -> FloatArray:
     return reference
 
 
+def check_blocks(calls: Sequence[CollectiveCall], blocks: Sequence[FloatArray]) -> None:
+    """`ClusterError` where a rank has another block after an all-to-all than it must have."""
+    for call, wanted in zip(calls, blocks, strict=True):
+        if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
+            raise ClusterError(f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent")
+
+
 INT32: Final = np.iinfo(np.int32)
 
 
@@ -709,10 +716,6 @@ class FlowCarrier(RunJobs):
                 done_ps=timed.done_ps,
                 communication_ps=timed.done_ps - timed.start_ps,
                 bound_ps=parts_bound(plans, carried).time_ps,
-                resends=0,
-                saturated=0,
-                max_error=None,
-                error_bound=None,
                 failed=failed,
             )
         )

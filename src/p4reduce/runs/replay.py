@@ -142,9 +142,7 @@ class _Ways:
                 [(job.plan, elements) for job, elements in way.shares], Operation(way.carried)
             ).time_ps
         bound = self._bounds[id(way)]
-        return CollectiveRecord(
-            wanted.operation, number, wanted.elements, start_ps, done_ps, own_ps, bound, 0, 0, None, None
-        )
+        return CollectiveRecord(wanted.operation, number, wanted.elements, start_ps, done_ps, own_ps, bound)
 
 
 def _fewer_slots(request: PlanRequest, jobs: int, slots: int) -> PlanRequest:

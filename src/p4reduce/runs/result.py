@@ -64,12 +64,12 @@ class CollectiveRecord:
     are apart, those who come first can already send."""
     bound_ps: int
     """The least that it takes on the plan's busiest link, headers included (control_plane/counters.py)."""
-    resends: int
-    saturated: int
+    resends: int = 0
+    saturated: int = 0
     """Chunks in which a lane saturated (their sum is not exact)."""
-    max_error: float | None
+    max_error: float | None = None
     """Largest distance of an element from the float64 sum of the inputs; None where nothing is summed."""
-    error_bound: float | None
+    error_bound: float | None = None
     """The documented bound for the element that came nearest to its bound."""
     failed: Annotated[str | None, Field(exclude_if=lambda error: error is None)] = None
     """The error that every rank got in the place of a result; the group went on."""

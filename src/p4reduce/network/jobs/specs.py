@@ -14,6 +14,7 @@ from p4reduce.control_plane.plans.make import HOST_WINDOW
 from p4reduce.control_plane.plans.problem import ACK_EVERY, with_margin
 from p4reduce.control_plane.plans.routes import HEADER_BYTES, frame_time_ps
 from p4reduce.group.backend import FloatArray
+from p4reduce.group.errors import ClusterError
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.endpoints import REACH
 from p4reduce.workers.numbers import EXCESS, BlockFloat, FixedScale, Numbers, bits_left, float32_rounding
@@ -53,6 +54,13 @@ class Deviation:
     """Largest bound of any element."""
     worst_ratio: float
     """Largest error / bound of an element; at most 1 unless something saturated."""
+
+    def check(self, what: str) -> None:
+        """`ClusterError` where an element is further off than it may be; ``what`` was added up."""
+        if self.worst_ratio > 1:
+            raise ClusterError(
+                f"{what}: an element is {self.worst_ratio:.3g} times its documented error bound away from the exact sum"
+            )
 
 
 @dataclass(frozen=True)

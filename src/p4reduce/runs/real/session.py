@@ -373,10 +373,7 @@ class ScriptCluster(RealCluster):
                     done_ps=(done - self.moved.zeros_ns[0]) * PS_PER_NS,
                     communication_ps=max(seen.end_ns - seen.start_ns for seen in every) * PS_PER_NS,
                     bound_ps=self._bound_ps(parts, Operation(carried), first.bits),
-                    resends=0,
                     saturated=max(seen.saturated for seen in every),
-                    max_error=None,
-                    error_bound=None,
                     failed=first.failed,
                 )
             )

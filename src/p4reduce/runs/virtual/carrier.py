@@ -36,6 +36,7 @@ from p4reduce.runs.jobs import (
     RunJobs,
     agreed_result,
     beyond_int32,
+    check_blocks,
     lead_of_block,
     pace_of_blocks,
 )
@@ -341,9 +342,7 @@ class Carrier(RunJobs):
             expected = closing.expected()
         for call in calls:
             call.done_ps = max(self.network.status(self._endpoint(tree, call)).done_at_ps for tree, _ in parts)
-        for call, wanted in zip(calls if blocks else [], blocks, strict=True):
-            if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
-                raise ClusterError(f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent")
+        check_blocks(calls if blocks else [], blocks)
         self._add_record(parts, calls, expected, before)
         if self.on_collective is not None:
             self.on_collective(len(self.records))
@@ -390,10 +389,6 @@ class Carrier(RunJobs):
                 done_ps=call.done_ps,
                 communication_ps=call.done_ps - call.start_ps,
                 bound_ps=plan_bound(plan, call.array.size, Operation.PUSH_PULL).time_ps,
-                resends=0,
-                saturated=0,
-                max_error=None,
-                error_bound=None,
             )
         )
 
@@ -606,11 +601,7 @@ class Carrier(RunJobs):
             error, bound = deviation.max_error, deviation.error_bound
             if saturated == before[1]:
                 self.worst_ratio = max(self.worst_ratio, deviation.worst_ratio)
-                if deviation.worst_ratio > 1:
-                    raise ClusterError(
-                        f"{first.operation} #{first.iteration}: an element is {deviation.worst_ratio:.3g} times its "
-                        "documented error bound away from the exact sum"
-                    )
+                deviation.check(f"{first.operation} #{first.iteration}")
         elements = 1 if first.operation == "barrier" else first.array.size
         carried = carried or Operation(as_carried(first.operation, ring=bool(parts[0][0].plan.ring)))
         bits = first.options.lane_bits or WORD_BITS

@@ -32,7 +32,7 @@ from p4reduce.group.membership import MembershipDecision, SurvivorAnswer
 from p4reduce.network.jobs.network import Job
 from p4reduce.network.jobs.specs import PATIENCE_PS, exchanged
 from p4reduce.network.virtual import StopReason
-from p4reduce.runs.jobs import CONTROL_LATENCY_PS, Part, beyond_int32
+from p4reduce.runs.jobs import CONTROL_LATENCY_PS, Part, beyond_int32, check_blocks
 from p4reduce.workers.records import Collective, EndpointState
 from p4switch.base.values import PS_PER_MS
 
@@ -268,11 +268,7 @@ class CollectiveAttempts:
         contributors = [rank for rank in self._contributors if rank in self.given]
         expected = carrier._expect(self.parts, first, [self.given[rank] for rank in contributors])
         if first.operation == "all_to_all":
-            for call, wanted in zip(left, exchanged([self.given[call.rank] for call in left]), strict=True):
-                if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
-                    raise ClusterError(
-                        f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent"
-                    )
+            check_blocks(left, exchanged([self.given[call.rank] for call in left]))
         for job, where in () if self._spread else self.parts:
             called = as_carried(first.operation, ring=bool(job.plan.ring))
             job.note(called, where.stop - where.start, words=first.options.words)
