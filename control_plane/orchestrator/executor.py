@@ -652,6 +652,10 @@ class Executor(Protocol):
     def instance(self) -> str:
         """Identifier that changes at every start of the executor, which loses what was running."""
 
+    @property
+    def switches_count(self) -> bool:
+        """Whether switches count anything; without packets they do not."""
+
     def take_charge(self, term: int, database: str) -> None:
         """Accept orders of the orchestrator with this term, and refuse those of earlier terms.
 

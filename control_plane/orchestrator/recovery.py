@@ -95,6 +95,10 @@ class Foresight:
         return known[1](history)
 
 
+_NOTHING: Final = SwitchCounters({}, {}, {}, {}, {})
+"""counters of a switch without packets"""
+
+
 class Monitor:
     """Measures the load, records it, and gives the state of the network that a policy may use.
 
@@ -129,7 +133,7 @@ class Monitor:
         if now <= self.measured_ps:
             return
         totals = self._executor.interface_bytes()
-        counters = self._controller.read_counters()
+        counters = self._controller.read_counters(None if self._executor.switches_count else [])
         inc = {**_inc_bytes(counters), **self._executor.host_bytes()}
         elapsed = now - max(self.measured_ps, 0)
         samples = []
@@ -144,9 +148,8 @@ class Monitor:
             if sent > sent_inc:
                 background[hop] = (sent - sent_inc) * 8 * PS_PER_S // elapsed
         with self._store.transaction():
-            self._store.history.add_measurement(
-                now, samples, [self._sample(name, read) for name, read in counters.items()]
-            )
+            switches = [self._sample(name, counters.get(name, _NOTHING)) for name in self._controller.targets]
+            self._store.history.add_measurement(now, samples, switches)
             if self._store.fact("counters") != self._executor.instance:
                 self._store.set_fact("counters", self._executor.instance)
         self.background_bps, self.measured_ps = self._foresight.predict(background), now

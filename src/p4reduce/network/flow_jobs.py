@@ -5,14 +5,14 @@ carry is what plans predict, while a collective is under way in proportion to th
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from p4reduce.control_plane.counters import Operation, predict
+from p4reduce.control_plane.counters import Operation, Traffic, predict
 from p4reduce.control_plane.plans import Plan
 from p4reduce.network.flow import FlowNetwork, Transfer
 from p4reduce.network.jobs.network import BLOCK, Job, JobNetwork
@@ -24,6 +24,7 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.operation import Floats, Post
 from p4reduce.workers.records import Collective, EndpointState
 
+INT32: Final = np.iinfo(np.int32)
 _RECORD: Final = np.dtype([("status", np.int64), ("done_at", np.int64), ("failed_seq", np.int64)])
 
 
@@ -51,6 +52,8 @@ class _Collective:
     transfer: Transfer | None = None
     elements: int = 0
     """that the job's present plan carries"""
+    predicted: Mapping[Hop, Traffic] | None = None
+    """of that plan, once it was asked for"""
 
     @property
     def operation(self) -> Operation:
@@ -109,7 +112,7 @@ class FlowJobs:
         job = self._of[index]
         under = self._now.setdefault(id(job), _Collective())
         under.posts[index] = operation
-        under.elements = max(under.elements, operation.length, elements, 1)
+        under.elements, under.predicted = max(under.elements, operation.length, elements, 1), None
         self.endpoints.records["status"][index] = EndpointState.ACTIVE
         if len(under.posts) == len(job.endpoints):
             under.transfer = self._flow.begin([(job, under.elements)], under.operation)
@@ -151,6 +154,8 @@ class FlowJobs:
             self._sent.update(self._carried(job, under))
             self._flow.drop(under.transfer)
             under.elements = max(1, round(under.elements * (1.0 - share)))
+        if under is not None:
+            under.predicted = None
         self._flow.forget(job)
         job.plan = plan
         if under is not None and under.transfer is not None:
@@ -215,31 +220,56 @@ class FlowJobs:
         """Bytes of a collective until now."""
         operation = under.operation
         share = 1.0 if under.transfer is None else under.transfer.flowed
-        predicted = predict(job.plan, operation, under.elements, lead=job.lead(operation))
-        return {hop: round(share * traffic.bytes) for hop, traffic in predicted.items()}
+        if under.predicted is None:
+            under.predicted = predict(job.plan, operation, under.elements, lead=job.lead(operation))
+        return {hop: round(share * traffic.bytes) for hop, traffic in under.predicted.items()}
 
 
 def _deliver(workers: Sequence[Post], server: Post | None) -> None:
     """Write results, as hosts and switches do (``workers/operation.py``)."""
     collective = workers[0].collective
+    targets = [post.target for post in workers if post.target is not None]
+    kept = None if server is None else server.source if collective is Collective.PULL else server.target
+    if collective is not Collective.PULL and kept is not None:
+        targets.append(kept)
     given = [post.source for post in workers if post.source is not None]
-    results = [post.target for post in workers if post.target is not None]
-    if collective is Collective.PULL:
-        result = None if server is None else server.source
-    elif collective is Collective.BARRIER:
-        return
-    elif collective is Collective.ALL_TO_ALL:
-        for target, blocks in zip(results, exchanged(given), strict=True):
+    deliver(collective, given, targets, kept, 0.0 if server is None else server.learning_rate / len(workers))
+
+
+def deliver(
+    collective: Collective,
+    given: Sequence[Floats],
+    targets: Sequence[Floats],
+    kept: Floats | None = None,
+    rate: float = 0.0,
+    *,
+    words: bool = False,
+) -> bool:
+    """Write what a collective makes of what workers have ``given`` to ``targets``; whether an int32 was exceeded.
+
+    kept: what the server has, or the root. rate: by which the sum moves the weights. words: lanes are added as int32.
+    """
+    result, beyond = kept, False
+    if collective is Collective.BARRIER:
+        return False
+    if collective is Collective.ALL_TO_ALL:
+        for target, blocks in zip(targets, exchanged(given), strict=True):
             target[:] = blocks
-        return
-    else:
-        result = nearest_sum(given)
-        if server is not None and server.target is not None:
-            if collective is Collective.PUSH_PULL:
-                result = server.target - np.float32(server.learning_rate / len(workers)) * result
-            server.target[:] = result
-    for target in results:
+        return False
+    if collective is not Collective.PULL:
+        result, beyond = _sum_of_words(given) if words else (nearest_sum(given), False)
+        if collective is Collective.PUSH_PULL and kept is not None:
+            result = kept - np.float32(rate) * result
+    for target in targets:
         target[:] = result
+    return beyond
+
+
+def _sum_of_words(arrays: Sequence[Floats]) -> tuple[Floats, bool]:
+    """The sum of int32 lanes, held at the ends of int32; whether one was."""
+    exact = np.sum([array.view(np.int32) for array in arrays], axis=0, dtype=np.int64)
+    total = np.clip(exact, INT32.min, INT32.max).astype(np.int32)
+    return total.view(np.float32), bool((exact != total).any())
 
 
 Carrier = JobNetwork | FlowJobs

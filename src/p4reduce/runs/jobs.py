@@ -21,19 +21,19 @@ from p4reduce.control_plane.plans.forest import slots_of_each
 from p4reduce.control_plane.plans.make import make_plan
 from p4reduce.control_plane.plans.problem import Problem
 from p4reduce.control_plane.resources import SLOTS, Resources
-from p4reduce.group.backend import PLAIN, CollectiveCall, FloatArray, Options, as_carried, refuse_narrow
+from p4reduce.group.backend import COLLECTIVES, PLAIN, CollectiveCall, FloatArray, Options, as_carried, refuse_narrow
 from p4reduce.group.errors import ClusterError, RefusedError, SaturatedError
 from p4reduce.group.membership import MembershipDecision
 from p4reduce.network.flow import FlowNetwork, load_of, paces, wires_of
-from p4reduce.network.flow_jobs import nearest_sum
+from p4reduce.network.flow_jobs import deliver
 from p4reduce.network.jobs.network import Job, parts_of
-from p4reduce.network.jobs.specs import exchanged
 from p4reduce.network.sharing import Bools
 from p4reduce.runs.experiment import Experiment
 from p4reduce.runs.result import CollectiveRecord
 from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 from p4reduce.workers.numbers import BlockFloat, FixedScale, check_bits
+from p4reduce.workers.records import Collective
 from p4reduce.workers.wire import WORD_BITS
 
 CONTROL_LATENCY_PS = 1_000_000_000
@@ -550,9 +550,6 @@ def check_blocks(calls: Sequence[CollectiveCall], blocks: Sequence[FloatArray]) 
             raise ClusterError(f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent")
 
 
-INT32: Final = np.iinfo(np.int32)
-
-
 @dataclass(frozen=True)
 class Timed:
     """The times of a collective in the flow model."""
@@ -744,32 +741,16 @@ def _zeros(parts: Sequence[Part], calls: Sequence[CollectiveCall]) -> list[Bools
 
 
 def _add_up(calls: list[CollectiveCall], size: int) -> bool:
-    """Compute a collective's results with NumPy, in the callers' arrays; return whether a sum exceeded int32.
-
-    Sums are the nearest float32 to those of float64.
-    """
+    """Compute a collective's results in the callers' arrays; return whether a sum exceeded int32."""
     first = calls[0]
-    if first.operation == "all_to_all":
-        for call, wanted in zip(calls, exchanged([call.array for call in calls]), strict=True):
-            call.array[:] = wanted
-        return False
-    workers, server = calls[:size], calls[-1]
-    if first.operation in {"broadcast", "pull"}:
-        source = calls[first.root] if first.operation == "broadcast" else server
-        for call in calls:
-            call.array[:] = source.array
-        return False
-    if first.operation == "barrier":
-        return False
-    if first.options.words:
-        exact = np.sum([call.array.view(np.int32) for call in workers], axis=0, dtype=np.int64)
-        total = np.clip(exact, INT32.min, INT32.max).astype(np.int32).view(np.float32)
-        beyond = bool((exact != total.view(np.int32)).any())
-    else:
-        total, beyond = nearest_sum([call.array for call in workers]), False
-    if first.operation == "push_pull":
-        step = np.float32(first.learning_rate / size)
-        total = server.array - step * total
-    for call in [server] if first.operation == "push" else calls:
-        call.array[:] = total
-    return beyond
+    collective = Collective.PULL if first.operation == "broadcast" else COLLECTIVES[first.operation]
+    kept = calls[first.root] if first.operation == "broadcast" else calls[-1]
+    targets = calls[-1:] if first.operation == "push" else calls
+    return deliver(
+        collective,
+        [call.array for call in calls[:size]],
+        [call.array for call in targets],
+        kept.array,
+        first.learning_rate / size,
+        words=first.options.words,
+    )

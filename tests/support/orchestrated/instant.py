@@ -131,6 +131,8 @@ class _Run:
 class InstantHosts:
     """An executor. It outlives orchestrators, and ends only with its network."""
 
+    switches_count = True
+
     def __init__(self, topology, switches, fuse, instance="1") -> None:
         self.topology, self.switches, self.fuse = topology, switches, fuse
         self.instance = instance

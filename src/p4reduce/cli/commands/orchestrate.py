@@ -33,8 +33,8 @@ from p4reduce.network.jobs.network import VIRTUAL_DEADLINE_S, bundled
 from p4reduce.network.virtual import FabricError
 from p4reduce.play.tasks.service import AbsentError, RemoteExecutor, await_end, join_network
 from p4reduce.runs.result import TASKS_ERROR
-from p4reduce.topologies import load, to_yaml
-from p4reduce.topologies.files import wdm_of
+from p4reduce.topologies import load
+from p4reduce.topologies.files import describe, wdm_of
 from p4reduce.topologies.wdm import Wdm
 from p4reduce.views.live.session import tasks_page
 
@@ -211,7 +211,7 @@ def _present(socket: Path, flags: Orchestrate, traffic: Background | None) -> "R
 def _check_network(executor: RemoteExecutor, socket: Path, flags: Orchestrate, traffic: Background | None) -> None:
     if executor.time != flags.time:
         raise BadInput(f"--time: the network at {socket} runs with --time {executor.time}; give that, or end it")
-    if flags.topology is not None and to_yaml(load(flags.topology)) != to_yaml(executor.topology):
+    if flags.topology is not None and describe(load(flags.topology)) != describe(executor.topology):
         raise BadInput(
             f"--topology: the network at {socket} is another one, {executor.topology.name!r}; leave it out, or end it"
         )

@@ -111,6 +111,11 @@ class RemoteExecutor(Closable):
         """Which network this is."""
         return self._instance
 
+    @property
+    def switches_count(self) -> bool:
+        """Whether frames cross switches."""
+        return self.time != "flow"
+
     def take_charge(self, term: int, database: str) -> None:
         """Give orders from now on; those of an earlier term are refused."""
         self._ask("take_charge", term=term, database=database)

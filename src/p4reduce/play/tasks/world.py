@@ -485,6 +485,11 @@ class World(Closable):
         """Virtual time, picoseconds."""
         return self.network.now
 
+    @property
+    def switches_count(self) -> bool:
+        """Whether frames cross switches."""
+        return self.time != "flow"
+
     def take_charge(self, term: int, database: str) -> None:
         """Give charge to an orchestrator, whose term is not below the last one; all must be of one database."""
         if self._database not in (None, database):

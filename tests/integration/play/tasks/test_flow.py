@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from p4reduce.cli.main import app
+from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.orchestrator import TaskState, write_trace
 from p4reduce.control_plane.orchestrator.executor import Timetable
 from p4reduce.control_plane.orchestrator.options import TaskRefusedError
@@ -58,6 +59,21 @@ def test_rounds_and_bytes_are_those_of_packets_and_times_nearly(tmp_path, policy
     packets, flow = found
     assert flow[:2] == packets[:2]
     assert sum(flow[2]) == pytest.approx(sum(packets[2]), rel=0.08)
+
+
+def test_no_counter_of_a_switch_is_read(tmp_path, monkeypatch):
+    """Switches without packets have counted nothing; a thousand of them take seconds to say so."""
+    read, whole = [], Controller.read_counters
+    monkeypatch.setattr(
+        Controller, "read_counters", lambda self, switches=None: read.append(switches) or whole(self, switches)
+    )
+    with ended(tmp_path / "t.sqlite", some_tasks(elements=10_000_000), **FLOW) as (world, store):
+        assert read
+        assert not any(switches is None or switches for switches in read)
+        for switch in world.topology.switches:
+            counted = store.history.switches(switch.name)
+            assert counted
+            assert {row["sent"] + row["resent"] + row["refused"] for row in counted} == {0}
 
 
 def test_a_round_over_several_trees_takes_what_one_all_reduce_over_them_takes(tmp_path):
