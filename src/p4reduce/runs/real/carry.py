@@ -4,7 +4,7 @@ import hashlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -527,25 +527,35 @@ class RealCluster(Closable):
         most = QUEUE_FRAMES if self.experiment.window is None else None
         return {host: for_bmv2(spec, growth=GROWTH_BYTES, most=most) for host, spec in made}
 
+    def process_spec(
+        self, host: str, rank: int, size: int, endpoints: list[EndpointSpec], operations: Iterable[str]
+    ) -> ProcessSpec:
+        """The description of a participant's process; without ``endpoints`` it gets those of the group that it joins.
+
+        operations: those that the run's job carries.
+        """
+        return ProcessSpec(
+            host=host,
+            rank=rank,
+            size=size,
+            seed=self.experiment.seed,
+            socket=self.wires.socket(host),
+            endpoints=endpoints,
+            trees=self.weighted if endpoints else [],
+            jobs=dict.fromkeys(operations, self.job.plan.job),
+            quorum=self.experiment.quorum or 1,
+            lane_bits=self.experiment.lane_bits,
+            records=str(self.records_of(host)) if endpoints and self.machines is None else None,
+        )
+
     def _start_workers(self) -> WorkerGroup:
         endpoints = [self.endpoints(tree.plan) for tree in self.trees]
         operation = self.experiment.collective
-        jobs = {"broadcast/0" if operation == "broadcast" else operation: self.job.plan.job}
-        commands, specs = {}, {}
+        name = "broadcast/0" if operation == "broadcast" else operation
+        commands, specs, size = {}, {}, len(self.assignment.workers)
         for host in self.hosts:
-            spec = ProcessSpec(
-                host=host,
-                rank=self.assignment.rank(host),
-                size=len(self.assignment.workers),
-                seed=self.experiment.seed,
-                socket=self.wires.socket(host),
-                endpoints=[of_tree[host] for of_tree in endpoints],
-                jobs=jobs,
-                trees=self.weighted,
-                quorum=self.experiment.quorum or 1,
-                lane_bits=self.experiment.lane_bits,
-                records=str(self.records_of(host)) if self.machines is None else None,
-            )
+            own = [of_tree[host] for of_tree in endpoints]
+            spec = self.process_spec(host, self.assignment.rank(host), size, own, [name])
             if self.machines is not None:
                 specs[host] = to_plain(spec)
                 commands[host] = [*WORKER]

@@ -44,7 +44,6 @@ from p4reduce.runs.launch import end_all, rank_environment, torch_environment
 from p4reduce.runs.real.backend import (
     CarriedCollective,
     MoveCommand,
-    ProcessSpec,
     ScriptReport,
     ScriptSpec,
     Train,
@@ -264,21 +263,8 @@ class ScriptCluster(RealCluster):
     def _told(self, rank: int, presence: Presence, endpoints: list[EndpointSpec]) -> ScriptSpec:
         """What a rank is told."""
         everybody = self.everybody
-        spec = ProcessSpec(
-            host=everybody[rank],
-            rank=rank,
-            size=len(everybody),
-            seed=self.experiment.seed,
-            socket=self.wires.socket(everybody[rank]),
-            endpoints=endpoints,
-            trees=self.weighted if endpoints else [],
-            jobs=dict.fromkeys(("all_reduce", "barrier"), self.job.plan.job),
-            quorum=self.experiment.quorum or 1,
-            lane_bits=self.experiment.lane_bits,
-            records=str(self.records_of(everybody[rank])) if endpoints and self.machines is None else None,
-        )
         return ScriptSpec(
-            worker=spec,
+            worker=self.process_spec(everybody[rank], rank, len(everybody), endpoints, ("all_reduce", "barrier")),
             folder=str(self.folder),
             coordinator=presence.address,
             on_failure=self.experiment.on_failure,

@@ -111,10 +111,26 @@ class _Threads(ABC):
     def check(self) -> None:
         """Raise where they have ended."""
 
+    @abstractmethod
+    def _ports(self) -> Mapping[Hop, PortCounters]:
+        """What the ports counted."""
+
     def ended(self) -> Collection[str]:
         """None: `check` raises for all of them."""
         self.check()
         return ()
+
+    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
+        """As the ports counted."""
+        return {port: seen.sent for port, seen in self._ports().items()}
+
+    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
+        """As the ports counted."""
+        return {port: seen.received_frames for port, seen in self._ports().items()}
+
+    def kernel_drops(self) -> int:
+        """As the ports counted."""
+        return sum(seen.overrun + seen.send_failures for seen in self._ports().values())
 
 
 class EmbeddedTarget(_Threads):
@@ -152,17 +168,8 @@ class EmbeddedTarget(_Threads):
         """Raise ``FabricError`` when a data path has ended."""
         self._switches.check()
 
-    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-        """As the ports counted."""
-        return {port: seen.sent for port, seen in self._switches.port_counters().items()}
-
-    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
-        """As the ports counted."""
-        return {port: seen.received_frames for port, seen in self._switches.port_counters().items()}
-
-    def kernel_drops(self) -> int:
-        """As the ports counted."""
-        return sum(seen.overrun + seen.send_failures for seen in self._switches.port_counters().values())
+    def _ports(self) -> Mapping[Hop, PortCounters]:
+        return self._switches.port_counters()
 
     def incidents(self) -> dict[Where, Incidents]:
         """First transmissions that found a port's queue full."""
@@ -368,17 +375,8 @@ class MachineTarget(_Threads):
         every = self._agents.every
         return [from_plain(Counted, agent.answer("counted"), f"{agent.machine.name}: counts") for agent in every]
 
-    def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-        """As the ports counted."""
-        return {hop: seen.sent for counts in self.counted() for hop, seen in counts.ports.items()}
-
-    def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
-        """As the ports counted."""
-        return {hop: seen.received_frames for counts in self.counted() for hop, seen in counts.ports.items()}
-
-    def kernel_drops(self) -> int:
-        """As the ports counted."""
-        return sum(seen.overrun + seen.send_failures for counts in self.counted() for seen in counts.ports.values())
+    def _ports(self) -> Mapping[Hop, PortCounters]:
+        return {hop: seen for counts in self.counted() for hop, seen in counts.ports.items()}
 
     def incidents(self) -> dict[Where, Incidents]:
         """What switches and relays noted of first transmissions."""
