@@ -39,28 +39,24 @@ from p4switch.base.values import NS_PER_S
 
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-_PARENT: Final = 1
-_USER_TIME: Final = 11
-"""places of ppid and utime in /proc/PID/stat (proc(5)), counted from the state; stime follows"""
+
+
+def _stat(pid: int) -> tuple[str, int, int]:
+    """State, parent, and ticks of processor time of a process with all its threads (proc(5)); ``OSError``: gone."""
+    behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return behind_name[0], int(behind_name[1]), int(behind_name[11]) + int(behind_name[12])
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """CPU seconds that the processes, with all their threads, have used so far."""
-    total = 0
-    for pid in pids:
-        behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(behind_name[_USER_TIME]) + int(behind_name[_USER_TIME + 1])
-    return total / _TICKS
+    return sum(_stat(pid)[2] for pid in pids) / _TICKS
 
 
 def descends(pid: int, ancestor: int) -> bool:
     """Whether a process is ``ancestor``, or was started by it, or by one that was, and so on."""
-    while pid > 1 and pid != ancestor:
-        try:
-            behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return False
-        pid = int(behind_name[_PARENT])
+    with suppress(OSError):
+        while pid > 1 and pid != ancestor:
+            pid = _stat(pid)[1]
     return pid == ancestor
 
 
@@ -69,16 +65,14 @@ class Idle:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._used = -1.0
-        self._since = 0.0
+        self._used, self._since = -1, 0.0
 
     def seconds(self) -> float:
         """Seconds since it was last seen to use any; 0 for a process that is gone, which others notice."""
         try:
-            used = cpu_seconds([self._pid])
+            used, now = _stat(self._pid)[2], time.monotonic()
         except OSError:
             return 0.0
-        now = time.monotonic()
         if used != self._used:
             self._used, self._since = used, now
         return now - self._since
@@ -89,22 +83,22 @@ class Signs:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._used = math.inf
+        self._used: float = math.inf
 
     def seen(self) -> bool:
+        before = self._used
         """Whether it is ready to run, or has used processor time since the last look. False for one that is gone."""
         try:
-            behind_name = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+            state, _, self._used = _stat(self._pid)
         except OSError:
             return False
-        before, self._used = self._used, int(behind_name[_USER_TIME]) + int(behind_name[_USER_TIME + 1])
-        return behind_name[0] == "R" or self._used > before
+        return state == "R" or self._used > before
 
 
 def is_stopped(pid: int) -> bool:
     """Whether a process has been stopped (SIGSTOP), and does not go on. False for one that is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+        return _stat(pid)[0] in {"T", "t"}
     except OSError:
         return False
 
