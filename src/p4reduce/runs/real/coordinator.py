@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from p4reduce.base.errors import ControllerError, PlanError
-from p4reduce.base.records import from_plain, to_plain
+from p4reduce.base.records import to_plain
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.entries import awaited_at, relaying, switches_on_paths
 from p4reduce.control_plane.fleet import SILENT_S
@@ -317,13 +317,11 @@ class Coordinator:
 
     def _blamed(self) -> Collection[int]:
         """Members that others wait for, by the data path."""
+        beats = {member: self._presence.seen[member].beat for member in self.survivors}
         waiting = {
-            member: [
-                (seq, from_plain(WaitStatus, told, "told") if told else None)
-                for seq, told in zip(beat["waits"], beat["told"], strict=True)
-            ]
-            for member in self.survivors
-            if "waits" in (beat := self._presence.seen[member].beat)
+            member: list(zip(beat.waits, beat.told, strict=True))
+            for member, beat in beats.items()
+            if beat is not None and beat.waits is not None and beat.told is not None
         }
         return self._trees.blamed(waiting, self.survivors)
 
@@ -395,7 +393,7 @@ class Coordinator:
         specs = [] if stand is None else [self._trees.endpoints(plan) for plan in stand.plans]
         for member in decision.after:
             seen, host = presence.seen[member], self._trees.hosts[member]
-            seen.beat, seen.member = {}, True  # what it waited for was the old tree's
+            seen.beat, seen.member = None, True  # what it waited for was the old tree's
             if seen.control is not None:
                 array = presence.array if member in action.lacking else None
                 told = Committed(

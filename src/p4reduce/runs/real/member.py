@@ -1,16 +1,7 @@
 """A member's end of the control connection: it says that it lives, stops when asked, and hears what was decided.
 
-A thread has the connection; the caller's thread has the collectives. Messages are those of ``group/remote.py``:
-
-| to the coordinator | |
-|---|---|
-| ``join``: rank, ``pid`` | first of all |
-| ``beat``: operations finished | every ``REAL_LEASE.beat``; ``calls``: whether another one is called |
-| … ``held``: term, ``rests`` | the last ``hold``; whether the one that is called has not begun |
-| … ``waits``, ``told`` | of each tree the oldest seq without a result, and the last WAIT, while one is under way |
-| ``stopped``: term | the answer to ``prepare``: ``finished``, ``contributors``; of a call ``operation``, ``root`` |
-| ``array``: term, ``failed`` | the answer to ``give``: the result of the last operation follows; its error |
-| ``left``: operations finished | no more calls |
+A thread has the connection; the caller's thread has the collectives. Messages are those of ``group/remote.py``. To the
+coordinator a member says first of all ``join``: rank, ``pid``; then what `MemberMessage` is.
 
 | from the coordinator | |
 |---|---|
@@ -40,6 +31,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from p4reduce.base.records import from_json, from_plain, to_json, to_plain
+from p4reduce.control_plane.plans.forest import MOST_BLOCKS
 from p4reduce.group import remote
 from p4reduce.group.backend import Asked, FloatArray, Options
 from p4reduce.group.errors import ClusterError, ExcludedError, SaturatedError
@@ -47,15 +39,75 @@ from p4reduce.group.membership import REAL_LEASE, MembershipDecision, cannot_red
 from p4reduce.runs.real.backend import Counts, RealBackend, ScriptReport, ScriptSpec
 from p4reduce.workers.records import EndpointState
 from p4reduce.workers.specs import EndpointSpec
-from p4reduce.workers.status import EndpointStatus
+from p4reduce.workers.status import EndpointStatus, WaitStatus
 from p4reduce.workers.udp import StoppedError
 from p4switch.base.values import NS_PER_S
 
 Message = dict[str, Any]
+Operations = Annotated[int, Field(ge=0, lt=1 << 53)]
+_UNLESS_NONE: Final = Field(exclude_if=lambda value: value is None)
 CONNECT_S: Final = 30.0
 BUSY_S: Final = 0.01
 """between two attempts, while the coordinator has more connections to take than it can"""
 BEAT_S: Final = REAL_LEASE.beat / NS_PER_S
+_SEQS: Final = 1 << 32
+_LEVELS: Final = 1 << 16
+"""more than a tree has; the coordinator climbs as many"""
+
+
+Seq = Annotated[int, Field(ge=0, lt=_SEQS)]
+
+
+@dataclass(frozen=True)
+class BeatMessage:
+    """Every ``REAL_LEASE.beat``: operations finished, whether another one is called, and whether that has not begun.
+
+    held: term of the last ``hold``. waits, told: of each tree the oldest seq without a result, and the last WAIT, while
+    an operation is under way.
+    """
+
+    beat: Operations
+    calls: bool
+    rests: bool
+    held: int | None = None
+    waits: Annotated[tuple[Seq | None, ...] | None, _UNLESS_NONE] = None
+    told: Annotated[tuple[WaitStatus | None, ...] | None, _UNLESS_NONE] = None
+
+    def __post_init__(self) -> None:
+        told = () if self.told is None else self.told
+        if len(told) != len(self.waits or ()) or len(told) > MOST_BLOCKS:
+            raise ValueError("waits: it does not say for each tree what is waited for")
+        if any(wait is not None and not (0 <= wait.seq < _SEQS and 0 <= wait.level < _LEVELS) for wait in told):
+            raise ValueError("told: no switch tells that")
+
+
+@dataclass(frozen=True)
+class StoppedMessage:
+    """The answer to ``prepare`` of a term; ``contributors``: of the last result; of a call operation and root."""
+
+    stopped: int
+    finished: Operations
+    contributors: tuple[int, ...]
+    root: int
+    operation: str | None = None
+
+
+@dataclass(frozen=True)
+class ArrayMessage:
+    """The answer to ``give`` of a term: the result of the last operation follows; ``failed``: its error."""
+
+    array: int
+    failed: str | None = None
+
+
+@dataclass(frozen=True)
+class LeftMessage:
+    """No more calls; ``left``: operations finished."""
+
+    left: Operations
+
+
+MemberMessage = BeatMessage | StoppedMessage | ArrayMessage | LeftMessage
 
 
 @dataclass(frozen=True)
@@ -202,7 +254,7 @@ class Member:
 
     def leave(self) -> None:
         """No more calls: wait until all have left, as others may still need answers."""
-        self._say({"left": self._finished})
+        self._say(LeftMessage(self._finished))
         self._released.wait()
 
     def close(self) -> None:
@@ -259,7 +311,7 @@ class Member:
             waits = self._waits() if self._trying else {}
             calls = self._calling is not None
             rests = calls and not self._trying
-            self._say({"beat": self._finished, "calls": calls, "held": self._held, "rests": rests, **waits})
+            self._say(BeatMessage(self._finished, calls, rests, self._held, **waits))
 
     def _take(self, message: Message, array: FloatArray | None) -> None:
         if "prepare" in message:
@@ -271,7 +323,7 @@ class Member:
         elif "give" in message:
             result = self._result
             if result is not None:
-                self._say({"array": message["give"], "failed": result[2]}, result[0])
+                self._say(ArrayMessage(message["give"], result[2]), result[0])
         elif "hold" in message:
             with self._changed:
                 self._held = message["hold"]
@@ -319,20 +371,14 @@ class Member:
             return
         self._answered = True
         calling, result = self._calling, self._result
-        self._say(
-            {
-                "stopped": self._term,
-                "finished": self._finished,
-                "contributors": [] if result is None else result[1],
-                "operation": None if calling is None else calling.operation,
-                "root": -1 if calling is None else calling.root,
-            }
-        )
+        contributors = () if result is None else result[1]
+        operation, root = (None, -1) if calling is None else (calling.operation, calling.root)
+        self._say(StoppedMessage(self._term, self._finished, contributors, root, operation))
 
-    def _say(self, message: Message, array: FloatArray | None = None) -> None:
+    def _say(self, message: MemberMessage, array: FloatArray | None = None) -> None:
         with self._changed:  # whole messages, one after the other
             try:
-                remote.send(self._connection, message, array)
+                remote.send(self._connection, to_plain(message), array)
             except OSError:
                 return  # the reader will see that it has ended
 
@@ -486,11 +532,10 @@ class ScriptBackend(RealBackend):
         places = [index for index, _ in [*self._places.values()]]
         every = [self._endpoints.status(index) for index in places]
         oldest = [self._endpoints.oldest_missing(index) & 0xFFFFFFFF for index in places]
+        active = [status.state is EndpointState.ACTIVE for status in every]
         return {
-            "waits": [
-                seq if status.state is EndpointState.ACTIVE else None for seq, status in zip(oldest, every, strict=True)
-            ],
-            "told": [None if status.waiting is None else to_plain(status.waiting) for status in every],
+            "waits": tuple(seq if works else None for seq, works in zip(oldest, active, strict=True)),
+            "told": tuple(status.waiting for status in every),
         }
 
 

@@ -14,14 +14,13 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from p4reduce.base.records import RecordError, from_plain
-from p4reduce.control_plane.plans.forest import MOST_BLOCKS
 from p4reduce.group import remote
 from p4reduce.group.agreement import PARTED, Alive, Answered, Beat, Event, Joined, Left, ProcessEnded, Unheard
 from p4reduce.group.backend import FloatArray
@@ -31,7 +30,7 @@ from p4reduce.group.remote import FramingError
 from p4reduce.network.real.net.namespaces import last_lines, stop
 from p4reduce.runs.agent import RemoteRank
 from p4reduce.runs.launch import how_ended
-from p4reduce.workers.status import WaitStatus
+from p4reduce.runs.real.member import ArrayMessage, BeatMessage, LeftMessage, MemberMessage, StoppedMessage
 from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S
 
@@ -86,8 +85,8 @@ class Signs:
         self._used: float = math.inf
 
     def seen(self) -> bool:
-        before = self._used
         """Whether it is ready to run, or has used processor time since the last look. False for one that is gone."""
+        before = self._used
         try:
             state, _, self._used = _stat(self._pid)
         except OSError:
@@ -334,6 +333,7 @@ class Control:
             if len(self._buffer) < _FLOAT_BYTES * floats:
                 return
             message, self._message = self._message, None
+            message.pop("floats", None)
             array = None
             if floats:
                 self.asked -= 1
@@ -348,86 +348,44 @@ class Control:
 # question that was not asked, and joins once. What was said before, by it or by another one, is no message any more.
 
 
-KINDS: Final = ("beat", "stopped", "array", "left")
-MOST_OPERATIONS: Final = 1 << 53
-_SEQS: Final = 1 << 32
-_LEVELS: Final = 1 << 16
-"""more than a tree has; the coordinator climbs as many"""
+MESSAGES: Final[Mapping[str, type[MemberMessage]]] = {
+    "beat": BeatMessage,
+    "stopped": StoppedMessage,
+    "array": ArrayMessage,
+    "left": LeftMessage,
+}
+"""by the field that tells which one it is"""
 
 
-def check(message: Mapping[str, Any], *, finished: int, term: int, left: bool, ranks: int) -> str:
-    """Which of ``KINDS`` a message is. Raises ``FramingError`` for one that no member says.
+def check(message: Mapping[str, Any], *, finished: int, term: int, left: bool, ranks: int) -> MemberMessage:
+    """The message as a member says it. Raises ``FramingError`` for one that no member says.
 
     finished: operations that its member has said to have finished. term: the last one in which a member was asked.
     left: whether it has said that it leaves. ranks: that there are.
     """
-    kind = next((name for name in KINDS if name in message), None)
-    if kind == "beat":
-        _check_beat(message, finished)
-    elif kind == "stopped":
-        _term(message, kind, term)
-        _number(message, "finished", finished)
-        contributors = message.get("contributors")
-        if not isinstance(contributors, list) or any(
-            type(rank) is not int or not 0 <= rank < ranks for rank in contributors
-        ):
-            raise FramingError(f"contributors: {contributors!r}")
-        if not isinstance(message.get("operation"), str | None) or type(message.get("root")) is not int:
-            raise FramingError("an operation or a root that is none")
-    elif kind == "array":
-        _term(message, kind, term)
-        if not isinstance(message.get("failed"), str | None):
-            raise FramingError("an error that is no text")
-    elif kind == "left":
-        if left:
-            raise FramingError("it left twice")
-        _number(message, "left", finished)
-    else:
+    name = next((name for name in MESSAGES if name in message), None)
+    if name is None:
         raise FramingError("it joined twice" if "join" in message else f"a message of {sorted(message)[:5]!r}")
-    return kind
+    try:
+        checked = from_plain(MESSAGES[name], message, "a message")
+    except RecordError as error:
+        raise FramingError(str(error)) from None
+    if name in ("stopped", "array") and not 0 < message[name] <= term:
+        raise FramingError(f"{name}: there was no question in a term {message[name]}")
+    if name == "left" and left:
+        raise FramingError("it left twice")
+    number = message.get("finished", finished if name == "array" else message[name])
+    if number < finished:
+        raise FramingError(f"{name}: {number} operations, and it had finished {finished}")
+    if any(not 0 <= rank < ranks for rank in message.get("contributors", ())):
+        raise FramingError(f"contributors: {message['contributors']!r}")
+    return checked
 
 
 def joins(message: Mapping[str, Any], ranks: int) -> int | None:
     """The rank that a new connection asks for; None where that is none."""
     rank = message.get("join")
     return rank if type(rank) is int and 0 <= rank < ranks else None
-
-
-def _check_beat(message: Mapping[str, Any], finished: int) -> None:
-    _number(message, "beat", finished)
-    held = message.get("held")
-    if any(type(message.get(name)) is not bool for name in ("calls", "rests")) or type(held) not in (int, type(None)):
-        raise FramingError("a beat that does not say whether it calls")
-    if "waits" not in message:
-        return
-    waits, every = message["waits"], message.get("told")
-    if not (isinstance(waits, list) and isinstance(every, list) and len(waits) == len(every) <= MOST_BLOCKS):
-        raise FramingError("a beat that does not say for each tree what is waited for")
-    for seq in waits:
-        if seq is not None:
-            _number({"waits": seq}, "waits", 0, _SEQS)
-    for told in every:
-        if told is None:
-            continue
-        try:
-            from_plain(WaitStatus, told, "told")
-        except RecordError as error:
-            raise FramingError(str(error)) from None
-        _number(told, "seq", 0, _SEQS)
-        _number(told, "level", 0, _LEVELS)
-
-
-def _term(message: Mapping[str, Any], name: str, term: int) -> None:
-    if type(message[name]) is not int or not 0 < message[name] <= term:
-        raise FramingError(f"{name}: there was no question in a term {message[name]!r}")
-
-
-def _number(message: Mapping[str, Any], name: str, least: int, end: int = MOST_OPERATIONS) -> None:
-    number = message.get(name)
-    if type(number) is not int or not 0 <= number < end:
-        raise FramingError(f"{name}: {number!r}")
-    if number < least:
-        raise FramingError(f"{name}: {number} operations, and it had finished {least}")
 
 
 LOOK_S: Final = 0.05
@@ -458,7 +416,8 @@ class RankState:
     process: Process
     signs: Signs | RemoteRank
     control: Control | None = None
-    beat: Message = field(default_factory=dict)
+    beat: BeatMessage | None = None
+    """the last one, as long as what it says holds"""
     finished: int = 0
     """operations, by all that it has said"""
     since_ns: int = 0
@@ -531,9 +490,8 @@ class Presence(Closable):
     def late(self) -> bool:
         """Whether a member has waited for the same for a while."""
         until = time.monotonic_ns() - LATE
-        return any(
-            "waits" in self.seen[member].beat and self.seen[member].since_ns < until for member in self.leases.alive
-        )
+        alive = [self.seen[member] for member in self.leases.alive]
+        return any(seen.beat is not None and seen.beat.waits is not None and seen.since_ns < until for seen in alive)
 
     def add(self, process: Process, *, member: bool = True) -> None:
         """The process of the next rank, a ``member`` of the start or one that joins.
@@ -672,38 +630,35 @@ class Presence(Closable):
             if rank in self.leases.dead:
                 return  # it has no say any more
             try:
-                kind = check(
+                checked = check(
                     message, finished=seen.finished, term=self.term, left=seen.left is not None, ranks=len(self.seen)
                 )
-                if array is None and kind == "array":
+                if array is None and isinstance(checked, ArrayMessage):
                     raise FramingError("an array without elements")
             except FramingError as error:
                 self.out_of_turn(rank, str(error))
                 return
             if seen.member:
-                self._take(rank, seen, kind, message, array)
+                self._events.append(self._take(rank, seen, checked, array))
 
-    def _take(self, rank: int, seen: RankState, kind: str, message: Message, array: FloatArray | None) -> None:
-        """Take in a checked message of a member."""
-        if kind == "beat":
-            if any(message.get(name) != seen.beat.get(name) for name in ("beat", "waits")):
-                seen.since_ns = time.monotonic_ns()
-            seen.beat, seen.finished = message, message["beat"]
-            event: Event = Beat(rank, message["beat"], message["calls"], message.get("held"), message["rests"])
-        elif kind == "left":
-            seen.beat = {}  # it does not wait any more
-            seen.left = seen.finished = message["left"]
-            event = Left(rank, message["left"])
-        elif kind == "stopped":
-            seen.finished = message["finished"]
-            contributors = tuple(message["contributors"])
-            answer = SurvivorAnswer(message["finished"], contributors, message.get("operation"), message["root"])
-            event = Answered(rank, message["stopped"], answer)
-        else:
-            event = Answered(rank, message["array"], None)
-            if message["array"] == self.term and rank == self._holder:
-                self.array, self.failed, self._holder = array, message.get("failed"), None
-        self._events.append(event)
+    def _take(self, rank: int, seen: RankState, message: MemberMessage, array: FloatArray | None) -> Event:
+        """The event that a member's message is."""
+        match message:
+            case BeatMessage(finished, calls, rests, held, waits):
+                if seen.beat is None or (finished, waits) != (seen.beat.beat, seen.beat.waits):
+                    seen.since_ns = time.monotonic_ns()
+                seen.beat, seen.finished = message, finished
+                return Beat(rank, finished, calls, held, rests)
+            case LeftMessage(finished):
+                seen.beat, seen.left, seen.finished = None, finished, finished  # it does not wait any more
+                return Left(rank, finished)
+            case StoppedMessage(term, finished, contributors, root, operation):
+                seen.finished = finished
+                return Answered(rank, term, SurvivorAnswer(finished, contributors, operation, root))
+            case ArrayMessage(term, failed):
+                if term == self.term and rank == self._holder:
+                    self.array, self.failed, self._holder = array, failed, None
+                return Answered(rank, term, None)
 
     def out_of_turn(self, rank: int, why: str) -> None:
         """Exclude a rank whose message no member sends: the others go on without it."""

@@ -16,7 +16,7 @@ from p4reduce.group.errors import ClusterError, CollectiveError, GroupChanged
 from p4reduce.group.membership import Journal, Reach
 from p4reduce.runs.real import coordinator, presence
 from p4reduce.runs.real.coordinator import Coordinator
-from p4reduce.runs.real.member import Calling, Member
+from p4reduce.runs.real.member import Calling, LeftMessage, Member
 from p4reduce.runs.real.presence import Arrivals, Presence
 from p4reduce.topologies import load
 
@@ -241,7 +241,9 @@ def test_whoever_speaks_out_of_turn_is_named_and_the_others_go_on(grouped):
     for member in (first, second):
         member.begin(CALL)
     with said(group.presence.address, {"join": 2, "pid": 1}, {"beat": {}}) as third:
-        assert remote.receive(third)[0] == {"excluded": "said what no member says: beat: {}"}
+        assert remote.receive(third)[0] == {
+            "excluded": "said what no member says: a message: beat: input should be a valid integer, got {}"
+        }
     for member, stop in zip((first, second), group.stops, strict=False):
         assert stop.wait(10)
         member.stopped()
@@ -363,15 +365,15 @@ def test_who_waits_in_one_of_several_trees_names_whom_that_tree_waits_for():
 
 def test_who_has_left_waits_for_nobody_though_its_last_beat_said_so(grouped):
     group = grouped()
-    waits = {"waits": [3], "told": [None]}
+    waits = {"waits": (3,), "told": (None,)}
     group.members[0]._waits = lambda: waits
     group.members[0].begin(CALL)
     seen = group.presence.seen[0]
-    assert _until(lambda: seen.beat.get("waits") == [3])
+    assert _until(lambda: seen.beat is not None and seen.beat.waits == (3,))
     group.members[0].done(np.zeros(1, np.float32), (0, 1, 2))
-    group.members[0]._say({"left": 1})
+    group.members[0]._say(LeftMessage(1))
     assert _until(lambda: seen.left == 1)
-    assert "waits" not in seen.beat
+    assert seen.beat is None
 
 
 def _until(found):
