@@ -292,7 +292,20 @@ class _Messages:
         return None
 
 
-class PacketStage(Carrier):
+class SharingStage(RunJobs):
+    """Jobs of a workload's groups, whose trees share the slots of switches."""
+
+    _groups: int
+
+    def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
+        return _fewer_slots(super()._request(number, plan, workers, server), self._groups, self.slots)
+
+    def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
+        requests = super()._owner_requests(workers)
+        return [_fewer_slots(request, self._groups * len(workers), self.slots) for request in requests]
+
+
+class PacketStage(SharingStage, Carrier):
     """Packets that cross the P4 program; every sum and copy is checked to the last bit."""
 
     def __init__(self, experiment: Experiment, topology: Topology, workload: Workload) -> None:
@@ -318,13 +331,6 @@ class PacketStage(Carrier):
         self._serving: dict[int, deque[Post]] = {}
         self._messages = _Messages()
         self._held: dict[int, list[tuple[int, Done]]] = defaultdict(list)
-
-    def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
-        return _fewer_slots(super()._request(number, plan, workers, server), self._groups, self.slots)
-
-    def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
-        requests = super()._owner_requests(workers)
-        return [_fewer_slots(request, self._groups * len(workers), self.slots) for request in requests]
 
     def at(self, time_ps: int, call: Callable[[], None]) -> None:
         """Call at this time."""
@@ -413,7 +419,7 @@ class PacketStage(Carrier):
                 self._post_message(following)
 
 
-class FlowStage(FlowCarrier, CallClock):
+class FlowStage(SharingStage, FlowCarrier, CallClock):
     """The flow model: collectives have a duration, and share links; nothing is added up."""
 
     def __init__(self, experiment: Experiment, topology: Topology, workload: Workload) -> None:
@@ -429,13 +435,6 @@ class FlowStage(FlowCarrier, CallClock):
         self._arrived: dict[int, dict[int, tuple[int, Done]]] = defaultdict(dict)
         self._under_way: dict[int, Transfer] = {}
         self._messages = _Messages()
-
-    def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
-        return _fewer_slots(super()._request(number, plan, workers, server), self._groups, self.slots)
-
-    def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
-        requests = super()._owner_requests(workers)
-        return [_fewer_slots(request, self._groups * len(workers), self.slots) for request in requests]
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
         """Note that a rank has come; when all have, begin the meeting. ``PlanError`` if the model does not know it."""
