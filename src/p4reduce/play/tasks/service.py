@@ -30,11 +30,11 @@ from p4reduce.control_plane.plans import Plan
 from p4reduce.group import remote
 from p4reduce.group.errors import ClusterError
 from p4reduce.play.tasks.world import World
-from p4reduce.topologies import Topology, to_yaml
-from p4reduce.topologies.files import build
+from p4reduce.topologies import Topology
+from p4reduce.topologies.files import build, describe
 from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
-from p4switch.base.safe_yaml import one_line, read_yaml
+from p4switch.base.safe_yaml import one_line
 
 # The executor in another process, as the orchestrator sees it.
 
@@ -44,7 +44,7 @@ from p4switch.base.safe_yaml import one_line, read_yaml
 
 LIMIT: Final = 64 << 20
 """bytes of a message: a plan has some 200 bytes for each path"""
-VERSION: Final = 14
+VERSION: Final = 15
 """of these messages: both ends must have the same"""
 
 
@@ -95,7 +95,7 @@ class RemoteExecutor(Closable):
             self._connection.close()
             raise
         self._instance = str(hello["instance"])
-        self.topology: Topology = build(read_yaml(hello["topology"]), "network")
+        self.topology: Topology = build(hello["topology"], "network")
         """The network's."""
         self.program = str(hello["program"])
         """SHA-256 of the JSON that its switches run."""
@@ -690,7 +690,7 @@ class Service:
         targets = self._world.switches.targets()
         return {
             "instance": self._world.instance,
-            "topology": to_yaml(self._world.topology),
+            "topology": describe(self._world.topology),
             "program": self._world.program.sha256,
             "time": self._world.time,
             "background": "" if self._world.background is None else str(self._world.background),
