@@ -144,6 +144,8 @@ def real_timing(plan: Plan) -> Timing:
     )
 
 
+SHOWN: Final = ("resends", "spurious", "congested", "rtt_ps", "rtt_min_ps", "frames_sent")
+"""of what an endpoint says of itself"""
 REST_US: Final = 100
 """for which frames gather, at workers and embedded switches: several processes share few processors here, and a round
 trip a little longer costs nothing as long as the window covers it"""
@@ -209,6 +211,16 @@ class Counts:
     endpoints: dict[str, EndpointStatus]
     port: PortCounts
     cpu_s: float
+
+    def shown(self) -> dict[str, int]:
+        """Figures for people who want to know how a window settled."""
+        *_, endpoint = self.endpoints.values()  # a script's has one for each epoch
+        known: dict[str, int] = {name: getattr(endpoint, name) for name in SHOWN}
+        window = endpoint.window
+        settled = {f"window_{name}": round(getattr(window, name)) for name in ("lowest", "highest", "mean")}
+        causes = {name: getattr(window, name) for name in ("cuts", "braked", "lost_by_order", "lost_by_time")}
+        ports = {"kernel_drops": self.port.dropped, "blocked": self.port.blocked}
+        return {**known, "congestion_window": round(window.now), **settled, **causes, **ports}
 
 
 @dataclass(frozen=True)

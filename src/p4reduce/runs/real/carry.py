@@ -641,8 +641,6 @@ def _traffic(answers: dict[str, Counts]) -> list[tuple[dict[str, EndpointStatus]
 
 
 BITS_PER_FLOAT = 32
-SHOWN = ("resends", "spurious", "congested", "rtt_ps", "rtt_min_ps", "frames_sent")
-"""of what an endpoint says of itself, for people who want to know how a window settled"""
 
 
 def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
@@ -773,7 +771,7 @@ def _real_run(
         cpu_s=cpu_s,
         lost=sum(seen.lost for seen in links.values()),
         kernel_drops=cluster.target.kernel_drops() + sum(answer.port.dropped for answer in answers.values()),
-        workers={host: _shown(answer) for host, answer in answers.items()},
+        workers={host: answer.shown() for host, answer in answers.items()},
         changes=[to_plain(change) for change in cluster.resumed],
         lost_switches=sorted(cluster.lost_switches),
         machines=_machines(cluster),
@@ -788,20 +786,4 @@ def _machines(cluster: RealCluster) -> dict[str, MachineRun]:
         nodes[name].append(node)
     return {
         name: MachineRun(sorted(nodes[name]), clock.offset_ns, clock.error_ns) for name, clock in cluster.clocks.items()
-    }
-
-
-def _shown(answer: Counts) -> dict[str, int]:
-    *_, endpoint = answer.endpoints.values()  # a script's has one for each epoch
-    known: dict[str, Any] = {name: getattr(endpoint, name) for name in SHOWN}
-    window = endpoint.window
-    settled = {f"window_{name}": round(getattr(window, name)) for name in ("lowest", "highest", "mean")}
-    causes = {name: getattr(window, name) for name in ("cuts", "braked", "lost_by_order", "lost_by_time")}
-    return {
-        **known,
-        "congestion_window": round(window.now),
-        **settled,
-        **causes,
-        "kernel_drops": answer.port.dropped,
-        "blocked": answer.port.blocked,
     }
