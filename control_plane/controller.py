@@ -26,12 +26,10 @@ from p4reduce.control_plane.entries import (
     PRIORITIES,
     Entity,
     P4Program,
-    SlotState,
     SwitchSettings,
     blamed,
     drawn_key,
     out_of_turn,
-    slot_index,
     tokens_of,
     who_is_missing,
 )
@@ -338,11 +336,6 @@ class Controller(Closable):
             loop, fleet = self._run_fleet()
             names = list(self.targets) if switches is None else list(switches)
             return loop.run(fleet.read_counters(self.installed, names))
-
-    def read_slot(self, plan: Plan, switch: str, seq: int) -> SlotState | None:
-        """The slot of chunk ``seq`` in an aggregator; None when the target cannot read registers."""
-        cell = self._read_cell(switch, slot_index(plan.by_switch[switch], seq))
-        return None if cell is None else SlotState.unpack(cell)
 
     def who_is_missing(self, plan: Plan, seq: int) -> str:
         """The contributions that chunk ``seq`` of a job waits for, from the switches' slots; a line for each switch."""

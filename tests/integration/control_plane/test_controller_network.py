@@ -8,7 +8,7 @@ from p4reduce.base.errors import ControllerError, PlanError
 from p4reduce.control_plane.connection import Target
 from p4reduce.control_plane.controller import Controller
 from p4reduce.control_plane.counters import Operation, Traffic, add, compare_sent, predict
-from p4reduce.control_plane.entries import P4Program, plan_entries
+from p4reduce.control_plane.entries import P4Program, SlotState, plan_entries, slot_index
 from p4reduce.control_plane.plans import PlanRequest, make_plan
 from p4reduce.control_plane.resources import Resources
 from p4reduce.topologies import leaf_spine, load, star
@@ -162,7 +162,7 @@ def test_who_is_missing():
         plan = controller.start_job(PlanRequest("spt", job=3))
         all_reduce(plan, network, 1, workers=("h1", "h2", "h4"))
         assert controller.who_is_missing(plan, 0) == "job 3 epoch 0, chunk 0: slot 0 of leaf2 waits for worker 2 (h3)"
-        state = controller.read_slot(plan, "leaf1", 0)
+        state = SlotState.unpack(controller._read_cell("leaf1", slot_index(plan.by_switch["leaf1"], 0)))
         assert (state.generation, state.seq, state.bitmap, state.done) == (plan.generation, 0, 0b11, False)
         up = plan.up("h3")
         network.send("h3", up, frame(plan, "h3", PUSH, 0, contribution(2, 0)))

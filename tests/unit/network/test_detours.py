@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from p4reduce.network.virtual import Faults, VirtualNetwork
-from p4reduce.network.virtual.counters import read_frames
 from p4reduce.network.virtual.kernels.wires import MAX_ROUNDS
 from p4reduce.topologies import TopologyBuilder
 from p4switch.device import Device
 from p4switch.program import load_program
 from p4switch.state.device_state import CloneSession
 from tests.support.paths import DATA
+from tests.support.pcaps import read_frames
 
 PATHS = load_program(DATA / "paths.json")
 CONTROL = load_program(DATA / "control.json")

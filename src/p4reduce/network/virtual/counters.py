@@ -221,17 +221,6 @@ class PcapWriter(Closable):
             self._file.close()
 
 
-def read_frames(path: Path) -> list[bytes]:
-    """The frames of a file that `PcapWriter` wrote, as far as it is written."""
-    data, at, frames = path.read_bytes(), _FILE_HEADER.size, []
-    while at + _RECORD_HEADER.size <= len(data):
-        length = _RECORD_HEADER.unpack_from(data, at)[2]
-        at += _RECORD_HEADER.size
-        frames.append(data[at : at + length])
-        at += length
-    return frames
-
-
 # What the loop wrote down, taken over by Python: captures, packets for the controller, incidents.
 
 

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from p4reduce.base.records import from_json, to_json
 from p4reduce.control_plane.tdm import one_topology, optimum  # noqa: F401  (register all)
-from p4reduce.control_plane.tdm.circuits import check_matrix, least_time, split
+from p4reduce.control_plane.tdm.circuits import least_time, split
 from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob
 from p4reduce.control_plane.tdm.registry import SCHEDULERS, TurnOptions, make_schedule
 from p4reduce.control_plane.tdm.schedule import Schedule
+from tests.support.circuits import check_matrix
 from tests.support.effort import examples
 
 OPTIONS = TurnOptions(moves=500, restarts=2)

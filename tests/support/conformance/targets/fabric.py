@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Final
 
 from p4reduce.network.virtual import VirtualNetwork
-from p4reduce.network.virtual.counters import read_frames
 from p4reduce.topologies import TopologyBuilder
 from p4switch.program import Program
 from tests.support.conformance.targets.embedded import EmbeddedSwitch
 from tests.support.conformance.targets.target import Sent
+from tests.support.pcaps import read_frames
 
 PORTS: Final = range(1, 9)
 """of the switch; what leaves by another one is lost"""

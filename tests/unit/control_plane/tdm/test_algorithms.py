@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from p4reduce.control_plane.tdm.circuits import (
-    check_matrix,
     form_ring,
     pair_bytes,
     pod_bytes,
@@ -18,6 +17,7 @@ from p4reduce.control_plane.tdm.jobs import OpticalNetwork, TdmError, TdmJob, pa
 from p4reduce.control_plane.tdm.optimum import solve, trees
 from p4reduce.control_plane.tdm.pairs import TimesAlone, best_sharing, match, play, sharings
 from p4reduce.control_plane.tdm.registry import make_schedule
+from tests.support.circuits import check_matrix
 
 
 def test_equation_4_in_both_readings() -> None:

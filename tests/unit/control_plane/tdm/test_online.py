@@ -2,10 +2,10 @@
 
 import pytest
 
-from p4reduce.control_plane.tdm.circuits import check_matrix
 from p4reduce.control_plane.tdm.jobs import TdmError, TdmJob, parse_network
 from p4reduce.control_plane.tdm.registry import make_schedule
 from p4reduce.control_plane.tdm.switched import join
+from tests.support.circuits import check_matrix
 
 NETWORK = parse_network("oxc:pods=4,hosts=3,ports=3,rate=8G")
 
