@@ -10,6 +10,7 @@ import platform
 import shutil
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, as_completed
@@ -130,6 +131,7 @@ def _dask(address: str) -> Iterator[Submit]:
     except ImportError:
         raise ClusterError("--dask needs the package 'distributed': pip install 'p4reduce[dask]'") from None
     connect: Any = Client
+    over, taking = threading.Event(), threading.Lock()
     try:
         client = connect(address, timeout=_CONNECT_S)
     except (OSError, ValueError, TypeError) as error:
@@ -144,22 +146,27 @@ def _dask(address: str) -> Iterator[Submit]:
             ours: Future[Any] = Future()
 
             def take(theirs: Any) -> None:
-                try:
-                    ours.set_result(theirs.result())
-                except KilledWorker:
-                    ours.set_exception(ClusterError(f"--dask {address}: {_KILLED}"))
-                except CancelledError:
-                    ours.set_exception(ClusterError(f"--dask {address}: the scheduler is gone; {_GOES_ON}"))
-                except Exception as error:  # of the piece
-                    ours.set_exception(error)
-                theirs.release()  # or it is done again when the worker that did it is gone
+                with taking:
+                    if over.is_set():  # a client that closes has no results any more, and would be waited for
+                        return
+                    try:
+                        ours.set_result(theirs.result())
+                    except KilledWorker:
+                        ours.set_exception(ClusterError(f"--dask {address}: {_KILLED}"))
+                    except CancelledError:
+                        ours.set_exception(ClusterError(f"--dask {address}: the scheduler is gone; {_GOES_ON}"))
+                    except BaseException as error:  # of the piece; whatever it is, it is waited for
+                        ours.set_exception(error)
+                    theirs.release()  # or it is done again when the worker that did it is gone
 
             client.submit(function, *arguments, pure=False).add_done_callback(take)
             return ours
 
         yield submit
     finally:
-        client.close()
+        over.set()
+        with taking:
+            client.close()
 
 
 def _ray(address: str) -> Submit:

@@ -194,17 +194,23 @@ def test_shards_on_machines_one_of_which_is_killed_and_goes_on(pcs: list[Compute
     assert share(pieces) >= FAIR
 
 
-def test_a_piece_that_kills_its_workers_and_a_scheduler_that_ends_are_named(pcs: list[Computer]) -> None:
+def test_a_piece_that_kills_its_workers_is_named(pcs: list[Computer]) -> None:
     folder = pcs[0].folder
     pieces = folder / "pieces"
-    with dask(pcs[:2], pieces, POISON="3", WAITS="0.1") as (address, started, tls):
+    with dask(pcs[:2], pieces, POISON="3", WAITS="0.1") as (address, _, tls):
         workers_are(2, address, tls, pcs[0])
         said = ends(sweep(pcs[0], folder / "out", pieces, "--dask", address, **tls), 1)
         assert "each worker that was given a certain piece was killed; the same command goes on" in said
         assert "Traceback" not in said
-        before = times(pieces).total()
-        process = sweep(pcs[0], folder / "out", pieces, "--dask", address, "--plans", "mst", **tls)
-        wait_for(pieces, before + 1, process)
+
+
+def test_a_scheduler_that_ends_is_named(pcs: list[Computer]) -> None:
+    folder = pcs[0].folder
+    pieces = folder / "pieces"
+    with dask(pcs[:2], pieces, WAITS="0.5") as (address, started, tls):
+        workers_are(2, address, tls, pcs[0])
+        process = sweep(pcs[0], folder / "out", pieces, "--dask", address, **tls)
+        wait_for(pieces, 1, process)  # so it has come in
         end(started[0])
         said = ends(process, 1)
         assert "the scheduler is gone; the same command goes on" in said

@@ -239,7 +239,7 @@ def test_strangers_at_switches_and_links_change_no_sum(tmp_path, monkeypatch):
         for name, text in known_to_ssh(tmp_path, made[:2]).items():
             monkeypatch.setenv(name, text)
         world = SimpleNamespace(made=made, folder=tmp_path)
-        words = (*ON_BOTH, "--plan", "steiner")
+        words = ("-n", "2", "-t", "star:hosts=2", "--place", "s1=pc2", "--rate", "1G")
         quiet = launched(world, STEPS, *REAL, *words)
         assert quiet[0] == 0, quiet[2]
         with launch(world, STEPS, *REAL, *words) as process, contextlib.ExitStack() as stack:
