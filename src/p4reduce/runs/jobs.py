@@ -99,40 +99,60 @@ class HostFlows:
     """Times of what another library moves between hosts, such as gloo: flows on the links, one for each pair of hosts.
 
     A flow takes as long as a PULL of plan ``ps`` in the flow model, once it has its links. Flows that meet on a link
-    follow one another, in the order in which they are asked for. Frames of jobs are not looked at.
+    follow one another, in the order in which they are asked for. Frames of jobs are not looked at. Answers take their
+    time of links that flows of the same call need; beside flows of other calls, which come in any order, they do not.
     """
 
     def __init__(self, topology: Topology, lanes: int, queue_frames: int) -> None:
         self._topology, self._lanes, self._queue_frames = topology, lanes, queue_frames
         self._plans: dict[tuple[str, str], Plan] = {}
-        self._times: dict[tuple[object, ...], tuple[int, list[int]]] = {}
+        self._times: dict[tuple[object, ...], tuple[int, list[int], list[int]]] = {}
         self._lines: dict[Hop, _Line] = defaultdict(_Line)
 
     def move(self, source: str, target: str, octets: int, start_ps: int) -> tuple[int, dict[Hop, int]]:
         """When a flow that may begin at ``start_ps`` is done, and how long it takes each of its links, ps."""
-        total_ps, taken = self._alone(source, target, max(1, -(-octets // 4)))
+        ((done_ps, taken),) = self.move_together([(source, target, octets, start_ps)])
+        return done_ps, taken
+
+    def move_together(self, flows: Sequence[tuple[str, str, int, int]]) -> list[tuple[int, dict[Hop, int]]]:
+        """As ``move``, of all flows of a call: (source, target, bytes, start)."""
+        alone = [self._alone(source, target, max(1, -(-octets // 4))) for source, target, octets, _ in flows]
+        data, answers = Counter[Hop](), Counter[Hop]()
+        for _, taken, back in alone:
+            data.update(taken)
+            answers.update(back)
+        moved = []
+        for (_, _, _, start_ps), (total_ps, taken, _) in zip(flows, alone, strict=True):
+            lengths = {hop: length_ps + length_ps * answers[hop] // data[hop] for hop, length_ps in taken.items()}
+            begin_ps = self._take(lengths, start_ps)
+            moved.append((begin_ps + total_ps + max(lengths.values()) - max(taken.values()), taken))
+        return moved
+
+    def _take(self, lengths: Mapping[Hop, int], start_ps: int) -> int:
+        """Take links for so long from when all of them are free; return when that is."""
         begin, before = start_ps, -1
         while begin != before:
             before = begin
-            for hop, length_ps in taken.items():
+            for hop, length_ps in lengths.items():
                 begin = self._lines[hop].free(begin, length_ps)
-        for hop, length_ps in taken.items():
+        for hop, length_ps in lengths.items():
             self._lines[hop].take(begin, length_ps)
-        return begin + total_ps, taken
+        return begin
 
-    def _alone(self, source: str, target: str, words: int) -> tuple[int, dict[Hop, int]]:
+    def _alone(self, source: str, target: str, words: int) -> tuple[int, dict[Hop, int], dict[Hop, int]]:
         plan = self._plans.get((source, target))
         if plan is None:
             request = PlanRequest(plan="ps", job=MAIN_JOB, workers=(target,), server=source, lanes=self._lanes)
             plan = self._plans[source, target] = make_plan(self._topology, request, Resources())
-        wires, way = wires_of(plan), plan.path_hops(source, target)
-        alike = (words, *((wires.full[hop], wires.delay[hop]) for hop in (*way, *plan.path_hops(target, source))))
+        wires = wires_of(plan)
+        way, back = plan.path_hops(source, target), plan.path_hops(target, source)
+        alike = (words, *((wires.full[hop], wires.delay[hop]) for hop in (*way, *back)))
         if alike not in self._times:
             load = load_of(plan, Operation.PULL, words, wires, lead=0, queue_frames=self._queue_frames)
-            lengths = [round(load.units * load.busy[hop]) for hop in way]
-            self._times[alike] = paces([load], wires)[0].total_ps, lengths
-        total_ps, lengths = self._times[alike]
-        return total_ps, dict(zip(way, lengths, strict=True))
+            there, again = ([round(load.units * load.busy[hop]) for hop in hops] for hops in (way, back))
+            self._times[alike] = paces([load], wires)[0].total_ps, there, again
+        total_ps, there, again = self._times[alike]
+        return total_ps, dict(zip(way, there, strict=True)), dict(zip(back, again, strict=True))
 
 
 class RunJobs(ABC):
@@ -297,11 +317,13 @@ class RunJobs(ABC):
         done, taken, octets = dict(starts), Counter[Hop](), 0
         with self._moving:
             # In rounds, in each of which every rank sends to another one.
-            for a, b, size in sorted(sent, key=lambda flow: ((flow[1] - flow[0]) % len(hosts), flow[0])):
-                try:
-                    over, links = self._flows.move(hosts[a], hosts[b], size, max(starts[a], starts[b]))
-                except PlanError as error:
-                    raise RefusedError(f"{name}: {error}") from error
+            rounds = sorted(sent, key=lambda flow: ((flow[1] - flow[0]) % len(hosts), flow[0]))
+            flows = [(hosts[a], hosts[b], size, max(starts[a], starts[b])) for a, b, size in rounds]
+            try:
+                moved = self._flows.move_together(flows)
+            except PlanError as error:
+                raise RefusedError(f"{name}: {error}") from error
+            for (a, b, size), (over, links) in zip(rounds, moved, strict=True):
                 done[a], done[b] = max(done[a], over), max(done[b], over)
                 taken.update(links)
                 octets += size

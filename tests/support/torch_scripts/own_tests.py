@@ -28,6 +28,7 @@ ELSEWHERE = {
     "asks what the compiler makes for a GPU": r"compile_static_graph",
     "asks C++ for buckets, without a group": r"compute_bucket",
     "wants the device of each rank": r"test_ddp_device",
+    "asks for gloo by its name, as torch.distributed does": r"test_get_backend|monitored_barrier",
 }
 """Why tests are not run, and what their names contain."""
 WANTED = re.compile(r"exact world size of (?P<ranks>\d+)|small world size")

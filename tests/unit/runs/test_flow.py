@@ -259,6 +259,18 @@ def test_flows_that_share_a_link_follow_one_another_and_others_do_not():
     assert flows.move("h1", "h2", 4, 5 * alone)[0] < 6 * alone  # asked for late, but there is room before
 
 
+def test_answers_take_links_that_flows_of_the_same_call_need():
+    flows = HostFlows(load("star:hosts=4"), 256, 1024)
+    alone, links = flows.move("h1", "h2", MIB, 0)
+    there, back, apart = flows.move_together(
+        [("h1", "h2", MIB, 2 * alone), ("h2", "h1", MIB, 2 * alone), ("h3", "h4", MIB, 2 * alone)]
+    )
+    full, empty = (62 + 4 * 256 + 24, 62 + 24)  # bytes of frames, with what is between them
+    assert apart[0] == 3 * alone
+    assert there[0] == back[0]
+    assert there[0] - 3 * alone == pytest.approx(max(links.values()) * empty / full, rel=0.01)
+
+
 @pytest.mark.parametrize("name", ["star8", "leaf-spine-8"])
 @pytest.mark.parametrize("octets", [0, 1, 5_000, 3 * MIB])
 def test_a_message_takes_the_time_of_its_packets(name, octets):

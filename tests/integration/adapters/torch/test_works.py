@@ -61,14 +61,6 @@ for source in (0, None):
     assert work.wait() and work.is_completed() and work.is_success() and work.exception() is None
     if rank == 1:
         assert work.source_rank() == work._source_rank() == 0 and got.tolist() == [0, 1, 2, 3]
-bad = dist.all_reduce(torch.full((4,), float("nan")) if rank else of(), async_op=True)
-for ask in (bad.wait, lambda: bad.get_future().wait(), bad.result, bad.synchronize):
-    try:
-        ask()
-        raise SystemExit("no error")
-    except (RuntimeError, ValueError) as error:
-        assert "rank 1" in str(error), error
-assert bad.is_completed() and not bad.is_success() and "rank 1" in str(bad.exception())
 print("all right")
 dist.destroy_process_group()
 """
@@ -77,7 +69,31 @@ dist.destroy_process_group()
 def test_every_work_answers(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(EVERY)
-    assert launched(tmp_path, 2, str(script), P4REDUCE_NOT_FINITE="error").count("all right") == 2
+    assert launched(tmp_path, 2, str(script)).count("all right") == 2
+
+
+BAD = """
+import torch, torch.distributed as dist
+dist.init_process_group("p4reduce")
+rank = dist.get_rank()
+bad = dist.all_reduce(torch.full((4,), float("nan")) if rank else torch.ones(4), async_op=True)
+for ask in (bad.wait, lambda: bad.get_future().wait(), bad.result, bad.synchronize):
+    try:
+        ask()
+        raise SystemExit("no error")
+    except (RuntimeError, ValueError) as error:
+        assert "rank 1" in str(error), error
+assert bad.is_completed() and not bad.is_success() and "rank 1" in str(bad.exception())
+print("all right")
+"""
+
+
+def test_a_work_that_failed_says_so_each_time(tmp_path):
+    """The command ends with the same error."""
+    script = tmp_path / "script.py"
+    script.write_text(BAD)
+    with pytest.raises(AssertionError, match=r"all right.*(.|\n)*all right.*(.|\n)*error: all_reduce"):
+        launched(tmp_path, 2, str(script), P4REDUCE_NOT_FINITE="error")
 
 
 JOIN = """
