@@ -542,6 +542,11 @@ class _Grader:
                 f"chunk 2 was sent in tick {now - TIMEOUT} and is lost; tick {now} should send it again, and sent []"
             )
             raise self._misstep(message)
+        if sent := self._step(1, 3 * TIMEOUT, [2]):
+            message = (
+                f"the RESULT of chunk 2 came in tick {3 * TIMEOUT}, in which it was due again, and {sent} was sent"
+            )
+            raise self._misstep(f"{message}: take out the RESULTs that came before you ask what is lost")
 
     def each(self) -> None:
         """Checks a chunk whose time-out differs from that of older missing chunks, since it was sent later."""

@@ -228,7 +228,7 @@ class Trail:
             before = self._steps[: next(place for place, other in enumerate(self._steps) if other is current)]
             for name, value in (*current.reads, *self._keys(current)):
                 origin = next((s for s in reversed(before) if s.kind in ("set", "read") and s.name == name), None)
-                if origin is None and re.search(rf"\bbit<\d+>\s+{self._local(name)}\s*;", self._code):
+                if origin is None and self._is_variable(self._local(name), current.line):
                     told += 1
                     yield f"no line that ran sets {self._local(name)} before {self._at(current.line)}"
                 header = name.rpartition(".")[0]
@@ -257,6 +257,15 @@ class Trail:
         return any(
             (step.kind == "extract" and step.name == header) or step.name == f"{header}.isValid()" for step in steps
         )
+
+    def _is_variable(self, name: str, line: int) -> bool:
+        """Returns whether a name in a line is a variable of a control, and no parameter of the line's action."""
+        actions = [within.action for within in self._within.get(line, ()) if within.action]
+        mine = rf"\baction\s+(?:{'|'.join(actions)})\s*\([^)]*\b{re.escape(name)}\b"
+        if not re.fullmatch(r"\w+", name) or (actions and re.search(mine, self._code)):
+            return False
+        outside = re.sub(r"\b(?:header|struct)\s+\w+\s*\{[^}]*\}", " ", self._code)
+        return re.search(rf"\bbit<\d+>\s+{name}\s*;", outside) is not None
 
     def _keys(self, step: TrailStep) -> list[tuple[str, int]]:
         """Returns the key by which a table ran the action of a step; nothing if the step is in no action."""
