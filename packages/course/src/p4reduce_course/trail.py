@@ -35,7 +35,7 @@ _PORTS: Final = ("std.egress_spec", "std.mcast_grp")
 
 
 @dataclass(frozen=True)
-class Deviation:
+class Departure:
     """What is wrong with a frame.
 
     Attributes:
@@ -78,13 +78,13 @@ class Trail:
     lines: set[int] = field(default_factory=set)
     """lines that the last text named"""
 
-    def where(self, wrong: Deviation) -> str:
+    def where(self, wrong: Departure) -> str:
         """Returns sentences about the place where the last frame departs; empty if nothing is known."""
         self.lines.clear()
         parts = list(islice(dict.fromkeys(part for part in self._parts(wrong) if part), _PARTS))
         return ". ".join(f"{part[:1].upper()}{part[1:]}" if part.startswith(_PLAIN) else part for part in parts)
 
-    def _parts(self, wrong: Deviation) -> Iterator[str]:
+    def _parts(self, wrong: Departure) -> Iterator[str]:
         match wrong.kind:
             case "dropped":
                 yield from self._dropped()
@@ -209,16 +209,16 @@ class Trail:
         yield from self._sources(step)
 
     def _cell(self, step: TrailStep) -> str:
-        """Returns what a register read found, and who wrote it."""
-        found = f"reads from cell {step.cell} of {step.text}: {_number(step.after)}"
+        """Returns what a read of a register gave, and who wrote that."""
+        told = f"reads from cell {step.cell} of {step.text}: {_number(step.after)}"
         place = self._steps.index(step)
         for number in range(len(self.frames) - 1, -1, -1):
             steps = self.frames[number] if number < len(self.frames) - 1 else self._steps[:place]
             for earlier in reversed(steps):
                 if (earlier.kind, earlier.name, earlier.cell) == ("write", step.text, step.cell):
                     who = f"by {self.names[number]} " if number < len(self.frames) - 1 else ""
-                    return f"{found}, written {who}in {self._at(earlier.line)}"
-        return f"{found}, as nothing has written it"
+                    return f"{told}, written {who}in {self._at(earlier.line)}"
+        return f"{told}, as nothing has written it"
 
     def _sources(self, step: TrailStep) -> Iterator[str]:
         """Yields where the values that a step looked at came from, nearest first."""
@@ -315,8 +315,8 @@ class Trail:
 
     def _table(self, step: TrailStep) -> str:
         keys = ", ".join(f"{name} {_number(value)}" for name, value in step.reads)
-        found = "has an entry for" if step.after else "has no entry for"
-        return f"table {_short(step.name)} {found} {keys} and runs {step.text}" if keys else f"it runs {step.text}"
+        matches = "has an entry for" if step.after else "has no entry for"
+        return f"table {_short(step.name)} {matches} {keys} and runs {step.text}" if keys else f"it runs {step.text}"
 
     def _kept(self, pattern: str, what: str, *, quiet: bool = False) -> Iterator[str]:
         """Yields lines that fit a pattern and did not run, with what kept them; ``quiet``: none is no problem."""
