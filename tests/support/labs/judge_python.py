@@ -130,7 +130,7 @@ def judge_05_worker(folder: Path, draw: random.Random) -> None:
             for chunk in found:
                 last[chunk] = now
                 times = draw.choice([0, 1, 1, 1, 2])
-                on_way += [(now + draw.choice([1, 2, 4, 4, 30]), chunk) for _ in range(times)]
+                on_way += [(now + draw.choice([1, 2, 4, 4, timeout, 30]), chunk) for _ in range(times)]
 
 
 # Lab 08.

@@ -83,7 +83,7 @@ MUTANTS = [
         F,
         "                    sums0.read(sum, slot);\n",
         "                    sum = 0;\n",
-        ("lane0 of the RESULT is 1, expected 3",),
+        ("lane0 of the RESULT is 1, expected 4",),
         "sums",
     ),
     Mutant("too early", F, "if (bitmap == meta.full) {", "if (bitmap != 0) {", ("a RESULT left, but only",), "packets"),

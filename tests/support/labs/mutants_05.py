@@ -64,6 +64,16 @@ MUTANTS = [
         ("tick 12 sent [1]", "Each chunk is sent again"),
         "worker",
     ),
+    Mutant(
+        "RESULTs taken out last",
+        W,
+        "        for chunk in results:\n            self.sent.pop(chunk, None)\n"
+        "        lost = [chunk for chunk, at in self.sent.items() if now - at >= self.timeout]\n",
+        "        lost = [chunk for chunk, at in self.sent.items() if now - at >= self.timeout]\n"
+        "        for chunk in results:\n            self.sent.pop(chunk, None)\n",
+        ("came in tick 36, in which it was due again",),
+        "worker",
+    ),
     Mutant("never again", W, "return lost + fresh", "return fresh", ("should send it again",), "worker"),
     Mutant("not a list", W, "return lost + fresh", "return None", ("return a list of chunks",), "worker"),
     Mutant(

@@ -23,6 +23,14 @@ MUTANTS = [
     ),
     Mutant("options", F, " || hdr.ipv4.ihl != 5", "", ("only headers of 20 bytes are taken",), "parser"),
     Mutant("short headers go on", F, "hdr.ipv4.ihl != 5", "hdr.ipv4.ihl > 5", ("too short (ihl 4)", "`ihl`"), "parser"),
+    Mutant(
+        "only checksums of UDP packets",
+        F,
+        "verify_checksum(hdr.ipv4.isValid(),",
+        "verify_checksum(hdr.udp.isValid(),",
+        ("a TCP segment with a wrong header checksum left by port 4, and must be dropped",),
+        "parser",
+    ),
     Mutant("checksum not asked", F, "std.checksum_error == 1 || ", "", ("Nothing asks std.checksum_error",), "parser"),
     Mutant("ttl 1 goes on", F, "hdr.ipv4.ttl < 2", "hdr.ipv4.ttl < 1", ("A frame with ttl 1 must not go on",), "route"),
     Mutant(

@@ -6,10 +6,13 @@ Prints each submission about which they differ, and keeps it in ``out/soak-labs`
 """
 
 import argparse
+import ast
+import hashlib
 import json
 import os
 import pickle
 import random
+import re
 import resource
 import shutil
 import signal
@@ -22,11 +25,14 @@ from pathlib import Path
 from p4reduce_course.catalogue import NAMES, find
 from p4reduce_course.frame.grading import copy_lab, grade
 from p4reduce_course.frame.lab import EXAMPLE
+from p4switch.p4.compile import compile_text
 from tests.support.labs import SOLUTIONS, judge_classic, judge_control, judge_p4, judge_python, judge_yaml
 from tests.support.labs.edits import REWRITES, WHOLE, Changes, edited, kept, rewrite
 from tests.support.labs.judge_p4 import No
 
 KEPT = Path("out/soak-labs")
+EXPLAINED = 25
+"""of so many edits, one is graded with all explanations; of the others the verdict is asked for"""
 STYLES = Path(__file__).parent / "styles"
 
 
@@ -99,9 +105,9 @@ def prepared(number: str, target: Path) -> Path:
     return target
 
 
-def differs(number: str, folder: Path, seed: int, seen: Counter, *, right: bool = False) -> str:
+def differs(number: str, folder: Path, seed: int, seen: Counter, *, right: bool = False, explain: bool = True) -> str:
     """What is wrong with a verdict; empty: nothing. ``right``: what is handed in is known to be."""
-    report = grade(folder, seed=f"soak {seed}".encode())
+    report = grade(folder, seed=f"soak {seed}".encode(), explain=explain)
     said = json.dumps(report.data())
     if "the grader failed" in said:
         return next(note for note in report.notes if "the grader failed" in note)
@@ -118,22 +124,58 @@ def differs(number: str, folder: Path, seed: int, seen: Counter, *, right: bool 
     return f"accepted, though: {why}" if report.passed else f"refused, though right: {first[:300]}"
 
 
+def meaning(name: str, text: str) -> str:
+    """Digest of what a file means: equal ones need one verdict. Empty where it cannot be told, or does not compile."""
+    try:
+        if name.endswith(".py"):
+            plain = ast.dump(ast.parse(text))
+        elif name.endswith(".p4"):
+            compilation = compile_text(text, name, library_only=True)
+            if not compilation.ok:
+                return ""
+            plain = json.dumps(_without_places(compilation.json, name[:-3], {}))
+        else:
+            plain = text
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    return hashlib.sha256(f"{name} {plain}".encode()).hexdigest()
+
+
+def _without_places(part, stem: str, names: dict[str, str]):
+    """Compiled P4 without lines of the source; names that the compiler makes of them are numbered anew."""
+    if isinstance(part, dict):
+        return {key: _without_places(value, stem, names) for key, value in part.items() if key != "source_info"}
+    if isinstance(part, list):
+        return [_without_places(value, stem, names) for value in part]
+    if isinstance(part, str) and re.fullmatch(rf"(?:tbl_)?{stem}\d+(?:_\d+)?", part):
+        return names.setdefault(part, f"{len(names)}")
+    return part
+
+
 def soaked(number: str, edits: int, seed: int, seconds: float) -> tuple[int, list[str]]:
     """How many edits of a lab were tried, and where a verdict is wrong."""
     draw, problems, seen, ends = random.Random(f"{number} {seed}"), [], Counter(), time.monotonic() + seconds
     files = [name for name in find(number).files if (SOLUTIONS / number / name).is_file()]
-    tried = 0
+    tried, known = 0, set[str]()
     with tempfile.TemporaryDirectory() as held:
         folder = prepared(number, Path(held) / "mine")
+        known |= {meaning(name, (SOLUTIONS / number / name).read_text()) for name in files}
         for count in range(edits):
             if time.monotonic() > ends:
                 break
             name = draw.choice(files)
             path = folder / "skeleton" / name
             was = path.read_text()
-            path.write_text(edited(name, was, draw))
+            text = edited(name, was, draw)
+            tried += 1
+            behaviour = meaning(name, text)
+            if behaviour in known:
+                seen["a program that was tried before"] += 1
+                continue
+            known |= {behaviour} - {""}
+            path.write_text(text)
             try:
-                said = differs(number, folder, seed + count, seen)
+                said = differs(number, folder, seed + count, seen, explain=count % EXPLAINED == 0)
             except Exception as error:  # a traceback of the grader's frame
                 said = f"traceback: {type(error).__name__}: {error}"
             if said:
@@ -143,7 +185,6 @@ def soaked(number: str, edits: int, seed: int, seconds: float) -> tuple[int, lis
                 problems.append(f"lab {number}, edit {count} ({kept / name}): {said}")
                 print(problems[-1], flush=True)
             path.write_text(was)
-            tried += 1
     print(f"lab {number}: {tried} edits, {dict(seen)}, {len(problems)} wrong verdicts", flush=True)
     return tried, problems
 

@@ -6,7 +6,7 @@ import pytest
 
 from p4reduce_course.sandbox.program import SandboxSwitches
 from p4reduce_course.sandbox.trail import TrailStep
-from p4reduce_course.trail import Deviation, Trail
+from p4reduce_course.trail import Departure, Trail
 from tests.support.labs import SOLUTIONS
 
 DATA = bytes.fromhex("02aa00000001 02bb00000001".replace(" ", ""))
@@ -36,24 +36,24 @@ def line(text, code):
 
 
 def test_a_field_is_followed_to_its_register_and_to_the_frame_that_wrote_it():
-    said = trail(HEAVY, load(500), load(1)).where(Deviation("field", "load.estimate"))
+    said = trail(HEAVY, load(500), load(1)).where(Departure("field", "load.estimate"))
     assert "sets load.estimate from 0 to 501" in said
     assert line(HEAVY, "count0 = count0 |+| hdr.load.amount;") in said
     text = HEAVY.replace("count0 = count0 |+| hdr.load.amount;", "")
-    said = trail(text, load(500), load(1)).where(Deviation("field", "load.estimate"))
+    said = trail(text, load(500), load(1)).where(Departure("field", "load.estimate"))
     assert "reads from cell" in said
     assert "written by frame 1 in line" in said
 
 
 def test_a_variable_that_nothing_sets_is_named():
     text = HEAVY.replace("            row2.read(count2, cell2);\n", "")
-    said = trail(text, load(500), load(1)).where(Deviation("field", "load.estimate"))
+    said = trail(text, load(500), load(1)).where(Departure("field", "load.estimate"))
     assert "No line that ran sets count2 before" in said
 
 
 def test_a_line_that_does_not_run_is_named_with_its_condition():
     text = HEAVY.replace("if (before < LIMIT) {", "if (before > LIMIT) {")
-    said = trail(text, load(100_000)).where(Deviation("silent"))
+    said = trail(text, load(100_000)).where(Departure("silent"))
     assert line(text, "if (before > LIMIT) {") in said
     assert "is false (before 0)" in said
 
@@ -62,7 +62,7 @@ def test_a_return_that_ends_the_control_is_named():
     text = HEAVY.replace(
         "            std.egress_spec = UP;\n", "            return;\n            std.egress_spec = UP;\n"
     )
-    said = trail(text, load(1)).where(Deviation("sent"))
+    said = trail(text, load(1)).where(Departure("sent"))
     assert f"{line(text, 'return;')} ends the control before it" in said
 
 
@@ -79,7 +79,7 @@ def test_a_drop_names_what_decided_it(old, new, words):
     checksum = ~(total % 0xFFFF) & 0xFFFF
     frame = DATA + b"\x08\x00" + header[:10] + checksum.to_bytes(2, "big") + header[12:] + bytes(8)
     text = ROUTER.replace(old, new)
-    said = trail(text, frame).where(Deviation("dropped"))
+    said = trail(text, frame).where(Departure("dropped"))
     assert words in said
 
 
@@ -87,6 +87,6 @@ def test_headers_that_are_emitted_in_another_order_or_not_at_all():
     text = HEAVY.replace(
         "packet.emit(hdr.ethernet); packet.emit(hdr.load);", "packet.emit(hdr.load); packet.emit(hdr.ethernet);"
     )
-    assert "the order differs" in trail(text, load(1)).where(Deviation("field", "load.estimate"))
+    assert "the order differs" in trail(text, load(1)).where(Departure("field", "load.estimate"))
     text = HEAVY.replace(" packet.emit(hdr.load);", "")
-    assert "load is valid at the end" in trail(text, load(1)).where(Deviation("field", "load.estimate"))
+    assert "load is valid at the end" in trail(text, load(1)).where(Departure("field", "load.estimate"))

@@ -22,7 +22,7 @@ from p4reduce_course.frame.lab import Draws, GradingTask, Lab, LabPart, LabStep,
 from p4reduce_course.frame.report import LOOK, Check, Files, Wrong
 from p4reduce_course.p4 import compiled, minimal
 from p4reduce_course.sandbox.program import FrameAnswer, StudentProgram
-from p4reduce_course.trail import Deviation, Trail
+from p4reduce_course.trail import Departure, Trail
 
 Fields = Mapping[str, int | str]
 """a frame's fields as people read them: ``{"ipv4.ttl": 63, "payload": "00ff"}``"""
@@ -280,15 +280,15 @@ def difference(wanted: Out, got: Out, about: Sequence[str], read: Callable[[byte
     return _different(wanted, got, about, read)[0]
 
 
-_SAME: Final = Deviation("sent")
+_SAME: Final = Departure("sent")
 
 
-def _different(wanted: Out, got: Out, about: Sequence[str], read: Callable[[bytes], Fields]) -> tuple[str, Deviation]:
+def _different(wanted: Out, got: Out, about: Sequence[str], read: Callable[[bytes], Fields]) -> tuple[str, Departure]:
     """Returns the difference as the end of a sentence, and what is wrong; an empty text if nothing is."""
     ports, expected = [port for port, _ in got.sent], [port for port, _ in wanted.sent]
     if ports != expected if "ports" in about else len(ports) != len(expected) and about != ("digests",):
         went = f"left by {_named(ports)}" if ports else "was dropped"
-        wrong = Deviation("sent", drop=not expected) if ports else Deviation("dropped")
+        wrong = Departure("sent", drop=not expected) if ports else Departure("dropped")
         return f"{went}, and must {f'leave by {_named(expected)}' if expected else 'be dropped'}", wrong
     named = [name for name in about if name not in ("ports", "frames", "digests")]
     for (port, data), (_, right) in zip(got.sent, wanted.sent, strict=False):
@@ -299,18 +299,18 @@ def _different(wanted: Out, got: Out, about: Sequence[str], read: Callable[[byte
             if asked_:  # what follows from other fields, as a checksum does, is told last
                 differs = sorted(dict.fromkeys((*asked_, *every)), key=lambda name: name.endswith("checksum"))
                 told = [f"{name} is {_value(actual, name)}, expected {_value(needed, name)}" for name in differs]
-                return f"left by port {port}: {'; '.join(told[:_MOST_FIELDS])}", Deviation("field", differs[0])
+                return f"left by port {port}: {'; '.join(told[:_MOST_FIELDS])}", Departure("field", differs[0])
     if "digests" in about and got.digests != wanted.digests:
         told_, due = (", ".join(map(str, out.digests)) or "nothing" for out in (got, wanted))
         return f"told the controller {told_}, expected {due}", _told(wanted.digests, got.digests)
     return "", _SAME
 
 
-def _told(wanted: Sequence[tuple[int, ...]], got: Sequence[tuple[int, ...]]) -> Deviation:
+def _told(wanted: Sequence[tuple[int, ...]], got: Sequence[tuple[int, ...]]) -> Departure:
     if len(got) != len(wanted):
-        return Deviation("told" if len(got) > len(wanted) else "silent")
+        return Departure("told" if len(got) > len(wanted) else "silent")
     values = [pair for digests in zip(got, wanted, strict=True) for pair in enumerate(zip(*digests, strict=False))]
-    return Deviation("digest", element=next((place for place, (told, due) in values if told != due), 0))
+    return Departure("digest", element=next((place for place, (told, due) in values if told != due), 0))
 
 
 def _within(name: str, asked: str) -> bool:
@@ -503,7 +503,7 @@ class _Grader:
             self._told[problem] = Wrong(problem, str(self.path), *self._look(name, first))
         return self._told[problem]
 
-    def _first(self, property_: Property, small: _Played) -> tuple[str, _Played, Deviation]:
+    def _first(self, property_: Property, small: _Played) -> tuple[str, _Played, Departure]:
         """Returns what is wrong as a sentence, the frames up to the first that is wrong in any way, and what it is."""
         told = list(zip(small.scenario.frames, small.wanted, small.got, strict=True))
         last = self._differs(property_, *told[-1])

@@ -14,7 +14,7 @@ from p4reduce_course.frame.likeness import without_comments
 from p4reduce_course.frame.report import Check, Wrong
 from p4reduce_course.p4 import P4Bench, compiled, look
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
-from p4reduce_course.trail import Deviation, Trail
+from p4reduce_course.trail import Departure, Trail
 
 # The frames of lab 02, made by a reference that knows nothing of P4: numbers packed into bytes.
 
@@ -258,23 +258,23 @@ class _Grader:
                 return in_p4(self.task, FILE, step, self._ran(), trail.lines, anew) or where
         return in_p4(self.task, FILE, step, self._ran(), (), anew)
 
-    def _deviation(self, case: FrameCase, answer: FrameAnswer) -> Deviation | None:
+    def _deviation(self, case: FrameCase, answer: FrameAnswer) -> Departure | None:
         """Returns what is wrong with the result of a frame."""
         if case.expected is None or not answer.sent:
             return (
                 None
                 if bool(case.expected) == bool(answer.sent)
-                else Deviation("sent" if answer.sent else "dropped", drop=True)
+                else Departure("sent" if answer.sent else "dropped", drop=True)
             )
         (port, data), (right, due) = answer.sent[0], case.expected
         if port != right or len(answer.sent) > 1:
-            return Deviation("sent")
+            return Departure("sent")
         if data == due:
             return None
         begin = len(ETHERNET) + 2
         hop, wanted = self.layout.unpacked(data[begin:]), self.layout.unpacked(due[begin:])
         fields = [f"hop.{name}" for name in wanted if hop[name] != wanted[name]]
-        return Deviation("field", fields[0] if case.kind in ("value", "bare") and fields else "value.total")
+        return Departure("field", fields[0] if case.kind in ("value", "bare") and fields else "value.total")
 
     def _ran(self) -> list[tuple[list[int], bool]]:
         """Returns the lines that each frame ran, and whether it left wrong."""

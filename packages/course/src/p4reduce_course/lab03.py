@@ -32,7 +32,7 @@ from p4reduce_course.p4 import (
     shrunk,
 )
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
-from p4reduce_course.trail import Deviation, Trail
+from p4reduce_course.trail import Departure, Trail
 
 # Grading of lab 03: frames, sums and registers are compared with a model that knows no P4.
 
@@ -168,25 +168,25 @@ class _Played:
         return self.result is None or self.result == self.expected[1]
 
 
-def _deviation(frame: _Played, workers: int) -> Deviation:
+def _deviation(frame: _Played, workers: int) -> Departure:
     """Returns what is wrong with a frame, causes before effects."""
     if frame.elsewhere:
-        return Deviation("cell", frame.elsewhere[0][0])
+        return Departure("cell", frame.elsewhere[0][0])
     ports_wrong = not frame.right_ports(workers)
     if frame.outcome == "repetition" or (ports_wrong and frame.taken_for_other(workers)):
-        return Deviation("sent", drop=frame.outcome != "complete") if frame.answer.sent else Deviation("dropped")
+        return Departure("sent", drop=frame.outcome != "complete") if frame.answer.sent else Departure("dropped")
     if not frame.right_bitmap:
-        return Deviation("cell", "bitmaps")
+        return Departure("cell", "bitmaps")
     if not frame.right_sums:
         lane = next(n for n in range(LANES) if frame.after[1][n] != frame.expected[1][n])
-        return Deviation("cell", f"sums{lane}")
+        return Departure("cell", f"sums{lane}")
     if ports_wrong:
-        return Deviation("sent", drop=frame.outcome != "complete") if frame.answer.sent else Deviation("dropped")
+        return Departure("sent", drop=frame.outcome != "complete") if frame.answer.sent else Departure("dropped")
     if not frame.right_header:
         header = read(frame.answer.sent[0][1])
-        return Deviation("field", "sum.kind" if header is None or header.kind != RESULT else "sum.seq")
+        return Departure("field", "sum.kind" if header is None or header.kind != RESULT else "sum.seq")
     lane = next((n for n in range(LANES) if frame.result and frame.result[n] != frame.expected[1][n]), 0)
-    return Deviation("field", f"sum.lane{lane}")
+    return Departure("field", f"sum.lane{lane}")
 
 
 def _slot(values: Sequence[int]) -> tuple[int, Lanes]:

@@ -32,7 +32,7 @@ from p4reduce_course.p4 import (
 )
 from p4reduce_course.sandbox.process import StudentCode
 from p4reduce_course.sandbox.program import Compiled, FrameAnswer, Parts, StudentProgram
-from p4reduce_course.trail import Deviation, Trail
+from p4reduce_course.trail import Departure, Trail
 
 # Grading of lab 05: the switch by scripts, the worker by ticks, then both together under loss.
 
@@ -333,19 +333,19 @@ class _Grader:
         self._where = trail.where(self._deviation(played[place], workers))
         self._likely = set(trail.lines)
 
-    def _deviation(self, frame: _Played, workers: int) -> Deviation:
+    def _deviation(self, frame: _Played, workers: int) -> Departure:
         ports, due = sorted(port for port, _ in frame.sent), frame.ports(workers)
         if frame.right(workers):  # it left a wrong state
             cells = [name for name, got, right in zip((*_REGISTERS, "bitmaps"), frame.after, frame.wanted, strict=False)
                      if got != right]  # fmt: skip
-            return Deviation("cell", cells[0] if cells else "bitmaps")
+            return Departure("cell", cells[0] if cells else "bitmaps")
         if ports != due:
-            return Deviation("sent", drop=not due) if ports else Deviation("dropped")
+            return Departure("sent", drop=not due) if ports else Departure("dropped")
         header = next(header for _, header in frame.sent if header != (RESULT, frame.push.seq, frame.expected))
         if header is None or header[0] != RESULT:
-            return Deviation("field", "sum.kind")
+            return Departure("field", "sum.kind")
         lane = next((n for n in range(LANES) if header[2][n] != frame.expected[n]), 0)
-        return Deviation("field", "sum.seq" if header[1] != frame.push.seq else f"sum.lane{lane}")
+        return Departure("field", "sum.seq" if header[1] != frame.push.seq else f"sum.lane{lane}")
 
     def _said(self, frame: _Played, workers: int) -> str:
         """Returns a text about the result of a frame and the right result."""
@@ -542,6 +542,11 @@ class _Grader:
                 f"chunk 2 was sent in tick {now - TIMEOUT} and is lost; tick {now} should send it again, and sent []"
             )
             raise self._misstep(message)
+        if sent := self._step(1, 3 * TIMEOUT, [2]):
+            message = (
+                f"the RESULT of chunk 2 came in tick {3 * TIMEOUT}, in which it was due again, and {sent} was sent"
+            )
+            raise self._misstep(f"{message}: take out the RESULTs that came before you ask what is lost")
 
     def each(self) -> None:
         """Checks a chunk whose time-out differs from that of older missing chunks, since it was sent later."""

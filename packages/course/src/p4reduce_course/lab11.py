@@ -190,6 +190,7 @@ def headers(_: Numbers, draws: Draws) -> Sequence[Scenario]:
     frames += [replace(whole, data=whole.data[:length], kind="cut", what=f"a frame cut short after {length} bytes")
                for length in (13, 20, 33, 34, 41)]  # fmt: skip
     frames.append(packet(to, "an IPv4 header that says it is too short (ihl 4)", "options", ihl=4))
+    frames.append(packet(to, "a TCP segment with a wrong header checksum", "sum", wrong=1, udp=None))
     return [Scenario(Setup((route(to, 24, 4),)), tuple(frames))]
 
 

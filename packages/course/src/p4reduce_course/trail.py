@@ -35,7 +35,7 @@ _PORTS: Final = ("std.egress_spec", "std.mcast_grp")
 
 
 @dataclass(frozen=True)
-class Deviation:
+class Departure:
     """What is wrong with a frame.
 
     Attributes:
@@ -78,13 +78,13 @@ class Trail:
     lines: set[int] = field(default_factory=set)
     """lines that the last text named"""
 
-    def where(self, wrong: Deviation) -> str:
+    def where(self, wrong: Departure) -> str:
         """Returns sentences about the place where the last frame departs; empty if nothing is known."""
         self.lines.clear()
         parts = list(islice(dict.fromkeys(part for part in self._parts(wrong) if part), _PARTS))
         return ". ".join(f"{part[:1].upper()}{part[1:]}" if part.startswith(_PLAIN) else part for part in parts)
 
-    def _parts(self, wrong: Deviation) -> Iterator[str]:
+    def _parts(self, wrong: Departure) -> Iterator[str]:
         match wrong.kind:
             case "dropped":
                 yield from self._dropped()
@@ -209,16 +209,16 @@ class Trail:
         yield from self._sources(step)
 
     def _cell(self, step: TrailStep) -> str:
-        """Returns what a register read found, and who wrote it."""
-        found = f"reads from cell {step.cell} of {step.text}: {_number(step.after)}"
+        """Returns what a read of a register gave, and who wrote that."""
+        told = f"reads from cell {step.cell} of {step.text}: {_number(step.after)}"
         place = self._steps.index(step)
         for number in range(len(self.frames) - 1, -1, -1):
             steps = self.frames[number] if number < len(self.frames) - 1 else self._steps[:place]
             for earlier in reversed(steps):
                 if (earlier.kind, earlier.name, earlier.cell) == ("write", step.text, step.cell):
                     who = f"by {self.names[number]} " if number < len(self.frames) - 1 else ""
-                    return f"{found}, written {who}in {self._at(earlier.line)}"
-        return f"{found}, as nothing has written it"
+                    return f"{told}, written {who}in {self._at(earlier.line)}"
+        return f"{told}, as nothing has written it"
 
     def _sources(self, step: TrailStep) -> Iterator[str]:
         """Yields where the values that a step looked at came from, nearest first."""
@@ -228,7 +228,7 @@ class Trail:
             before = self._steps[: next(place for place, other in enumerate(self._steps) if other is current)]
             for name, value in (*current.reads, *self._keys(current)):
                 origin = next((s for s in reversed(before) if s.kind in ("set", "read") and s.name == name), None)
-                if origin is None and re.search(rf"\bbit<\d+>\s+{self._local(name)}\s*;", self._code):
+                if origin is None and self._is_variable(self._local(name), current.line):
                     told += 1
                     yield f"no line that ran sets {self._local(name)} before {self._at(current.line)}"
                 header = name.rpartition(".")[0]
@@ -257,6 +257,15 @@ class Trail:
         return any(
             (step.kind == "extract" and step.name == header) or step.name == f"{header}.isValid()" for step in steps
         )
+
+    def _is_variable(self, name: str, line: int) -> bool:
+        """Returns whether a name in a line is a variable of a control, and no parameter of the line's action."""
+        actions = [within.action for within in self._within.get(line, ()) if within.action]
+        mine = rf"\baction\s+(?:{'|'.join(actions)})\s*\([^)]*\b{re.escape(name)}\b"
+        if not re.fullmatch(r"\w+", name) or (actions and re.search(mine, self._code)):
+            return False
+        outside = re.sub(r"\b(?:header|struct)\s+\w+\s*\{[^}]*\}", " ", self._code)
+        return re.search(rf"\bbit<\d+>\s+{name}\s*;", outside) is not None
 
     def _keys(self, step: TrailStep) -> list[tuple[str, int]]:
         """Returns the key by which a table ran the action of a step; nothing if the step is in no action."""
@@ -306,8 +315,8 @@ class Trail:
 
     def _table(self, step: TrailStep) -> str:
         keys = ", ".join(f"{name} {_number(value)}" for name, value in step.reads)
-        found = "has an entry for" if step.after else "has no entry for"
-        return f"table {_short(step.name)} {found} {keys} and runs {step.text}" if keys else f"it runs {step.text}"
+        matches = "has an entry for" if step.after else "has no entry for"
+        return f"table {_short(step.name)} {matches} {keys} and runs {step.text}" if keys else f"it runs {step.text}"
 
     def _kept(self, pattern: str, what: str, *, quiet: bool = False) -> Iterator[str]:
         """Yields lines that fit a pattern and did not run, with what kept them; ``quiet``: none is no problem."""

@@ -186,8 +186,10 @@ class _Trail:
                 inner = self._value(operand)
                 return None if inner is None else int(not inner)
             case Compare(op, left, right) | Logic(op, left, right) | Arith(op, left, right):
-                one, other = self._value(left), self._value(right)
-                return None if one is None or other is None or op not in _OPERATORS else int(_OPERATORS[op](one, other))
+                first, second = self._value(left), self._value(right)
+                if first is None or second is None or op not in _OPERATORS:
+                    return None
+                return int(_OPERATORS[op](first, second))
         return None
 
     def _reads(self, element: object) -> list[tuple[str, int]]:
