@@ -4,6 +4,7 @@ import ctypes
 import gc
 import hashlib
 import json
+import logging
 import multiprocessing
 import os
 import platform
@@ -130,6 +131,8 @@ def _dask(address: str) -> Iterator[Submit]:
         from distributed import Client, KilledWorker  # noqa: PLC0415  (an optional extra)
     except ImportError:
         raise ClusterError("--dask needs the package 'distributed': pip install 'p4reduce[dask]'") from None
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told here, without tracebacks
     connect: Any = Client
     over, taking = threading.Event(), threading.Lock()
     try:
