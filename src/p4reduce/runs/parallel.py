@@ -4,6 +4,7 @@ import ctypes
 import gc
 import hashlib
 import json
+import logging
 import multiprocessing
 import os
 import platform
@@ -128,8 +129,11 @@ def _executor(jobs: int, dask: str | None, ray: str | None) -> Iterator[Submit]:
 def _dask(address: str) -> Iterator[Submit]:
     try:
         from distributed import Client, KilledWorker  # noqa: PLC0415  (an optional extra)
+        from distributed.comm import CommClosedError  # noqa: PLC0415
     except ImportError:
         raise ClusterError("--dask needs the package 'distributed': pip install 'p4reduce[dask]'") from None
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told here, without tracebacks
     connect: Any = Client
     over, taking = threading.Event(), threading.Lock()
     try:
@@ -153,7 +157,7 @@ def _dask(address: str) -> Iterator[Submit]:
                         ours.set_result(theirs.result())
                     except KilledWorker:
                         ours.set_exception(ClusterError(f"--dask {address}: {_KILLED}"))
-                    except CancelledError:
+                    except (CancelledError, CommClosedError):
                         ours.set_exception(ClusterError(f"--dask {address}: the scheduler is gone; {_GOES_ON}"))
                     except BaseException as error:  # of the piece; whatever it is, it is waited for
                         ours.set_exception(error)
