@@ -30,7 +30,8 @@ def note(experiment: Experiment) -> RunResult:
     return result
 
 
-runner.run_experiment = note
+if "PIECES" in os.environ:
+    runner.run_experiment = note
 
 
 def read(folder: Path) -> dict[str, list[tuple[str, float]]]:

@@ -88,6 +88,7 @@ STEPS: Final = (
     Step("soak-sandbox", fewer=("SANDBOX=--every 10 --messages 50000",)),
     Step("soak-labs", fewer=("SOAK=--edits 10",)),
     Step("soak-kills-real", fewer=("SOAK=--kills 10",)),
+    Step("soak-hosts", fewer=("SOAK=--kills 10",), programs=("sshd",)),
     Step("real-soak", fewer=("SOAK=--runs 10 --kills 3",)),
     Step("labs-test"),
     Step("labs-mistakes", fewer=("SOAK=--batch second",)),
