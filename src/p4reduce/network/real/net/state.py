@@ -351,13 +351,23 @@ def remove_stale(*, also_alive: bool = False) -> Cleaned:
     return Cleaned(tuple(removed), killed, tuple(alive))
 
 
-_GUARDIAN: Final = "import sys; from {} import remove_stale; sys.stdin.read(); remove_stale()"
+_GUARDIAN: Final = "import sys; from {} import guard; guard(int(sys.argv[1]))"
+
+
+def guard(owner: int) -> None:
+    """Wait for the end of the input, which comes a moment before its owner has ended, then of the owner; clean up."""
+    sys.stdin.read()
+    with contextlib.suppress(OSError):  # it is gone
+        handle = os.pidfd_open(owner)
+        select.select([handle], [], [], _KILL_DEADLINE_S)
+        os.close(handle)
+    remove_stale()
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
     """Have another process do what :func:`remove_stale` does as soon as this one ends within, by SIGKILL too."""
-    command = [sys.executable, "-c", _GUARDIAN.format(__name__)]
+    command = [sys.executable, "-c", _GUARDIAN.format(__name__), str(os.getpid())]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True

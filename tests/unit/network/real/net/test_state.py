@@ -1,5 +1,6 @@
 """Folders of runs: taken, refused, found stale after a kill; only what belongs to a dead run is ended."""
 
+import io
 import json
 import os
 import select
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +209,24 @@ def test_runs_of_another_machine_with_the_same_home_are_left_alone(monkeypatch):
         with pytest.raises(RealError, match="a run named 'here' is there already"):
             state.RunFolder("here")
         assert [path.name for path in here.path.parent.glob(f"{state._NEW}*")] == [f"{state._NEW}999999999-@here-gone"]
+
+
+def test_a_guardian_waits_until_its_owner_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner's end of the pipe is closed before the owner has ended: it would still be taken for alive."""
+    stays = (
+        f"import sys; from {state.__name__} import RunFolder; own = RunFolder(); print(flush=True); sys.stdin.read()"
+    )
+    wait = select.select
+    with subprocess.Popen([sys.executable, "-c", stays], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        owner.stdout.readline()
+
+        def ends(*waits: Any) -> Any:
+            owner.kill()
+            return wait(*waits)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(select, "select", ends)
+            patch.setattr(sys, "stdin", io.StringIO())
+            state.guard(owner.pid)
+    assert [path.name for path in state.runs_folder().iterdir()] == [".lock"]
