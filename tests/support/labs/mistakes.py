@@ -27,16 +27,8 @@ from p4reduce_course.frame.grading import grade
 from p4reduce_course.frame.report import Finding, write_looks
 from tests.support.labs import SOLUTIONS, Mutant, spoilt
 
-P2, P3, P5, W5, Q4, C, F8, H9 = (
-    "header.p4",
-    "slot.p4",
-    "loss.p4",
-    "worker.py",
-    "quantize.py",
-    "controller.py",
-    "predict.py",
-    "hook.py",
-)
+P2, P3, P5, W5 = "header.p4", "slot.p4", "loss.p4", "worker.py"
+Q4, C, F8, H9 = "quantize.py", "controller.py", "predict.py", "hook.py"
 P11, P12, P13, P14, P15, P16 = "router.p4", "learn.p4", "spread.p4", "heavy.p4", "telemetry.p4", "survive.p4"
 L1, L2, R1, A1 = "leaf1.yaml", "leaf2.yaml", "root.yaml", "answers.yaml"
 MISTAKES = [
