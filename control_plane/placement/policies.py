@@ -313,8 +313,8 @@ def packed_share(cluster: ClusterView, task: Task, room: Room, allowed: Iterable
     if sum(left.values()) < count:
         return None
     share: Share = {}
+    near = dict.fromkeys(left, 0)  # links to the farthest rack of the share
     while count:
-        near = {switch: max((cluster.racks.distance(switch, other) for other in share), default=0) for switch in left}
         fits = [switch for switch, hosts in left.items() if hosts >= count]
         nearest = min(near.values())
         close = [switch for switch in fits if near[switch] == nearest]
@@ -326,6 +326,7 @@ def packed_share(cluster: ClusterView, task: Task, room: Room, allowed: Iterable
             chosen = min(among, key=lambda switch: (-data[switch], -left[switch], switch))
         share[chosen] = min(count, left.pop(chosen))
         count -= share[chosen]
+        near = {switch: max(near[switch], cluster.racks.distance(switch, chosen)) for switch in left}
     return share
 
 

@@ -105,7 +105,7 @@ STEPS: Final = (
     Step("fuzz-bmv2", variables=BMV2),
     Step("slurm-demo", programs=("slurmctld",)),
     Step("ray-demo", modules=("ray",)),
-    *(Step("study", (f"NAME={one}",)) for one in STUDIES),
+    *(Step("study", (f"NAME={one}",), ("STUDY=--quick",)) for one in STUDIES),
 )
 
 

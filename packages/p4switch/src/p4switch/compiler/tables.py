@@ -11,7 +11,7 @@ from p4switch.compiler.hashing import HashLowering
 from p4switch.compiler.lanes import FunctionContext
 from p4switch.compiler.storage import I1, I64, POINTER, Value, byte_offset, integer, number, resize
 from p4switch.program import model
-from p4switch.tables.matching import HASH_MULTIPLIER, HASH_SEED, KeyLayout, argument_offsets
+from p4switch.tables.matching import HASH_MULTIPLIER, HASH_SEED, KeyLayout, argument_places
 from p4switch.tables.matching import row_words as ternary_row_words
 from p4switch.tables.matching import store_row_words as entry_row_words
 from p4switch.tables.profile import GROUP, INDIRECT_ROW_WORDS, MEMBER
@@ -135,8 +135,8 @@ class TableLowering:
             block = context.block(action.name)
             switch.add_case(number(64, index if numbers is None else numbers[index]), block)
             b.position_at_end(block)
-            offsets = argument_offsets(action)
-            parameters = {i: partial(self._argument, row, at) for i, at in enumerate(offsets)}
+            places = argument_places(action.parameters)
+            parameters = {i: partial(self._argument, row, at) for i, (at, _) in enumerate(places)}
             self._run(action, parameters)
             leave(hit, index)
         b.position_at_end(nothing)

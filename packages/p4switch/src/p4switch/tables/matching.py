@@ -5,13 +5,13 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p4switch.program.actions import Action, MatchTable
+from p4switch.program.actions import Action, ActionParameter, MatchTable
 
 # Table entries in canonical form.
 
@@ -519,18 +519,20 @@ _FIRST_ROWS: Final = 8
 DEFAULT_ROW: Final = 0
 
 
-def argument_offsets(action: Action) -> tuple[int, ...]:
-    """Return the word of an entry's row at which each argument starts; word 0 is the action."""
-    offsets, at = [], 1
-    for parameter in action.parameters:
-        offsets.append(at)
-        at += -(-parameter.width // WORD_BITS)
-    return tuple(offsets)
+@cache
+def argument_places(parameters: tuple[ActionParameter, ...]) -> tuple[tuple[int, int], ...]:
+    """Return where an entry's row holds each argument: its first word, and its words; word 0 is the action."""
+    places, at = [], 1
+    for parameter in parameters:
+        words = -(-parameter.width // WORD_BITS)
+        places.append((at, words))
+        at += words
+    return tuple(places)
 
 
 def store_row_words(actions: tuple[Action, ...]) -> int:
     """Return the uint64 words of a row: one for the action, and those of the longest list of arguments."""
-    return 1 + max((sum(-(-p.width // WORD_BITS) for p in a.parameters) for a in actions), default=0)
+    return max((sum(places[-1]) for action in actions if (places := argument_places(action.parameters))), default=1)
 
 
 class EntryStore:
@@ -545,13 +547,7 @@ class EntryStore:
     def __init__(self, actions: tuple[Action, ...], meter_words: int = 0, words: int | None = None) -> None:
         """``words``: size of a row that does not hold an action and its arguments."""
         self._actions = actions
-        self._places = [
-            [
-                (at, -(-parameter.width // WORD_BITS))
-                for at, parameter in zip(argument_offsets(a), a.parameters, strict=True)
-            ]
-            for a in actions
-        ]
+        self._places = [argument_places(action.parameters) for action in actions]
         self._free: list[int] = []
         self._used = 1
         self.rows: NDArray[np.uint64] = np.zeros((_FIRST_ROWS, words or store_row_words(actions)), np.uint64)
