@@ -277,3 +277,25 @@ def test_an_annotation_of_a_control_s_type_names_no_instance(applied):
     json = compile_text(text).require().json
     prefix = "Around." if applied == "directly" else ""
     assert f"{prefix}MyIngress.route" in {t["name"] for p in json["pipelines"] for t in p["tables"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "ends"),
+    [
+        ("if (x == 1) { return 3; }", False),
+        ("if (x == 1) { return 3; } else { return 4; }", True),
+        ("switch (x) { 1: { return 3; } }", False),
+        ("switch (x) { 1: { return 3; } default: { return 4; } }", True),
+        ("switch (x) { 1: default: { return 4; } }", True),
+        ("switch (x) { 1: { return 3; } default: }", False),
+    ],
+)
+def test_a_function_that_may_end_without_a_result(body, ends):
+    text = PROGRAM.replace("control MyIngress", f"bit<8> f(in bit<8> x) {{ {body} }}\ncontrol MyIngress", 1)
+    text = text.replace("route.apply();", "hdr.ipv4.protocol = f(hdr.ipv4.protocol); route.apply();")
+    if ends:
+        assert compile_text(text, "student.p4").ok
+        return
+    message, line = refused(text)
+    assert message == "the function 'f' may end without returning bit<8>"
+    assert body in line

@@ -354,12 +354,12 @@ class FunctionBuilder(ABC):
             context.storage.store(field, resize(context.builder, value, field.width))
 
 
-def checksum_applies(context: FunctionContext, checksum: model.Checksum, unless: Value) -> Value:
-    """Returns the conjunction of a checksum's condition and ``unless``."""
+def checksum_applies(context: FunctionContext, checksum: model.Checksum, applies: Value) -> Value:
+    """Returns the conjunction of a checksum's condition and ``applies``."""
     if checksum.condition is None:
-        return unless
+        return applies
     data = DataLowering(context, f"checksum {checksum.name!r}")
-    return context.builder.and_(unless, data.condition(checksum.condition))
+    return context.builder.and_(applies, data.condition(checksum.condition))
 
 
 class EgressBuilder(FunctionBuilder):

@@ -224,11 +224,9 @@ class ProgramLowering(LoweringPart):
         if last is not None:
             return last
         copy = self.ctx.temporary(place.type, "key")
-        data = bmv2.data_of(place)
         self.ctx.expressions.assign(
             copy, bmv2.Value(kinds.BOOL if place.type is kinds.BOOL else place.type, place.json()), node
         )
-        del data
         return copy.target()
 
     def _cases_of(self, keyset: tree.Expression, state: str, keys: list[tuple[Json, int]]) -> list[LoweredCase]:

@@ -48,7 +48,8 @@ def always_returns(node: Any) -> bool:
         case tree.Switch():
             bodies = [case.body for case in node.cases if case.body is not None]
             has_default = any(isinstance(case.label, tree.Default) for case in node.cases)
-            return has_default and bool(bodies) and all(always_returns(body) for body in bodies)
+            falls_out = not node.cases or node.cases[-1].body is None  # the last label has no block: nothing runs
+            return has_default and not falls_out and all(always_returns(body) for body in bodies)
     return False
 
 

@@ -24,18 +24,13 @@ Calls = dict[tree.Program, list[tree.Call]]
 def warn(declarations: list[tree.Declaration], diagnostics: Diagnostics, builtin: Any) -> None:
     """Adds all warnings but those of ``warn_of_invalid``; ``builtin``: whether a position is in the package's files."""
     programs = [d for d in declarations if isinstance(d, tree.Program) and d.body is not None and not builtin(d.at)]
-    blocks = _blocks(declarations)
+    blocks = package_blocks(declarations)
     calls = {p: [node for node in nodes(p) if isinstance(node, tree.Call)] for p in programs}
     _tables_never_applied(calls, diagnostics)
     _registers(calls, diagnostics)
     if blocks:
         _egress_spec(blocks, declarations, diagnostics, builtin)
         _never_emitted(blocks, diagnostics)
-
-
-def package_blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
-    """Returns the package's six parsers and controls in order; none if they are not made in its arguments."""
-    return _blocks(declarations)
 
 
 def nodes(root: Any) -> Iterator[tree.Node]:
@@ -58,8 +53,8 @@ def nodes(root: Any) -> Iterator[tree.Node]:
             stack += list(node.values())
 
 
-def _blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
-    """Returns the package's six parsers and controls; none if they are not made in its arguments."""
+def package_blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
+    """Returns the package's six parsers and controls in order; none if they are not made in its arguments."""
     main = next((d for d in declarations if isinstance(d, tree.Instance) and d.name == "main"), None)
     if main is None or len(main.bound) != 6:
         return []
