@@ -149,7 +149,7 @@ def _placed(task: Task, text: str) -> tuple[Task, tuple[int, ...], str]:
     try:
         hosts = from_json(PlacedTask, text, fault)
         ranks = tuple(range(len(hosts.workers))) if hosts.ranks is None else hosts.ranks
-        if len({*ranks}) != len(hosts.workers) or min(ranks) < 0:
+        if len({*ranks}) != len(hosts.workers) or min(ranks, default=0) < 0:
             return UNREADABLE, (0,), f"{fault}: they have other ranks than one each"
         return replace(task, workers=hosts.workers, server=hosts.server, wanted=None), ranks, ""
     except RecordError as error:

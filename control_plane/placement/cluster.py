@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from p4reduce.base.errors import PlanError
 from p4reduce.base.registry import Registry
 from p4reduce.control_plane.scheduling.task import Task, WantedHosts
-from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
+from p4reduce.control_plane.scheduling.view import LEAST_SLOTS, NetworkState, Rejection
 from p4reduce.topologies import Topology
 from p4switch.base.values import PS_PER_S
 
@@ -453,10 +453,6 @@ def iteration_times(loads: Sequence[IterationLoad], capacity_bps: Floats) -> Flo
         if near:
             break
     return np.asarray(compute + busy, np.float64)
-
-
-LEAST_SLOTS = 2
-"""a switch with fewer slots cannot take part in a job"""
 
 
 @dataclass(frozen=True)

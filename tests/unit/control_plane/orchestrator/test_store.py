@@ -34,6 +34,29 @@ def test_a_task_comes_back_as_it_was_submitted(store):
     assert (row.state, row.reason, row.cancel, row.started_ps) == (TaskState.QUEUED, "", False, None)
 
 
+@pytest.mark.parametrize(
+    "placed",
+    [
+        "nothing",
+        "[]",
+        '{"workers": ["h2", "h3"]}',
+        '{"workers": [], "server": "h1"}',
+        '{"workers": [], "server": "h1", "ranks": []}',
+        '{"workers": ["h2", "h2"], "server": "h1"}',
+        '{"workers": ["h2", "h3"], "server": "h1", "ranks": []}',
+        '{"workers": ["h2", "h3"], "server": "h1", "ranks": [0, 0]}',
+        '{"workers": ["h2", "h3"], "server": "h1", "ranks": [0, -1]}',
+    ],
+)
+def test_hosts_that_cannot_be_read_are_their_tasks_fault(store, placed):
+    store.submit([task("a"), task("b")])
+    with store.transaction():
+        store._connection.execute("UPDATE tasks SET placed = ? WHERE name = 'a'", (placed,))
+    broken, whole = store.tasks()
+    assert broken.fault.startswith("its hosts in the database cannot be used")
+    assert (whole.task, whole.fault) == (task("b"), "")
+
+
 def test_tasks_are_submitted_all_or_none(store):
     store.submit([task("a")])
     with pytest.raises(TaskError, match="task a: name: there is such a task already"):
