@@ -18,7 +18,7 @@ from p4switch.p4.syntax.tree import Constant, Declaration
 from p4switch.p4.types.programs import Checker
 from p4switch.p4.types.warnings import package_blocks, warn, warn_of_invalid
 
-# The text of the JSON: one line for each object of a section, so that versions can be compared.
+# The text of the JSON: one line for each object of a section, so that versions can be compared line by line.
 
 
 _encode: Final = json.JSONEncoder(check_circular=False).encode  # check_circular=False: the data is a tree
@@ -150,8 +150,8 @@ def _compile(
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Switches off garbage collection: trees and tables are kept until the end, so a collection finds nothing, and
-    takes a sixth of the time of a compilation.
+    """Disables garbage collection, which would take a sixth of a compilation's time and find nothing, because trees and
+    tables live until the end.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -163,7 +163,7 @@ def _without_collection() -> Iterator[None]:
 
 
 VERSIONS: Final = (20180101, 20200408)
-"""The first and the last version of v1model, which are those that p4c knows."""
+"""The first and the last version of v1model that p4c knows."""
 
 
 def _check_version(compilation: Compilation, preprocessor: Preprocessor) -> None:
@@ -181,7 +181,7 @@ def _check_version(compilation: Compilation, preprocessor: Preprocessor) -> None
 
 
 def _check_names(emitter: Emitter, compilation: Compilation) -> None:
-    """Reports names that the control plane would give to two tables, actions or objects."""
+    """Reports control-plane names that two objects of the same kind would share."""
     for clash in Inventory(emitter).clashes:
         place = compilation.sources.place(clash.before.at)
         message = (
