@@ -308,7 +308,7 @@ def _cloned(context: FunctionContext, field: model.FieldRef) -> Value:
 
 
 MOST_ROW_BYTES = 1 << 14
-"""Bytes of the longest row of registers that is processed block by block, which takes as many bytes of stack."""
+"""Longest row of registers, in bytes, that is processed block by block; this takes as many bytes of stack."""
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ class LaneRun:
 
     @classmethod
     def of(cls, data: DataLowering, primitives: Sequence[model.Primitive]) -> "LaneRun | None":
-        """Returns the longest run at the start of ``primitives``, or None; ``data`` learns what it leaves in fields."""
+        """Returns the longest run at the start of ``primitives``, or None; records its effect on fields in ``data``."""
         layout = data.context.layout
         width, run, assigned, reads, touched = (
             0,

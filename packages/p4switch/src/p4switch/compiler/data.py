@@ -71,8 +71,8 @@ PAYLOAD_LENGTH: Final = 16
 RECIRCULATE: Final = 24
 TRUNCATE: Final = 32
 FIRST_FIELD: Final = 64
-"""Byte offsets of int64 numbers in the buffer (the last two in programs that leave the straight path); fields follow,
-then the payload."""
+"""Byte offsets in the PHV buffer: int64 numbers (RECIRCULATE and TRUNCATE only in programs that leave the straight
+path), then the first field; the payload follows the fields."""
 
 ALIGNMENT: Final = 64
 
@@ -197,7 +197,7 @@ class PhvLayout:
     Attributes:
         fields: offset of each field that egress or the deparser may read, laid out as by state.layout.
         valid: offset of the validity byte of each header whose validity egress or the deparser may read.
-        payload: offset of the payload, behind all fields.
+        payload: offset of the payload, after all fields.
         bytes: size for a frame of abi.MAX_FRAME_BYTES.
     """
 
@@ -358,7 +358,7 @@ class DataLowering:
         return integer_to_lanes(self._builder, self.integer_number(expr, width), width)
 
     def exact(self, expr: model.DataExpr) -> tuple[Value, Bounds]:
-        """Returns the integer itself: unsigned if its bounds are natural, else two's complement."""
+        """Returns the exact value (unsigned if its bounds are natural, else two's complement), and its bounds."""
         bounds = self._analysis.bounds(expr)
         width = bounds.width()
         if width is None:
@@ -477,7 +477,7 @@ class DataLowering:
         least, most = (0, ones(expr.width))
         if expr.op == "sat_cast":
             least, most = -(1 << (expr.width - 1)), ones(expr.width - 1)
-        # Two's complement with one bit more than either width holds the value and both limits.
+        # Two's complement with more bits than either width holds the value and both limits.
         have = max(value.type.width, expr.width) + 2
         value = resize(b, value, have) if bounds.is_natural else sign_resize(b, value, have)
         low, high = number(have, least), number(have, most)
@@ -488,7 +488,7 @@ class DataLowering:
     # --- conditions
 
     def condition(self, expr: model.BoolExpr) -> Value:
-        """Returns a bool as i1."""
+        """Returns a bool expression as i1."""
         b = self._builder
         match expr:
             case model.BoolConst(value):
@@ -535,7 +535,7 @@ class DataLowering:
 
 
 def _signed_width(bounds: Bounds) -> int | None:
-    """Returns the bits that hold every value in two's complement; None if there is no bound."""
+    """Returns how many bits hold every value in two's complement; None if there is no bound."""
     width = bounds.width()
     return None if width is None else width + int(bounds.is_natural)
 

@@ -84,7 +84,7 @@ class HashLowering:
         return parts
 
     def _length(self, field: model.FieldRef) -> Value | None:
-        """Returns the present bits (i32) of a varbit field; None for other fields."""
+        """Returns the current length in bits (i32) of a varbit field; None for other fields."""
         varbit = self._context.program.headers[field.header].type.varbit
         if varbit is None or varbit.name != field.name:
             return None

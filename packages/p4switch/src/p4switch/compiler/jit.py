@@ -37,7 +37,7 @@ _COMPILED: WeakValueDictionary[str, "CompiledProgram"] = WeakValueDictionary()
 """Compiled programs by fingerprint; equal programs share their code."""
 
 _OF_PROGRAM: WeakKeyDictionary[Program, "CompiledProgram"] = WeakKeyDictionary()
-"""Machine code of each live program; it is linked once for devices that are made one after another."""
+"""Machine code of each live program, so that devices made one after another link it only once."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,7 @@ class Bounds:
         return self.low is not None and self.low >= 0 and self.high is not None
 
     def width(self) -> int | None:
-        """Returns the bits that hold every value, unsigned or, if it may be negative, signed; None if unbounded."""
+        """Returns how many bits hold every value, in two's complement if one may be negative; None if unbounded."""
         if self.low is None or self.high is None:
             return None
         if self.low >= 0:
@@ -111,7 +111,7 @@ class Analysis:
     """Bounds and bits of expressions at one point of the program.
 
     Attributes:
-        facts: known bits of fields at this point, beyond their widths.
+        facts: known bits of fields at this point; of other fields only the width is known.
     """
 
     facts: Mapping[model.FieldRef, KnownBits] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class Analysis:
                 return self._bounded(expr, width)
 
     def _combine(self, expr: model.Arith, width: int) -> KnownBits:
-        """Combines operands of &, | and ^ bit by bit."""
+        """Returns the known bits of ``&``, ``|`` or ``^``, bit by bit."""
         a, b = self.bits(expr.left, width), self.bits(expr.right, width)
         if expr.op == "&":
             return KnownBits(a.must & b.must, a.may & b.may)
@@ -252,7 +252,7 @@ class Analysis:
 
 
 def _interval_bits(low: int, high: int) -> tuple[int, int]:
-    """Returns the bits of the 32-bit numbers in an interval, modulo 2**32."""
+    """Returns the known bits (must, may) of the numbers in an interval, modulo 2**32."""
     if low < 0 or high >= 1 << LANE:
         return 0, ones(LANE)
     differing = ones((low ^ high).bit_length())
@@ -324,7 +324,7 @@ class FunctionContext:
         packet_length: slot (i64) of BMv2's packet length, which setValid and setInvalid change.
         exit_flag: slot (i1), set by ``exit``.
         notes: the actions.PathSlots; None in programs that do not leave the straight path.
-        now: microseconds, i64; None in programs without meters.
+        now: time of the packet in microseconds, i64; None in programs without meters.
         steps: slot (i64) that counts steps that may be repeated; None until the first such step is lowered.
         endless: the block for packets that take too many steps; the builder of the function fills it.
         payload: returns address and length (i64) of the bytes that the parser did not extract.
@@ -449,7 +449,7 @@ class LaneOps:
         for block in blocks_of(width):
             words = BlockWords(b, block, partial(storage.load_block, block=block))
             difference = words.of(model.Arith("^", expr.left, expr.right)).value
-            if difference.type != block_type(BLOCK_LANES):  # the lanes behind the whole blocks
+            if difference.type != block_type(BLOCK_LANES):  # the lanes after the last whole block
                 difference = pick_lanes(b, difference, list(range(BLOCK_LANES)))
             some = difference if some is None else b.or_(some, difference)
         name = f"llvm.vector.reduce.or.v{BLOCK_LANES}i32"
@@ -515,7 +515,7 @@ class LaneOps:
 
     def _right(self, operand: model.DataExpr, by: int, width: int) -> Value:
         b = self._builder
-        # Bits above `width` may move in: compute with so many more lanes, and cut them.
+        # Bits above `width` may move in: compute with additional lanes, and cut them afterwards.
         wider = width if self._is_within(operand, width) else width + -(-by // LANE_BITS) * LANE_BITS
         lanes, bits = divmod(by, LANE_BITS)
         vector, count = self._data.lanes(operand, wider), wider // LANE_BITS
@@ -541,7 +541,7 @@ class LaneWord:
     Attributes:
         op: "&", "|", "^", "+", "-", ">>", "<<"; empty: a constant, the value of a field, or the code of an idiom.
         lanes: the lanes of a constant.
-        sum: for ``(a & REST) + (b & REST)``: the word ``a + b``, each lane for itself, once it has been made.
+        sum: for ``(a & REST) + (b & REST)``: the word ``a + b`` of separate lanes; None until it is needed.
     """
 
     def __init__(
@@ -575,9 +575,9 @@ class BlockWords:
     2nd ed., section 2-18) are added by one instruction. With SIGN the top bit of every lane and REST the others, and
     t = (a & REST) + (b & REST):
 
-        t ^ ((a ^ b) & SIGN)               is a + b, each lane for itself;
+        t ^ ((a ^ b) & SIGN)               is a + b in separate lanes;
         (t ^ a) & (t ^ b) & SIGN           is (s ^ a) & (s ^ b) & SIGN with s = a + b: if a and b have one sign, t has
-                                           that of s, and else both are 0;
+                                           the sign of s; else both are 0;
         SIGN - ((x & SIGN) >> (bits - 1))  is SIGN ^ (x >> (bits - 1)), the shift with copies of the sign.
 
     Each value is computed once, and operands are compared by identity, so another expression is never taken for one of
@@ -594,11 +594,11 @@ class BlockWords:
         self._constants: dict[tuple[int, ...], LaneWord] = {}
 
     def hold(self, field: model.FieldRef, value: LaneWord | Value) -> None:
-        """Records the present value of a field."""
+        """Records the current value of a field."""
         self._fields[field] = value if isinstance(value, LaneWord) else LaneWord(lambda: value)
 
     def of(self, expr: model.DataExpr) -> LaneWord:
-        """Returns the block of an expression."""
+        """Returns the word of an expression in this block."""
         match expr:
             case model.Const(value):
                 return self._constant(value)
@@ -736,7 +736,7 @@ def _masked(word: LaneWord, lane: int) -> LaneWord | None:
 
 
 def _addends(word: LaneWord) -> tuple[LaneWord, LaneWord, int] | None:
-    """Returns a, b and the bits of a lane from ``(a & REST) + (b & REST)``; None for other words."""
+    """Returns a, b and the width of a lane from ``(a & REST) + (b & REST)``; None for other words."""
     if word.op == "+":
         for bits, sign in _SIGNS.items():
             a, b = (_masked(part, ones(LANE) & ~sign) for part in word.parts)

@@ -136,7 +136,7 @@ class ParserLowering:
         storage.store(operation.next, b.add(at, number(at.type.width, 1)))
 
     def _extract_varbit(self, header: model.Header, length: model.DataExpr, where: str) -> None:
-        """Extracts a header with a varbit field; like BMv2, checks its size with the length from before included."""
+        """Extracts a header with a varbit field; the size check also counts its old varbit length, as in BMv2."""
         b, storage = self._builder, self._context.storage
         bits = self._data(where).number(length, 64)
         whole = b.icmp_unsigned("==", b.and_(bits, number(64, 7)), number(64, 0))
@@ -202,7 +202,7 @@ class ParserLowering:
     # --- looking ahead
 
     def _look(self, ahead: model.Lookahead) -> Value:
-        """Returns bits ahead of the position; bytes behind the packet's end read as 0 (in BMv2 they are undefined)."""
+        """Returns bits ahead of the position; bytes past the packet's end read as 0 (in BMv2 they are undefined)."""
         b = self._builder
         first, within = divmod(ahead.offset, 8)
         size = -(-(within + ahead.width) // 8)
@@ -587,7 +587,7 @@ class IngressBuilder(FunctionBuilder):
             self._keep(context)
 
     def _zero_wide_fields_early(self, context: FunctionContext) -> list[str]:
-        """Zeroes the wide fields that the parser may read before it extracts them; returns the others' headers."""
+        """Zeroes wide fields that the parser may read before it extracts them; returns headers to zero afterwards."""
         needs = FieldNeeds(self._program)
         states = self._program.parser.states.values()
         plain = all(not isinstance(op, model.Run) for state in states for op in state.operations)

@@ -199,7 +199,7 @@ class FieldStorage:
     """
 
     def __init__(self, program: model.Program, builder: Builder) -> None:
-        """Makes slots in the entry block, at which ``builder`` stands."""
+        """Makes slots in the builder's current block, the entry block."""
         self._program = program
         self._builder = builder
         self._entry = builder.block
@@ -436,12 +436,12 @@ def length_of(header: str) -> model.FieldRef:
 
 
 def varbit_bytes(builder: Value, storage: FieldStorage, header: str) -> Value:
-    """Returns the present bytes (i64) of a header's varbit field."""
+    """Returns the current length in bytes (i64) of a header's varbit field."""
     return resize(builder, builder.lshr(storage.load(length_of(header)), number(model.LENGTH_WIDTH, 3)), 64)
 
 
 def header_bytes(builder: Value, storage: FieldStorage, header: model.Header) -> Value:
-    """Returns the present bytes (i64) of a header on the wire."""
+    """Returns the current length in bytes (i64) of a header on the wire."""
     if header.type.varbit is None:
         return number(64, header.bytes)
     return builder.add(varbit_bytes(builder, storage, header.name), number(64, header.bytes))
@@ -551,7 +551,7 @@ def varbit_number(builder: Value, storage: FieldStorage, field: model.FieldRef) 
 
 
 def _parts(kind: model.HeaderType) -> tuple[model.HeaderType, model.Field, model.HeaderType]:
-    """Returns the fields before the varbit field, that field, and those behind it with offsets from its end."""
+    """Returns the fields before the varbit field, that field, and the fields after it with offsets from its end."""
     at = next(i for i, f in enumerate(kind.fields) if f.kind == "varbit")
     field = kind.fields[at]
     behind = tuple(model.Field(f.name, f.width, f.signed, f.offset - field.offset) for f in kind.wire_fields[at + 1 :])

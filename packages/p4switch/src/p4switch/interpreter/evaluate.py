@@ -26,7 +26,7 @@ _SESSION_MASK = abi.CLONE_VALID - 1
 
 @dataclass(slots=True)
 class PathRequests:
-    """Requests that a packet's primitives make for after the pipeline: the latest of each, but the smallest truncation.
+    """Requests of a packet's primitives, served after the pipeline: the latest of each kind, the smallest truncation.
 
     Attributes:
         clone: session number + CLONE_VALID, or 0 for none; 0 also means none in field lists and the digest.
@@ -124,7 +124,7 @@ class Phv:
 
 
 def field_bits(field: model.Field, header: str, phv: Phv) -> int:
-    """Returns the bits that a field takes in a packet; for a varbit field, its present length."""
+    """Returns the bits that a field takes in a packet; for a varbit field, its current length."""
     return phv.values[header, model.LENGTH_FIELD] if field.kind == "varbit" else field.on_wire
 
 

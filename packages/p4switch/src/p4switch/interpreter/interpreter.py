@@ -157,7 +157,7 @@ class ParserRun:
             self._listener(HeaderExtracted(name, start, fields))
 
     def _varbit_length(self, name: str, bits: int) -> int:
-        """Returns ``bits`` after BMv2's checks, which add the varbit length that the header had before."""
+        """Checks a varbit length as BMv2 does, which also counts the header's old varbit length; returns ``bits``."""
         if bits % 8 != 0 or not 0 <= bits <= model.MAX_VARBIT:
             raise _ParserError(self._program.error_code("ParserInvalidArgument"))
         octets = header_bytes(self._program, name, self._phv) + bits // 8
@@ -177,7 +177,7 @@ class ParserRun:
             raise _ParserError(self._program.error_code("PacketTooShort"))
 
     def _look(self, ahead: model.Lookahead) -> int:
-        """Returns bits ahead; bytes behind the packet's end read as 0 (in BMv2 they are undefined)."""
+        """Returns bits ahead; bytes past the packet's end read as 0 (in BMv2 they are undefined)."""
         size = (ahead.offset + ahead.width + 7) // 8
         window = self._frame[self._offset : self._offset + size].ljust(size, b"\0")
         return int.from_bytes(window, "big") >> (8 * size - ahead.offset - ahead.width) & ((1 << ahead.width) - 1)
@@ -207,7 +207,7 @@ def _noted(notes: PathRequests) -> tuple[int, ...]:
 
 
 def _copy_for_egress(phv: Phv, instance: int) -> Phv:
-    """Copies a packet for one egress. Requests of ingress for the time after egress apply to the packet itself only."""
+    """Copies a packet for one egress. Only the packet itself keeps ingress's requests for the time after egress."""
     copy = phv.copy()
     if instance == abi.INSTANCE_NORMAL:
         copy.notes.recirculate, copy.notes.truncate = phv.notes.recirculate, phv.notes.truncate

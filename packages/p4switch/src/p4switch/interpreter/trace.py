@@ -43,7 +43,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class ParserFailed:
-    """Parsing ended with an error; ingress runs all the same."""
+    """Parsing ended with an error; ingress runs nevertheless."""
 
     state: str
     error: str

@@ -126,7 +126,7 @@ def compile_text(
         defines: macros that are defined before the first line.
         folders: folders that are searched for included files.
         library_only: refuse every ``#include`` except those of core.p4 and v1model.p4. No other file is read then,
-            whatever the text says, so that programs of untrusted people can be compiled.
+            whatever the text says, so that programs of untrusted authors can be compiled.
     """
     return _compile(lambda pre: pre.run_text(text, name), name, defines, folders, library_only=library_only)
 
@@ -167,7 +167,7 @@ VERSIONS: Final = (20180101, 20200408)
 
 
 def _check_version(compilation: Compilation, preprocessor: Preprocessor) -> None:
-    """Reports a version of v1model, set by the program in V1MODEL_VERSION, that does not exist."""
+    """Reports a V1MODEL_VERSION in the program that is no version of v1model."""
     constant = next(
         (d for d in compilation.declarations if isinstance(d, Constant) and d.name == "__v1model_version"), None
     )

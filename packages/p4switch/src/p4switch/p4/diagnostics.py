@@ -1,4 +1,4 @@
-"""Errors and warnings as values: several at once, each with its place, its cause and its fix."""
+"""Errors and warnings as values that a compilation collects; each has a position, a message and a hint."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
@@ -192,11 +192,11 @@ class SourceFault(Exception):
 
 
 class Unexpected(RuntimeError):
-    """A state that earlier checks should have refused: a mistake of this compiler, not of the program."""
+    """A state that earlier checks should have refused: a bug in this compiler, not in the program."""
 
 
 def expect(value: object, kind: type[T]) -> T:
-    """Returns a value whose type earlier checks have established. Raises Unexpected."""
+    """Returns a value whose type earlier checks have established. Raises Unexpected if it has another type."""
     if not isinstance(value, kind):
         raise Unexpected
     return value

@@ -61,7 +61,7 @@ class Symbols:
             known[name] = wanted
 
     def id(self, kind: int, name: str) -> int:
-        """Returns an object's id: its kind, and 24 bits of its name's hash, or the next free number after a clash."""
+        """Returns an object's id: its ``@id``, else its kind and 24 bits of its name's hash or the next free ones."""
         if self._ids is None:
             self._ids = self._number()
         return self._ids[kind, name]
@@ -559,7 +559,7 @@ class P4Info:
         preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name), ("alias", self.symbols.alias(name))]
         return [("preamble", preamble), ("type_spec", self.types.spec(kind))]
 
-    # --- headers of packets for the controller
+    # --- controller headers
 
     def _controller_headers(self) -> list[Composite]:
         return [

@@ -15,7 +15,7 @@ _PROFILES: Final = ("action_profile", "action_selector")
 
 @dataclass(frozen=True)
 class UsedAction:
-    """An action that a table or an apply block uses; ``parameters``: the parameters that entries give."""
+    """An action that a table or an apply block uses; ``parameters``: those whose values entries supply."""
 
     name: str
     declaration: tree.Action

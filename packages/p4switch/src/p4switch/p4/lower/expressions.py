@@ -330,11 +330,11 @@ class ExpressionLowering(LoweringPart):
         raise SourceFault(node.at, "this is not taken here")
 
     def scalar(self, node: tree.Expression) -> Json:
-        """Returns the value of a number or bool."""
+        """Returns the JSON of a number or bool."""
         return self._single(node).json()
 
     def data(self, node: tree.Expression) -> Json:
-        """Returns the value of a number; a bool becomes a number of one bit."""
+        """Returns the JSON of a number; a bool becomes a number of one bit."""
         return bmv2.data_of(self._single(node))
 
     def _single(self, node: tree.Expression) -> bmv2.StoragePlace:
@@ -453,7 +453,7 @@ class ExpressionLowering(LoweringPart):
         return bmv2.operation("&", shifted, bmv2.constant((1 << (high - low + 1)) - 1, high - low + 1))
 
     def target(self, node: tree.Expression) -> bmv2.StoragePlace:
-        """Returns the target of an assignment; slices stay slices."""
+        """Returns the place of an assignment's target; a slice becomes a SlicePlace."""
         if isinstance(node, tree.Slice):
             return bmv2.SlicePlace(self.ctx.type_of(node), self.target(node.base), node.high.value, node.low.value)
         return self.place(node)

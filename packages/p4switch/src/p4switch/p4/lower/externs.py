@@ -66,7 +66,7 @@ class ExternLowering(LoweringPart):
         return bmv2.as_parameter(self.ctx.expressions.data(self.argument(node, index)))
 
     def into(self, node: tree.Call, index: int, operation: str, *rest: Json, at: int = 0) -> None:
-        """Adds a primitive whose parameter ``at`` it writes: the field of argument ``index``, or a copy of it."""
+        """Adds a primitive whose parameter ``at`` is an output: the field of argument ``index``, or a temporary."""
 
         def make(target: Json) -> None:
             self.ctx.do(node, operation, *rest[:at], target, *rest[at:])
@@ -171,7 +171,7 @@ class ExternLowering(LoweringPart):
         self.into(node, 0, "modify_field_with_hash_based_offset", base, name, most)
 
     def _mark_to_drop(self, node: tree.Call) -> None:
-        """Lowers mark_to_drop; BMv2 sets only its own standard metadata, whose values a copy of them then receives."""
+        """Lowers mark_to_drop; moves the values that BMv2 sets in its standard metadata to a copy given as argument."""
         place = expect(
             self.ctx.expressions.place(self.argument(node, 0)) if node.bound else bmv2.StructPlace(VOID, {}),
             bmv2.StructPlace,

@@ -444,7 +444,7 @@ class Packets(LoweringPart):
         return place
 
     def _look(self, place: bmv2.StoragePlace, kind: kinds.Type, offset: int, node: tree.Call) -> int:
-        """Fills a place from the bits at an offset (in bits); returns the offset behind them."""
+        """Fills a place from the bits at an offset (in bits); returns the next offset."""
         bare = kinds.plain(kind)
         match place:
             case bmv2.HeaderPlace():

@@ -129,7 +129,7 @@ class ParserStep:
 
 @dataclass(slots=True, eq=False)
 class ParserGraph(LoweredCode):
-    """A parser: ``accept`` continues behind it, ``reject`` ends all parsing."""
+    """A parser: ``accept`` continues with the next step, ``reject`` ends all parsing."""
 
     steps: dict[str, ParserStep]
     prefix: str
@@ -173,7 +173,7 @@ class SourceInfoMaker:
             item["source_info"] = info
 
     def finish(self, items: list[Json]) -> list[Json]:
-        """Replaces the nodes in ``source_info`` by positions."""
+        """Replaces nodes in ``source_info`` by their positions; returns the items."""
         for item in items:
             node = item.get("source_info")
             if node is not None and not isinstance(node, dict):
@@ -501,7 +501,7 @@ class PipelineLayout:
         """Returns the first node, the tables and the conditionals."""
         first = self._list(body, None)
         order: dict[str | None, None] = {None: None}
-        # The control plane also sees tables that no packet reaches, and the nodes behind them.
+        # The control plane also sees tables that no packet reaches, and the nodes after them.
         for begin in (first, *(table["name"] for table in tables if table["name"] in self.nodes)):
             stack = [begin]
             while stack:

@@ -171,7 +171,7 @@ class StatementsLowering(LoweringPart):
                 raise SourceFault(item.at, "this is not taken among statements")
 
     def variable(self, item: tree.Variable) -> None:
-        """Lowers a variable with its initial value; a header begins invalid."""
+        """Lowers a variable with its initial value; headers without one begin invalid."""
         place = self.ctx.environment.bound.get(item)
         if place is None:
             place = self.ctx.inlining.fresh(item)
@@ -331,7 +331,7 @@ class Loops(LoweringPart):
             self.ctx.statements.statement(statement)
 
     def _leave_by_flags(self, loop: Loop) -> None:
-        """Turns a loop of a pipeline into an action that ends behind the loop.
+        """Turns a loop of a pipeline into an action that ends with the loop.
 
         A statement that leaves more than the loop (``return``) sets a flag that the pipeline tests after the action.
         """

@@ -28,7 +28,7 @@ _PRECEDENCE: Final = {
     "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, ">": 4, "<=": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
     "+": 9, "-": 9, "++": 9, "|+|": 9, "|-|": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
-"""Unlike in C, ``&``, ``^`` and ``|`` bind closer than comparisons."""
+"""Unlike in C, ``&``, ``^`` and ``|`` bind tighter than comparisons."""
 
 _ADDITIVE: Final = 9
 TYPE_WORDS: Final = frozenset({"bit", "int", "varbit", "bool", "tuple", "string", "void", "match_kind"})
@@ -92,7 +92,7 @@ class ExpressionParser:
             self.at += 1
             return token[2]
         if text in (";", ")", "]", "}") and self.at:
-            # A missing token belongs behind the last token, not at the beginning of the next line.
+            # A missing token belongs after the last token, not at the beginning of the next line.
             previous = self.tokens[self.at - 1]
             raise SourceFault(
                 previous[2] + max(len(previous[1]) - 1, 0),
@@ -172,7 +172,7 @@ class ExpressionParser:
         return closing
 
     def skip_statement(self) -> None:
-        """Skips, after an error, to behind the next ``;`` or block, or to the ``}`` of the enclosing block."""
+        """Skips, after an error, past the next ``;`` or block, or to the ``}`` of the enclosing block."""
         while self.kind != END:
             if self.accept(";"):
                 return

@@ -45,7 +45,7 @@ class Parser(StatementParser):
         return declarations
 
     def _skip(self, begin: int) -> None:
-        """Skips to behind the declaration that failed, or to the next word that begins a declaration."""
+        """Skips past the declaration that failed, or to the next word that begins a declaration."""
         self.at = max(self.at, begin + 1)
         while self.kind != END:
             if self.text in (";", "}"):

@@ -28,7 +28,7 @@ HASH: Final = "hash"
 """``#`` and ``##``, which occur in directives, in macros and (``#``) in ``{#}``."""
 
 _KINDS: Final = ("", NAME, SIGN, "newline", NUMBER, STRING, HASH, "line comment", "comment", "end", OTHER)
-"""Kinds of tokens by their group in _MASTER; frequent kinds first."""
+"""Kinds of tokens by the number of their group in _MASTER; frequent kinds first."""
 _NEWLINE, _LINE_COMMENT, _COMMENT, _END, _OTHER = (
     _KINDS.index(kind) for kind in ("newline", "line comment", "comment", "end", OTHER)
 )

@@ -249,7 +249,7 @@ class StatementParser(ExpressionParser):
         return self.assignment_or_call(";")
 
     def assignment_or_call(self, ends: str) -> tree.Assign | tree.CallStatement:
-        """Parses ``left = right``, ``left += right`` or a call, up to a sign in ``ends``; takes only a semicolon."""
+        """Parses an assignment (``=``, ``+=`` …) or a call up to a sign in ``ends``; takes it if ``ends`` is ``;``."""
         at = self.position
         if self.kind == NAME and self.text in ("else", "default", "in", "out", "inout", "state", "key"):
             self.fail(f"a statement cannot begin with {self.text!r}")

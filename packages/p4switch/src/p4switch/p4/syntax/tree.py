@@ -1,7 +1,7 @@
 """Syntax trees: expressions, types, statements and declarations (P4_16 specification, sections 7 to 16).
 
-Nodes are compared by identity. The checker stores its results in ``type``, ``value`` and ``target``; nothing else
-changes a tree.
+Nodes are compared by identity. The checker stores its results in attributes such as ``type``, ``value`` and
+``target``, and inserts casts; nothing else changes a tree.
 """
 
 from dataclasses import dataclass, field
@@ -531,7 +531,7 @@ class Entry(Node):
 
 @dataclass(slots=True, eq=False)
 class Property(Declaration):
-    """A property of a table without syntax of its own: ``size = 16;``."""
+    """A property of a table that is a plain expression: ``size = 16;``."""
 
     value: Expression
 

@@ -126,7 +126,7 @@ class CallCheck(CheckerPart):
         return self.env.types.substitute(result, type_arguments)
 
     def _width_of_numbers(self, node: tree.Call, unifier: kinds.Unifier, function: tree.Function) -> None:
-        """Reports types inferred only from numbers without a width; ``hash`` and ``random`` use another argument's."""
+        """Reports types inferred only from numbers without a width; ``hash`` and ``random`` take another's type."""
         for variable, kind in unifier.found.items():
             if kind is not kinds.INTEGER:
                 continue
@@ -408,7 +408,7 @@ class CallCheck(CheckerPart):
 
 
 def _varying(kind: kinds.Type) -> int:
-    """Returns by how many bits values of a type may be shorter than its width: varbit fields, members of unions."""
+    """Returns by how many bits a value may be shorter than the width of its type, due to varbits or unions."""
     match kind:
         case kinds.Varbits(width):
             return width
@@ -444,7 +444,7 @@ def fits(parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Argument
 def pairs_of(
     parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Argument]
 ) -> list[tuple[tree.Parameter, tree.Argument]]:
-    """Returns each argument with its parameter; omits arguments that have none."""
+    """Returns (parameter, argument) pairs; omits arguments without a parameter."""
     by_name = {p.name: p for p in parameters}
     pairs = []
     for index, argument in enumerate(arguments):

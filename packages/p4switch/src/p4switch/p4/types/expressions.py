@@ -457,7 +457,7 @@ class ExpressionCheck(CheckerPart):
         return kind
 
     def checked(self, node: tree.Expression, expected: kinds.Type, what: str) -> tree.Expression:
-        """Returns the expression, converted to the expected type; an error begins with ``what``."""
+        """Checks an expression; returns it converted to ``expected``. An error begins with ``what``."""
         self.check(node)
         return self.coercion.coerce(node, expected, what)
 
@@ -720,7 +720,7 @@ class ExpressionCheck(CheckerPart):
     # --- targets of assignments (P4_16 specification, section 6.6)
 
     def check_place(self, node: tree.Expression, what: str) -> kinds.Type:
-        """Returns the type of a target; if it is no target, UNKNOWN, with an error that begins with ``what``."""
+        """Returns the type of an assignable expression; for others UNKNOWN, with an error that begins with ``what``."""
         kind = self.check(node)
         if kind is kinds.UNKNOWN:
             return kinds.UNKNOWN

@@ -421,7 +421,7 @@ def saturate(number: int, kind: Bits) -> int:
 
 
 def convert(value: Any, source: Type, target: Type) -> Any:
-    """Returns a value cast from one type to another; None if the value does not fit the cast."""
+    """Returns a value cast from one type to another; None if the cast does not apply to the value."""
     if isinstance(target, Bits):
         if isinstance(value, bool):
             return int(value)
