@@ -291,7 +291,7 @@ class DataLowering:
         return self._context
 
     def stays(self, expr: model.DataExpr, width: int) -> bool:
-        """Returns whether the lanes of an expression stay apart; see LaneOps."""
+        """Returns whether the lanes of an expression stay apart; see LaneOps.stays."""
         return self._lanes.stays(expr, width)
 
     # --- fields

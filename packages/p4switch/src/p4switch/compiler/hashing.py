@@ -37,7 +37,7 @@ CRC_PARAMETERS: Final = {"crc16": _CRC16, "crc16_custom": _CRC16, "crc32": _CRC3
 
 class _Part(NamedTuple):
     """One field of the inputs: the header that must be valid (None: always there), its value, and its length in bits
-    (i32) where that varies.
+    (i32; None: the width of the value).
     """
 
     needs: str | None

@@ -193,7 +193,7 @@ class ParserLowering:
         return lambda: number(64, self._context.program.error_code(name))
 
     def _fail_unless(self, condition: Value, code: Callable[[], Value]) -> None:
-        """Ends parsing with an error where the condition is false."""
+        """Ends parsing with an error if the condition is false."""
         b = self._builder
         with b.if_then(b.not_(condition), likely=False):
             b.store(code(), self.error)

@@ -261,9 +261,9 @@ class FieldStorage:
         """Makes another stack slot, set at the start of the function: lanes to 0, others to ``initial``."""
         with self._builder.goto_block(self._entry):
             pointer = self._builder.alloca(kind)
-            # llvmlite would require the element type of alloca's pointer; LLVM's pointers are opaque.
+            # llvmlite gives the pointer an element type and would check it; LLVM's pointers are opaque.
             pointer.type = POINTER
-            if isinstance(kind, ir.VectorType):  # no access spans blocks, so LLVM can keep them apart
+            if isinstance(kind, ir.VectorType):  # LLVM keeps blocks apart if no access spans them
                 for block in blocks_of(32 * kind.count):
                     zeros = ir.Constant(block_type(block.count), None)
                     store_block(self._builder, pointer, block, zeros)

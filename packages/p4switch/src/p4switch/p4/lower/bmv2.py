@@ -212,7 +212,7 @@ class ChosenField(StoragePlace):
         return operation("access_field", self.header.data, number)
 
     def key(self) -> Json | None:
-        """Returns the field as a key of a select; None unless it is in a stack's last element, as BMv2 requires."""
+        """Returns the field as a key of a select, which BMv2 has only for a stack's last element; else None."""
         if self.header.last is None:
             return None
         stack, member = self.header.last

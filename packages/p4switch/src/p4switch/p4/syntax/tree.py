@@ -567,7 +567,7 @@ class State(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Program(Declaration):
-    """A parser or control (``kind``), or the type of one where ``body`` is None.
+    """A parser or control (``kind``), or the type of one if ``body`` is None.
 
     Attributes:
         constructor: parameters of the constructor.

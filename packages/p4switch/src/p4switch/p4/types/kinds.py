@@ -36,7 +36,7 @@ class Basic(Named):
 
 @dataclass(frozen=True, eq=False)
 class Bits(Type):
-    """``bit<width>``, or ``int<width>`` where ``signed``."""
+    """``bit<width>``, or ``int<width>`` if ``signed``."""
 
     width: int
     signed: bool

@@ -189,7 +189,7 @@ class Validity:
         self.said: set[str] = set()
 
     def after_parser(self, parser: tree.Program) -> Valid | None:
-        """Returns the headers that are valid on every path to ``accept``; None if the parser cannot be followed."""
+        """Returns the headers that are valid on every path to ``accept``; None if the parser cannot be analysed."""
         self.headers = parser.parameters[1]
         states = {state.name: state for state in parser.states}
         known: dict[str, Valid] = {"start": frozenset()}
