@@ -1,4 +1,4 @@
-"""Tasks that come and go: Poisson arrivals, exponential stays, blocking, and re-grooming that makes room."""
+"""Simulates tasks that come and go: Poisson arrivals, exponential stays, blocking, and re-grooming that makes room."""
 
 import heapq
 import random
@@ -18,10 +18,10 @@ from p4reduce.control_plane.scheduling.task import Task
 from p4reduce.topologies.wdm import Wdm
 
 WARM_UP: Final = 3.0
-"""number of mean stays in which tasks fill the network without being counted"""
+"""length of the warm-up in mean stays; its tasks fill the network and are not counted"""
 MOST_LOAD: Final = 10_000
 ATTEMPTS: Final = 12
-"""number of sets of tasks that are tried when a task would be blocked"""
+"""number of sets of running tasks that are tried before a task is blocked"""
 CONFIDENCE: Final = 0.95
 
 
@@ -53,7 +53,7 @@ class _World:
     interrupted: int = 0
 
     def admit(self, number: int, task: Task, moved: int) -> bool:
-        """Admit a task, moving up to ``moved`` running tasks if necessary; returns whether that worked."""
+        """Admit a task, moving up to ``moved`` running tasks if necessary; return whether that worked."""
         granted = self.grooming.admit(self.policy, task)
         if granted is None and moved and self.running:
             granted = self._make_room(task, moved)
@@ -107,14 +107,14 @@ def arrive(
     load : float
         Erlang: mean number of running tasks if none were blocked.
     arrivals, models, demand_bps : int
-        Tasks that are counted, after others that fill the network for three mean stays; local models of each; rate of a
-        copy of a model.
+        Number of counted tasks, after a warm-up of three mean stays; local models of each task; rate of a copy of a
+        model in bit/s.
     moved : int
         Largest number of running tasks that may be moved to avoid blocking one; 0: none.
     seed : int
         Seed of times and hosts: the same tasks for every policy.
     progress : Progress or None
-        Gets the number of arrivals.
+        Receives the number of arrivals.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def arrive(
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half of its 95 % confidence interval over seeds (Student's t); infinite for one value."""
+    """Return the mean and half of its 95 % confidence interval over seeds (Student's t); infinite for one value."""
     mean, count = statistics.fmean(values), len(values)
     if count < 2:
         return mean, float("inf")

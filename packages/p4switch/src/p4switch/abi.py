@@ -18,7 +18,7 @@ Between the two calls, the driver decides from ``OUT_*`` exactly as simple_switc
 (behavioral-model, targets/simple_switch/simple_switch.cpp): multicast if ``OUT_MCAST_GRP`` is not 0, else
 drop if ``OUT_EGRESS_SPEC`` is ``DROP_PORT``, else unicast.
 
-Programs that clone, resubmit, recirculate, truncate or send digests (``Program.leaves_path``) ask more of their
+Programs that clone, resubmit, recirculate, truncate or send digests (``Program.leaves_path``) require more of their
 driver. ``traffic.py`` does all of it, and so does the fabric:
 
 - Before every call, ``KEPT_ADDRESS`` holds the address of a buffer of ``CompiledProgram.kept_bytes``. Ingress and
@@ -69,28 +69,29 @@ EG_LENGTH: Final = 16
 the frame's length, plus headers made valid by setValid(), minus those made invalid."""
 
 OUT_CLONE: Final = 17
-"""0, or a clone session's number + CLONE_VALID; the cells from here on are written by programs that leave the path"""
+"""0, or CLONE_VALID + the number of a clone session; only programs that leave the path write this and the later OUT_*
+and EG_OUT_* cells"""
 OUT_CLONE_LIST: Final = 18
 OUT_RESUBMIT: Final = 19
 OUT_DIGEST: Final = 20
 IN_FIELD_LIST: Final = 22
-"""the field list whose fields the packet keeps, 0 for one that comes from outside"""
+"""the field list whose fields the packet keeps; 0 for a packet that arrives from outside"""
 KEPT_ADDRESS: Final = 24
 CLONE_ADDRESS: Final = 25
 EG_OUT_CLONE: Final = 26
 EG_OUT_CLONE_LIST: Final = 27
 EG_OUT_RECIRCULATE: Final = 28
 EG_OUT_CLONE_PRIORITY: Final = 29
-"""the priority that an egress clone keeps, 0 where its field list has none"""
+"""the priority that an egress clone keeps; 0 if its field list has none"""
 
 INGRESS_DROPS: Final = {
     OUT_EGRESS_SPEC: DROP_PORT, OUT_MCAST_GRP: 0, OUT_PRIORITY: 0, OUT_CLONE: 0, OUT_CLONE_LIST: 0, OUT_RESUBMIT: 0,
     OUT_DIGEST: 0,
 }  # fmt: skip
-"""Cells after ingress for a packet that took too many steps (MAX_STEPS): all that it requested is forgotten."""
+"""Cells after ingress of a packet that exceeded MAX_STEPS: all its requests are discarded."""
 
 NOTHING_NOTED: Final = {EG_OUT_CLONE: 0, EG_OUT_CLONE_LIST: 0, EG_OUT_RECIRCULATE: 0}
-"""Cells after egress for such a packet."""
+"""Cells after egress of a packet that exceeded MAX_STEPS."""
 
 IO_CELLS: Final = 32
 """length of the io array, int64"""
@@ -109,5 +110,5 @@ INSTANCE_REPLICATION: Final = 5
 INSTANCE_RESUBMITTED: Final = 6
 
 CLONE_VALID: Final = 1 << 15
-"""tells a clone to session 0 from no clone (register_access.h)"""
+"""set in every clone request, so that a clone to session 0 differs from no clone (register_access.h)"""
 NO_TRUNCATION: Final = (1 << 62) - 1

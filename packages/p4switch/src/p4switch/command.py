@@ -22,7 +22,7 @@ PACKET: Final = "PORT:HEX, as 1:ffffffffffff...; may be given several times"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code: 0, 1 where a target cannot run a program, 2 for input that cannot be used."""
+    """Run the command; return its exit code: 0, 1 if a target cannot run the program, 2 for unusable input, or 130."""
     chosen = _parser().parse_args(arguments)
     work: Callable[[argparse.Namespace], int] = chosen.work
     try:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it again at exit
         return 1
     except ModuleNotFoundError as error:
         extra = "server" if chosen.work is _serve else "trace"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from p4switch.compiler import CompiledProgram
 
 MAX_PRIORITY_QUEUES: Final = 8
-"""As many as v1model's 3 bits of priority can name."""
+"""The number of priorities that v1model's 3 bits can express."""
 DEFAULT_PRIORITY_QUEUES: Final = MAX_PRIORITY_QUEUES
 
 KEPT_DIGESTS: Final = 1024
@@ -45,16 +45,16 @@ class Device:
         executor: ExecutorName = "compiled",
         priority_queues: int = DEFAULT_PRIORITY_QUEUES,
     ) -> None:
-        """A device with empty tables.
+        """Creates a device with empty tables.
 
         Args:
             program: from load_program.
             name: for messages.
-            device_id: P4Runtime's.
+            device_id: the device's id in P4Runtime.
             executor: ``compiled`` (machine code) or ``interpreted`` (slow, traces); both read and write the same
                 state and give the same answers.
-            priority_queues: of each port, 1 to 8; a packet whose priority is not below this number is lost, as in
-                BMv2 (which has one queue by default).
+            priority_queues: queues of each port, 1 to 8; a packet whose priority is not below this number is lost, as
+                in BMv2 (which has one queue by default).
 
         Raises:
             ValueError: ``priority_queues`` is not in this range.
@@ -102,7 +102,7 @@ class Device:
 
     @property
     def state_address(self) -> int:
-        """Address of this device's state; stable for its life."""
+        """Address of this device's state; fixed for the device's lifetime."""
         return self.state.address
 
     @property
@@ -117,7 +117,9 @@ class Device:
 
     @cached_property
     def detours(self) -> Detours | None:
-        """What the driver of a program that leaves the straight path needs; None for other programs."""
+        """Buffers and clone sessions for the driver of a program that leaves the straight path; None for other
+        programs.
+        """
         if not self.program.leaves_path:
             return None
         from p4switch.compiler.data import KeptLayout  # noqa: PLC0415 - llvmlite only where needed
@@ -151,7 +153,7 @@ class Device:
 
         Returns:
             (port, frame) for each copy that leaves, in the order in which they reach the output queues; [] for a drop.
-            A packet that goes round more than traffic.MAX_ROUNDS times is cut off, with a warning.
+            A packet that takes more than traffic.MAX_ROUNDS passes is cut off, with a warning.
         """
         if not 0 <= port <= abi.MAX_PORT:
             raise ValueError(f"port {port} is not in 0..{abi.MAX_PORT}")

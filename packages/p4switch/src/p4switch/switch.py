@@ -37,7 +37,7 @@ class FrameLike(Protocol):
     """An object that ``bytes`` converts to a frame: ``bytes`` itself, or a packet of Scapy."""
 
     def __bytes__(self) -> bytes:
-        """The frame."""
+        """Return the frame."""
 
 
 Value: TypeAlias = int | str | bytes
@@ -119,7 +119,7 @@ class Switch:
     # --- packets
 
     def send(self, port: int, frame: bytes | FrameLike) -> list[tuple[int, bytes]]:
-        """Send a frame in by a port; return (port, frame) of each copy that leaves, in the order in which they leave.
+        """Send a frame into a port; return (port, frame) of each copy that leaves, in order.
 
         Raises ``ValueError`` if the port or the frame's length is out of range.
         """
@@ -151,7 +151,7 @@ class Switch:
         key : Fields
             One field, a list in the table's order, or a mapping by names of fields.
         arguments : Arguments
-            Of the action, in their order or by their names.
+            The action's arguments, in order or by name.
         priority : int
             For tables with ternary, range or optional fields, and only for these: the highest number wins.
 
@@ -178,20 +178,20 @@ class Switch:
             )
 
     def default(self, table: str, action: str, arguments: Arguments = ()) -> None:
-        """Set what a table does with packets that match no entry. Raises ``ValueError`` as ``insert`` does."""
+        """Set a table's default action, for packets that match no entry. Raises ``ValueError`` as ``insert`` does."""
         spec = self._table(table)
         chosen = self._action(spec, action)
         with self._lock:
             self.device.tables[spec.name].set_default(chosen.name, self._arguments(chosen, arguments))
 
     def multicast(self, group: int, ports: Iterable[int | tuple[int, int]]) -> None:
-        """Make a multicast group copy packets to ports, each a number or (port, replication id)."""
+        """Set the ports of a multicast group; each is a port number or (port, replication id)."""
         replicas = [(port, 0) if isinstance(port, int) else port for port in ports]
         with self._lock:
             self.device.multicast.set(group, replicas)
 
     def mirror(self, session: int, ports: Iterable[int]) -> None:
-        """Make a clone session copy packets to ports."""
+        """Set the ports to which a clone session copies packets."""
         with self._lock:
             self.device.clone_sessions.set(session, [(port, 0) for port in ports])
 
@@ -219,8 +219,8 @@ class Switch:
 
         Raises
         ------
-        The program was loaded without P4Info.
-            The program came without P4Info.
+        ProgramError
+            The program was loaded without P4Info.
         OSError
             The address cannot be bound.
         """

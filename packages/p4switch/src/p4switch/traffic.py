@@ -1,4 +1,4 @@
-"""The way of packets around ingress and egress (behavioral-model, simple_switch.cpp), without queues."""
+"""Drives packets around ingress and egress (behavioral-model, simple_switch.cpp), without queues."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Detours:
 _LOG = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 256
-"""Bound on the passes of one frame and its copies through ingress plus their egress clones; BMv2 has none."""
+"""Limit on the passes of a frame and its copies through ingress, plus their egress clones; BMv2 has no limit."""
 
 
 class _Driven(Protocol):
@@ -145,7 +145,7 @@ class _Copy:
 
 
 class Journey:
-    """The way of one frame, with all its copies, through a device."""
+    """The passage of one frame, with all its copies, through a device."""
 
     def __init__(self, device: _Driven, time_us: int) -> None:
         self._device = device
@@ -160,8 +160,8 @@ class Journey:
     def run(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """Returns (port, frame) of every copy that leaves.
 
-        BMv2 runs ingress and egress in threads of their own. The order here is that of an idle switch: copies that wait
-        for egress go before frames that wait for ingress.
+        BMv2 runs ingress and egress in separate threads. The order here is that of an idle switch: copies that wait for
+        egress go before frames that wait for ingress.
         """
         self._io[[abi.IN_PORT, abi.IN_TIME_US]] = (port, self._time)
         self._arrivals.append(_Arrival(frame, abi.INSTANCE_NORMAL))
@@ -220,7 +220,7 @@ class Journey:
         return [] if egress_spec == abi.DROP_PORT else [(egress_spec, 0, abi.INSTANCE_NORMAL)]
 
     def _session(self, number: int, instance: int) -> list[tuple[int, int, int]]:
-        """Returns a session's copies: its group's first; the one to its port has the rid of the copy before."""
+        """Returns a session's copies: its own replicas, its group's, then its port with the rid of the copy before."""
         session = self._device.clone_sessions.get(number & ~abi.CLONE_VALID)
         if session is None:
             return []

@@ -1,4 +1,4 @@
-"""What ends with a ``with`` block."""
+"""A base class for objects that a ``with`` block closes."""
 
 from typing import Self
 
@@ -7,7 +7,7 @@ class Closable:
     """A context manager that closes itself: ``with Thing() as thing`` calls ``thing.close()`` at the end."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release the resources that the object holds."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for gRPC's asyncio interface."""
+"""An event loop in a separate thread, for gRPC's asyncio interface."""
 
 import asyncio
 from collections.abc import Coroutine

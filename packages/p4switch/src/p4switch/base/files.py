@@ -1,4 +1,4 @@
-"""Reading regular files only, and writing files and folders whole or not at all; errors name the file."""
+"""Reads regular files only, and writes files and folders completely or not at all; errors name the file."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 LARGEST: Final = 1 << 30
-"""Most bytes that are read of a file; inputs of this project are far smaller."""
+"""Limit on the bytes read from a file; this project's inputs are far smaller."""
 _PIECE: Final = 1 << 20
 _MARK: Final = ".partial-"
 _KINDS: Final = (

@@ -1,4 +1,4 @@
-"""YAML from other people: plain data in bounded time and memory, or one short error.
+"""Reads untrusted YAML: yields plain data in bounded time and memory, or one short error.
 
 PyYAML's safe loader constructs no objects, but it expands aliases (nine lines of aliases can make 10^9 items),
 accepts numbers of a million digits, and recurses as deep as a file nests.
@@ -17,14 +17,14 @@ SIZE_LIMIT: Final = 16 << 20
 DEPTH_LIMIT: Final = 64
 """deepest nesting of lists and mappings"""
 NUMBER_LIMIT: Final = 64
-"""most characters of a value that is not text: converting YAML's base-60 numbers takes the square of their length"""
+"""most characters of a value that is not text: converting YAML's base-60 numbers takes quadratic time"""
 _NAMELESS: Final = re.compile(r'\s+in "<(?:unicode|byte) string>",')
 """PyYAML's name for a document without a file; the caller knows the file"""
 _TEXT: Final = "tag:yaml.org,2002:str"
 
 
 class YamlError(ValueError):
-    """Text that is not YAML, or that is more than plain data; the message is one short line that names the line."""
+    """Text that is not YAML or holds more than plain data; the message is one short line that names the line."""
 
 
 class PlainNodes(yaml.composer.Composer, yaml.constructor.BaseConstructor):

@@ -1,4 +1,4 @@
-"""Numbers as people write them (decimal, hexadecimal, IPv4, MAC, with units), and names by their last parts."""
+"""Parses numbers in human notation (decimal, hexadecimal, IPv4, MAC, with units), and finds names by last parts."""
 
 import difflib
 import ipaddress
@@ -33,7 +33,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 MAC_BITS: Final = 48
 IPV4_BITS: Final = 32
 TODO: Final = "TODO"
-"""Stands in place of a value in a file that is still to be completed."""
+"""Placeholder for a value in a file that is still to be completed."""
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}")
 _IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
@@ -42,11 +42,11 @@ _LONGEST: Final = 4096
 """characters; the widest field of P4 programs for BMv2, 2,048 bits, takes 2,050 in binary"""
 _ADDRESS_NAMES: Final = frozenset({"src", "dst", "srcaddr", "dstaddr", "src_addr", "dst_addr"})
 _WIDE: Final = 128
-"""Numbers with more bits are shortened for people."""
+"""Numbers with more bits are shown shortened."""
 
 
 class ValueProblem(ValueError):
-    """Says what is wrong with a value, and how it should look."""
+    """A value that cannot be used; the message says what is wrong and how it should look."""
 
 
 def parse_number(text: str, width: int) -> int:
@@ -105,7 +105,7 @@ def looks_like(name: str, width: int) -> str:
 
 
 def show(value: int, name: str = "", width: int = 0) -> str:
-    """Return a number for people; ``name`` and ``width`` of its field choose IPv4 or MAC notation."""
+    """Return a number as readable text; ``name`` and ``width`` of its field choose IPv4 or MAC notation."""
     kind = looks_like(name, width)
     if kind == "mac":
         return value.to_bytes(6, "big").hex(":")
@@ -154,7 +154,7 @@ def short(value: object) -> str:
     try:
         return _SHORT.repr(value)
     except ValueError:
-        return "a number of thousands of digits"  # Python writes none above 4,300
+        return "a number of thousands of digits"  # Python refuses to write more than 4,300
 
 
 # Rates, delays and counts as people write them ('10G', '1us', '64k') and as integers (bit/s, ps).
@@ -170,7 +170,7 @@ _LONGEST_QUANTITY: Final = 60
 _COUNT_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _MAX_COUNT: Final = 2**63 - 1
 _SLOWEST_BARE_BPS: Final = 10**6
-"""text without a unit below this most likely lacks its unit: no link has the rate '10'"""
+"""text below this rate without a unit probably lacks its unit: no link has the rate '10'"""
 _QUANTITY: Final = r"(\d+(?:\.\d+)?)"
 _RATE: Final = re.compile(rf"{_QUANTITY}\s*([kKMGT]?)(bit/s|b/s|bps)?")
 _COUNT: Final = re.compile(rf"{_QUANTITY}\s*(k|M|G|Ki|Mi|Gi)?")
@@ -279,7 +279,7 @@ def format_delay(delay_ps: int) -> str:
 
 
 def _to_match(value: int | str) -> str:
-    """Returns the text that the patterns are tried on; an empty text if the value is too long."""
+    """Returns the text to match with the patterns; an empty text if the value is too long."""
     if isinstance(value, int):
         return str(value) if abs(value) <= max(_MAX_RATE_BPS, _MAX_DELAY_PS) * 1000 else ""
     text = value.strip()
@@ -295,7 +295,7 @@ def _in_units(value: int, units: dict[str, int], smallest: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, as a name or an address (IPv6 also in brackets), is surely this machine."""
+    """Return whether a host name or address (IPv6 also in brackets) certainly means this machine."""
     if host == "localhost":
         return True
     try:

@@ -115,7 +115,7 @@ def _take(context: FunctionContext, bucket: Value, need: Value) -> Value:
 def lower_one_of(
     context: FunctionContext, data: DataLowering, one_of: model.OneOf, run: Callable[[model.Primitive], None]
 ) -> None:
-    """Runs the first case whose condition holds; afterwards nothing is known of the fields."""
+    """Emits code that runs the first case whose condition holds; forgets all facts about fields."""
     b, done = context.builder, context.block("chosen")
     for condition, primitive in one_of.cases:
         data.forget()
@@ -131,7 +131,7 @@ def lower_one_of(
 
 
 def lower_random(context: FunctionContext, data: DataLowering, primitive: model.Random) -> None:
-    """Computes ``random()`` as state.device_state does, with the state in the device's cells."""
+    """Emits ``random()`` as state.device_state computes it; the generator's state is a cell of the device."""
     b, target = context.builder, primitive.target
     low, high = data.number(primitive.low, 64), data.number(primitive.high, 64)
     with b.if_then(b.icmp_unsigned("<=", low, high)):
@@ -169,7 +169,7 @@ def move_headers(context: FunctionContext, data: DataLowering, move: model.MoveH
 
 @dataclass(frozen=True)
 class PathSlots:
-    """Slots (i64) of the primitives' requests for the time after the pipeline."""
+    """Slots (i64) of the requests that primitives make and that are served after the pipeline."""
 
     clone: Value
     clone_list: Value
@@ -180,7 +180,7 @@ class PathSlots:
 
     @classmethod
     def make(cls, storage: FieldStorage) -> "PathSlots":
-        """Makes slots without any request."""
+        """Makes slots that hold no request."""
         zero = number(64, 0)
         clone, clone_list, resubmit, recirculate, digest = (storage.slot(I64, zero) for _ in range(5))
         truncate = storage.slot(I64, number(64, abi.NO_TRUNCATION))
@@ -269,7 +269,7 @@ def reset_metadata(context: FunctionContext) -> None:
 
 
 def store_egress_clone(context: FunctionContext, io: Value, layout: phv.PhvLayout) -> None:
-    """If egress cloned, stores the packet at CLONE_ADDRESS, with metadata reset except those of the field list."""
+    """If egress cloned, stores the packet at CLONE_ADDRESS, with metadata reset except those in its field list."""
     b, notes = context.builder, context.notes
     with b.if_then(b.icmp_unsigned("!=", b.load(notes.clone, typ=I64), number(64, 0)), likely=False):
         buffer = _address(context, io, abi.CLONE_ADDRESS)
@@ -295,7 +295,7 @@ def store_egress_clone(context: FunctionContext, io: Value, layout: phv.PhvLayou
 
 
 def _cloned(context: FunctionContext, field: model.FieldRef) -> Value:
-    """Returns a header field as it is, a metadata field if the clone's list has it, else 0."""
+    """Returns a field's value in an egress clone: 0 for metadata that the clone's field list does not name."""
     b, value = context.builder, context.storage.load(field)
     if not context.program.headers[field.header].metadata:
         return value
@@ -308,18 +308,19 @@ def _cloned(context: FunctionContext, field: model.FieldRef) -> Value:
 
 
 MOST_ROW_BYTES = 1 << 14
-"""Longer rows of registers are not processed block by block, because that takes stack of the same size."""
+"""Longest row of registers, in bytes, that is processed block by block; this takes as many bytes of stack."""
 
 
 @dataclass(frozen=True)
 class LaneRun:
-    """Consecutive statements that keep lanes apart: on fields of one width and registers of one row.
+    """Consecutive statements in which no lane depends on another, on fields of one width and registers of one row.
 
     Attributes:
-        primitives: Assign, RegisterRead, RegisterWrite; each register is read at most once, and before it is written.
+        primitives: Assign, RegisterRead, RegisterWrite; no register is read twice, or read after it is written.
         width: bits of all fields and of the registers.
-        group, index: the row of registers; ``group`` is None if there is none.
-        reads: by register that is read, the field that gets the value; no earlier statement assigns to that field.
+        group, index: the row of registers; ``group`` is None if the run uses no register.
+        reads: maps each register that is read to the field that receives its value; no earlier statement assigns to
+            that field.
     """
 
     primitives: tuple[model.Primitive, ...]
@@ -330,7 +331,7 @@ class LaneRun:
 
     @classmethod
     def of(cls, data: DataLowering, primitives: Sequence[model.Primitive]) -> "LaneRun | None":
-        """Returns the longest run at the beginning, and lets ``data`` know what it leaves; None if there is none."""
+        """Returns the longest run at the start of ``primitives``, or None; records its effect on fields in ``data``."""
         layout = data.context.layout
         width, run, assigned, reads, touched = (
             0,
@@ -375,7 +376,7 @@ class LaneRun:
                 reads[primitive.register] = primitive.target
                 data.forget(primitive.target)
         if not any(isinstance(primitive, model.Assign) for primitive in run):
-            return None  # copying a cell into a field or back is one move
+            return None  # a copy between a cell and a field is a single move already
         return cls(tuple(run), width, group, index, reads)
 
 
@@ -394,11 +395,11 @@ class ActionLowering:
         self._data = DataLowering(context, where, parameters)
 
     def lower(self, action: model.Action) -> None:
-        """Lowers all primitives; the builder ends behind them."""
+        """Lowers all primitives; leaves the builder after them."""
         primitives = action.primitives
         targets = {p.to for p in primitives if isinstance(p, model.Jump | model.JumpIfZero)}
         blocks = {at: self._context.block(f"step{at}") for at in sorted(targets)}
-        done = 0  # number of primitives
+        done = 0  # number of lowered primitives
         for at, primitive in enumerate(primitives):
             if at in blocks:
                 self._enter(blocks[at])
@@ -484,7 +485,7 @@ class ActionLowering:
             case model.OneOf():
                 lower_one_of(self._context, self._data, primitive, self.primitive)
             case model.LogMessage():
-                pass  # log messages of machine code are not read
+                pass  # machine code writes no log messages
             case _:
                 raise AssertionError(f"not a primitive that stands alone: {primitive}")
 
@@ -617,7 +618,7 @@ class ActionLowering:
         return inside, lambda: byte_offset(self._builder, row(), place.offset)
 
     def _register_row(self, number_of_group: int, index: model.DataExpr) -> tuple[Value, Callable[[], Value]]:
-        """Returns the same for a row of cells that lie side by side."""
+        """Returns whether the index is within a group of registers, and a function that makes the row's address."""
         b, context = self._builder, self._context
         group = context.layout.groups[number_of_group]
         at = self._data.number(index, INDEX_BITS)

@@ -1,7 +1,7 @@
 """Machine code of expressions.
 
-Data are unbounded integers (as in BMv2), machine code holds residues. ``number(e, w)`` is ``e mod 2**w``; if w is the
-width that Analysis finds sufficient, that is the integer itself. Values of 256 bits and more are computed as vectors
+Data are unbounded integers (as in BMv2), but machine code holds residues. ``number(e, w)`` is ``e mod 2**w``; this is
+the integer itself if w is the width that Analysis finds sufficient. Values of 256 bits and more are computed as vectors
 of 32-bit lanes if each operation stays within its lanes, else as one LLVM integer.
 """
 
@@ -31,10 +31,7 @@ from p4switch.program import model
 from p4switch.program.errors import SHIFT_MASK, UnsupportedConstruct
 from p4switch.state.layout import LANE_BITS, WIDE_BITS, cell_bytes, cell_kind
 
-# The buffer between ingress and egress: which parts of a packet it holds, and where.
-
-
-# The fields that a packet keeps when it leaves the straight path.
+# Buffers: the fields that a packet keeps when it leaves the straight path, and the packet between ingress and egress.
 
 
 _ALIGNMENT = 8
@@ -42,7 +39,7 @@ _ALIGNMENT = 8
 
 @dataclass(frozen=True)
 class KeptLayout:
-    """The places of the fields of field lists and digests in the buffer at KEPT_ADDRESS."""
+    """Byte offsets of the fields of field lists and digests in the buffer at KEPT_ADDRESS, and the buffer's size."""
 
     offsets: dict[model.FieldRef, int]
     bytes: int
@@ -57,7 +54,7 @@ class KeptLayout:
         return cls(offsets, at)
 
     def values(self, kept: NDArray[np.uint8], learn_list: model.LearnList) -> tuple[int, ...]:
-        """Returns the elements of a digest, unsigned, from the buffer's bytes."""
+        """Returns the elements of a digest as unsigned numbers from the buffer's bytes."""
         return tuple(self._bits(kept, e) if isinstance(e, model.FieldRef) else e.value for e in learn_list.elements)
 
     def _bits(self, kept: NDArray[np.uint8], field: model.FieldRef) -> int:
@@ -74,8 +71,8 @@ PAYLOAD_LENGTH: Final = 16
 RECIRCULATE: Final = 24
 TRUNCATE: Final = 32
 FIRST_FIELD: Final = 64
-"""Byte offsets of int64 numbers in the buffer (the last two in programs that leave the straight path); fields follow,
-then the payload."""
+"""Byte offsets in the PHV buffer: int64 numbers (RECIRCULATE and TRUNCATE only in programs that leave the straight
+path), then the first field; the payload follows the fields."""
 
 ALIGNMENT: Final = 64
 
@@ -122,9 +119,9 @@ class FieldNeeds:
                     self.header(header)
 
     def primitive(self, primitive: model.Primitive) -> None:
-        """Adds the fields that a primitive reads, and those that it may leave unchanged."""
+        """Adds the fields that a primitive reads, and the targets that it may leave unchanged."""
         if isinstance(primitive, model.LogMessage):
-            return  # log messages of machine code are not read
+            return  # machine code writes no log messages
         for expr in model.operands(primitive):
             self.expression(expr)
         match primitive:
@@ -199,8 +196,8 @@ class PhvLayout:
 
     Attributes:
         fields: offset of each field that egress or the deparser may read, laid out as by state.layout.
-        valid: offset of the validity byte of each header whose validity they may read.
-        payload: offset of the payload, behind all fields.
+        valid: offset of the validity byte of each header whose validity egress or the deparser may read.
+        payload: offset of the payload, after all fields.
         bytes: size for a frame of abi.MAX_FRAME_BYTES.
     """
 
@@ -215,7 +212,7 @@ class PhvLayout:
 
     @classmethod
     def of(cls, program: model.Program) -> "PhvLayout":
-        """Returns a program's layout, with a place for every wide header field, since ingress keeps these there."""
+        """Returns a program's layout, with a place for every wide header field, because ingress keeps them there."""
         needs = FieldNeeds(program)
         needs.pipeline(program.egress)
         needs.checksum_updates()
@@ -251,7 +248,7 @@ MAX_INTEGER_BITS: Final = 1 << 16
 """Widest number that is computed as one LLVM integer; no field is wider."""
 
 MAX_PRODUCT_BITS: Final = 1 << 12
-"""Widest product as one LLVM integer; its time and its instructions grow with the square of the width."""
+"""Widest product that is computed as one LLVM integer; its time and code size grow with the square of the width."""
 
 SHIFT_BITS: Final = SHIFT_MASK.bit_length()
 
@@ -259,7 +256,7 @@ _BITWISE: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and_", "|": "or_", 
 
 
 class DataLowering:
-    """Lowers the expressions of one part: an action, a condition, a parser state."""
+    """Lowers the expressions of one part of a program, such as an action, a condition or a parser state."""
 
     def __init__(
         self,
@@ -294,7 +291,7 @@ class DataLowering:
         return self._context
 
     def stays(self, expr: model.DataExpr, width: int) -> bool:
-        """Returns whether the lanes of an expression stay apart; see LaneOps."""
+        """Returns whether the lanes of an expression stay apart; see LaneOps.stays."""
         return self._lanes.stays(expr, width)
 
     # --- fields
@@ -317,7 +314,7 @@ class DataLowering:
             self._analysis = Analysis(dict(self._facts))
 
     def store(self, target: model.FieldRef, value: Value) -> None:
-        """Sets a field to a value of its own kind, and forgets the facts about it."""
+        """Sets a field to a value in the field's form (lanes or an integer), and forgets the facts about it."""
         self._context.storage.store(target, value)
         self.forget(target)
 
@@ -361,7 +358,7 @@ class DataLowering:
         return integer_to_lanes(self._builder, self.integer_number(expr, width), width)
 
     def exact(self, expr: model.DataExpr) -> tuple[Value, Bounds]:
-        """Returns the integer itself: unsigned if its bounds are natural, else two's complement."""
+        """Returns the exact value (unsigned if its bounds are natural, else two's complement), and its bounds."""
         bounds = self._analysis.bounds(expr)
         width = bounds.width()
         if width is None:
@@ -369,7 +366,7 @@ class DataLowering:
         return self.number(expr, width), bounds
 
     def integer_number(self, expr: model.DataExpr, width: int) -> Value:
-        """Returns the same as ``number``, by LLVM integer operations on the operands."""
+        """Returns ``expr mod 2**width``, as ``number`` does, by LLVM integer operations on the operands."""
         b = self._builder
         if width > MAX_INTEGER_BITS:
             raise UnsupportedConstruct(f"a number of more than {MAX_INTEGER_BITS} bits", self._where)
@@ -431,7 +428,7 @@ class DataLowering:
             bounds = self._analysis.bounds(expr.left)
             need = bounds.width()
             if need is not None and not bounds.is_natural:
-                by = min(by, need)  # beyond this there are copies of the sign only
+                by = min(by, need)  # all bits from here on are copies of the sign
             # Bits `by` to `by + width` of the operand; above its own width they are zeros or copies of its sign.
             wide = by + width if need is None or not bounds.is_natural else min(by + width, max(need, by + 1))
             value = b.lshr(self.number(expr.left, wide), number(wide, by))
@@ -480,7 +477,7 @@ class DataLowering:
         least, most = (0, ones(expr.width))
         if expr.op == "sat_cast":
             least, most = -(1 << (expr.width - 1)), ones(expr.width - 1)
-        # Two's complement with one bit more than either width holds the value and both limits.
+        # Two's complement with more bits than either width holds the value and both limits.
         have = max(value.type.width, expr.width) + 2
         value = resize(b, value, have) if bounds.is_natural else sign_resize(b, value, have)
         low, high = number(have, least), number(have, most)
@@ -491,7 +488,7 @@ class DataLowering:
     # --- conditions
 
     def condition(self, expr: model.BoolExpr) -> Value:
-        """Returns a bool as i1."""
+        """Returns a bool expression as i1."""
         b = self._builder
         match expr:
             case model.BoolConst(value):
@@ -538,7 +535,7 @@ class DataLowering:
 
 
 def _signed_width(bounds: Bounds) -> int | None:
-    """Returns the bits that hold every value in two's complement; None if there is no bound."""
+    """Returns how many bits hold every value in two's complement; None if there is no bound."""
     width = bounds.width()
     return None if width is None else width + int(bounds.is_natural)
 

@@ -1,4 +1,4 @@
-"""Machine code of hash calculations: csum16, CRCs and the like over fields.
+"""Machine code of hash calculations over fields: csum16, CRCs, exclusive or, identity.
 
 The algorithms are those of behavioral-model's calculations.cpp, which takes bytes: the inputs are concatenated, most
 significant bit first, zero bits fill the last byte, and inputs of invalid headers are left out.
@@ -37,7 +37,7 @@ CRC_PARAMETERS: Final = {"crc16": _CRC16, "crc16_custom": _CRC16, "crc32": _CRC3
 
 class _Part(NamedTuple):
     """One field of the inputs: the header that must be valid (None: always there), its value, and its length in bits
-    (i32) where that varies.
+    (i32; None: the width of the value).
     """
 
     needs: str | None
@@ -84,7 +84,7 @@ class HashLowering:
         return parts
 
     def _length(self, field: model.FieldRef) -> Value | None:
-        """Returns the present bits (i32) of a varbit field; None for other fields."""
+        """Returns the current length in bits (i32) of a varbit field; None for other fields."""
         varbit = self._context.program.headers[field.header].type.varbit
         if varbit is None or varbit.name != field.name:
             return None
@@ -142,7 +142,7 @@ class HashLowering:
     def _bytes(self) -> tuple[Value, Value]:
         """Writes the inputs to memory; returns address and length in bytes.
 
-        They are shifted into one integer that has room for all, which is then shifted to its top.
+        The inputs are shifted into one integer with room for all of them; then they are moved to its top bits.
         """
         b = self._builder
         parts = self._parts()
@@ -184,7 +184,7 @@ class HashLowering:
         return result
 
     def _each_byte(self, data: tuple[Value, Value], position: Value, initial: Value, step: Step) -> Value:
-        """Folds over the bytes at (address, length); the first byte has number ``position`` in the whole input."""
+        """Folds over the bytes at (address, length); the first byte has index ``position`` in the whole input."""
         b, context = self._builder, self._context
         pointer, length = data
         before = b.block

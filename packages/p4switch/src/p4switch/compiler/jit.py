@@ -26,25 +26,25 @@ CACHE_VARIABLE: Final = "P4REDUCE_CACHE"
 """Environment variable: the cache's directory, in place of $XDG_CACHE_HOME/p4reduce."""
 
 COMPILED_FROM: Final = ("compiler", "program", "state", "tables")
-"""Folders whose sources decide about the code of a program."""
+"""Folders whose sources determine the machine code of a program."""
 
 _MOST_FILES: Final = 128
-"""Files in the cache; one holds 10 to 50 kB."""
+"""Largest number of files in the cache; each holds 10 to 50 kB."""
 
 _QUOTED: Final = re.compile(r'([%@])"([-a-zA-Z$._][-a-zA-Z$._0-9]*)"')
 
 _COMPILED: WeakValueDictionary[str, "CompiledProgram"] = WeakValueDictionary()
-"""Compiled programs by fingerprint: equal programs that are loaded twice share their code."""
+"""Compiled programs by fingerprint; equal programs share their code."""
 
 _OF_PROGRAM: WeakKeyDictionary[Program, "CompiledProgram"] = WeakKeyDictionary()
-"""Keeps code as long as its program, so that making one device after the other links once."""
+"""Machine code of each live program, so that devices made one after another link it only once."""
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledProgram:
-    """Machine code of a program; it stays in memory as long as this object, which every device of the program holds.
+    """Machine code of a program, in memory while this object lives; every device of the program refers to it.
 
-    It must not refer to the program, because _OF_PROGRAM would then keep both for ever.
+    It must not refer to the program, because _OF_PROGRAM would then keep both forever.
 
     Attributes:
         code: keeps the machine code in memory.
@@ -83,7 +83,7 @@ def compile_program(program: Program) -> CompiledProgram:
 
 
 def optimized_assembly(program: Program) -> str:
-    """Returns the machine code as text."""
+    """Returns the machine code of a program as assembly text."""
     text: str = target_machine().emit_assembly(_optimized(program))
     return text
 
@@ -143,7 +143,7 @@ def cache_directory() -> Path:
 
 @cache
 def _compiler_version() -> str:
-    """Returns a hash of all that decides about the code except the program: sources, LLVM, processor."""
+    """Returns a hash of what determines the code besides the program: compiler sources, LLVM, processor."""
     digest = hashlib.sha256()
     root = Path(__file__).resolve().parents[1]
     for folder in COMPILED_FROM:
@@ -169,7 +169,7 @@ def _keep(path: Path, code: bytes) -> None:
 
 
 def _forget_oldest(folder: Path) -> None:
-    """Deletes all but the newest files, because code of other versions and processors would never be deleted."""
+    """Deletes all but the newest files; otherwise code of other versions and processors would stay forever."""
     kept = sorted(folder.glob("*.o"), key=lambda file: file.stat().st_mtime, reverse=True)
     for file in kept[_MOST_FILES:]:
         file.unlink(missing_ok=True)

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from p4switch.compiler.data import DataLowering
 
 
-# Facts about a value before the program runs: bounds, and bits that are always or never set.
+# Static facts about a value: bounds, and bits that are always or never set.
 #
-# Data are unbounded integers. ``Bounds`` describe the integer itself, ``Bits`` its residue modulo a power of two, which
-# machine code holds. Both are sound: they may say less than is true, never more.
+# Data are unbounded integers. ``Bounds`` describe the integer itself, ``KnownBits`` its residue modulo a power of two,
+# which machine code holds. Both are sound: they may say less than is true, never more.
 
 
 LANE: Final = 32
 MAX_SHIFT: Final = 4096
-"""Left shifts by more get no upper bound; they are still compiled, if the result is masked."""
+"""Largest left shift whose result gets an upper bound; larger shifts can be compiled if the result is masked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Bounds:
         return self.low is not None and self.low >= 0 and self.high is not None
 
     def width(self) -> int | None:
-        """Returns the bits of every value: unsigned if none is negative, else two's complement; None if unbounded."""
+        """Returns how many bits hold every value, in two's complement if one may be negative; None if unbounded."""
         if self.low is None or self.high is None:
             return None
         if self.low >= 0:
@@ -111,7 +111,7 @@ class Analysis:
     """Bounds and bits of expressions at one point of the program.
 
     Attributes:
-        facts: known bits of fields at this point, beyond their widths.
+        facts: known bits of fields at this point; of other fields only the width is known.
     """
 
     facts: Mapping[model.FieldRef, KnownBits] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Analysis:
         self._bits: dict[tuple[int, int], tuple[model.DataExpr, KnownBits]] = {}
 
     def bounds(self, expr: model.DataExpr) -> Bounds:
-        """Returns bounds of the integer."""
+        """Returns bounds of an expression's value."""
         cached = self._bounds.get(id(expr))
         if cached is None:
             # The expression is kept beside its result, so that its id is not reused.
@@ -129,7 +129,7 @@ class Analysis:
         return cached[1]
 
     def bits(self, expr: model.DataExpr, width: int) -> KnownBits:
-        """Returns bits of the integer modulo ``2**width``."""
+        """Returns the known bits of an expression's value modulo ``2**width``."""
         key = (id(expr), width)
         cached = self._bits.get(key)
         if cached is None:
@@ -217,7 +217,7 @@ class Analysis:
                 return self._bounded(expr, width)
 
     def _combine(self, expr: model.Arith, width: int) -> KnownBits:
-        """Combines operands of &, | and ^ bit by bit."""
+        """Returns the known bits of ``&``, ``|`` or ``^``, bit by bit."""
         a, b = self.bits(expr.left, width), self.bits(expr.right, width)
         if expr.op == "&":
             return KnownBits(a.must & b.must, a.may & b.may)
@@ -227,7 +227,7 @@ class Analysis:
         return KnownBits((a.must & ~b.may) | (b.must & ~a.may), ones(width) & ~surely_equal)
 
     def _sum_bits(self, expr: model.Arith, width: int) -> KnownBits:
-        """Adds lane by lane if nothing crosses lanes; else uses the bounds."""
+        """Returns the known bits of ``+`` or ``-``: lane by lane if nothing crosses lanes, else from the bounds."""
         rounded = -(-width // LANE) * LANE
         a, b = self.bits(expr.left, rounded), self.bits(expr.right, rounded)
         within = adds_in_lanes(a, b, rounded) if expr.op == "+" else subtracts_in_lanes(a, b, rounded)
@@ -252,7 +252,7 @@ class Analysis:
 
 
 def _interval_bits(low: int, high: int) -> tuple[int, int]:
-    """Returns the bits of the 32-bit numbers in an interval, modulo 2**32."""
+    """Returns the known bits (must, may) of the numbers in an interval, modulo 2**32."""
     if low < 0 or high >= 1 << LANE:
         return 0, ones(LANE)
     differing = ones((low ^ high).bit_length())
@@ -323,9 +323,9 @@ class FunctionContext:
         ingress_length: bytes of the frame as it came in, i64; counters add this number.
         packet_length: slot (i64) of BMv2's packet length, which setValid and setInvalid change.
         exit_flag: slot (i1), set by ``exit``.
-        notes: slots of actions.PathNotes; None in programs that do not leave the straight path.
-        now: microseconds, i64; None in programs without meters.
-        steps: slot (i64) of the steps that may be repeated; None as long as the function has none.
+        notes: the actions.PathSlots; None in programs that do not leave the straight path.
+        now: time of the packet in microseconds, i64; None in programs without meters.
+        steps: slot (i64) that counts steps that may be repeated; None until the first such step is lowered.
         endless: the block for packets that take too many steps; the builder of the function fills it.
         payload: returns address and length (i64) of the bytes that the parser did not extract.
     """
@@ -345,7 +345,7 @@ class FunctionContext:
     endless: Value = None
 
     def step(self) -> None:
-        """Counts a step that may be repeated for one packet; after MAX_STEPS, control goes to ``endless``."""
+        """Emits a count of a step that may be repeated for one packet; after MAX_STEPS, control goes to ``endless``."""
         b = self.builder
         if self.steps is None:
             self.steps, self.endless = self.storage.slot(I64, number(64, 0)), self.block("endless")
@@ -449,7 +449,7 @@ class LaneOps:
         for block in blocks_of(width):
             words = BlockWords(b, block, partial(storage.load_block, block=block))
             difference = words.of(model.Arith("^", expr.left, expr.right)).value
-            if difference.type != block_type(BLOCK_LANES):  # the lanes behind the whole blocks
+            if difference.type != block_type(BLOCK_LANES):  # the lanes after the last whole block
                 difference = pick_lanes(b, difference, list(range(BLOCK_LANES)))
             some = difference if some is None else b.or_(some, difference)
         name = f"llvm.vector.reduce.or.v{BLOCK_LANES}i32"
@@ -515,7 +515,7 @@ class LaneOps:
 
     def _right(self, operand: model.DataExpr, by: int, width: int) -> Value:
         b = self._builder
-        # Bits above `width` may move in: compute with so many more lanes, and cut them.
+        # Bits above `width` may move in: compute with additional lanes, and cut them afterwards.
         wider = width if self._is_within(operand, width) else width + -(-by // LANE_BITS) * LANE_BITS
         lanes, bits = divmod(by, LANE_BITS)
         vector, count = self._data.lanes(operand, wider), wider // LANE_BITS
@@ -536,12 +536,12 @@ class LaneOps:
 
 
 class LaneWord:
-    """A block's value, with its expression; code for it is made when it is first asked for.
+    """The value of an expression in one block; its code is emitted at the first access to ``value``.
 
     Attributes:
         op: "&", "|", "^", "+", "-", ">>", "<<"; empty: a constant, the value of a field, or the code of an idiom.
         lanes: the lanes of a constant.
-        sum: for ``(a & REST) + (b & REST)``: the word ``a + b``, each lane for itself, once it has been made.
+        sum: for ``(a & REST) + (b & REST)``: the word ``a + b`` of separate lanes; None until it is needed.
     """
 
     def __init__(
@@ -575,9 +575,9 @@ class BlockWords:
     2nd ed., section 2-18) are added by one instruction. With SIGN the top bit of every lane and REST the others, and
     t = (a & REST) + (b & REST):
 
-        t ^ ((a ^ b) & SIGN)               is a + b, each lane for itself;
+        t ^ ((a ^ b) & SIGN)               is a + b in separate lanes;
         (t ^ a) & (t ^ b) & SIGN           is (s ^ a) & (s ^ b) & SIGN with s = a + b: if a and b have one sign, t has
-                                           that of s, and else both are 0;
+                                           the sign of s; else both are 0;
         SIGN - ((x & SIGN) >> (bits - 1))  is SIGN ^ (x >> (bits - 1)), the shift with copies of the sign.
 
     Each value is computed once, and operands are compared by identity, so another expression is never taken for one of
@@ -594,11 +594,11 @@ class BlockWords:
         self._constants: dict[tuple[int, ...], LaneWord] = {}
 
     def hold(self, field: model.FieldRef, value: LaneWord | Value) -> None:
-        """Records the present value of a field."""
+        """Records the current value of a field."""
         self._fields[field] = value if isinstance(value, LaneWord) else LaneWord(lambda: value)
 
     def of(self, expr: model.DataExpr) -> LaneWord:
-        """Returns the block of an expression."""
+        """Returns the word of an expression in this block."""
         match expr:
             case model.Const(value):
                 return self._constant(value)
@@ -690,7 +690,7 @@ class BlockWords:
         return None
 
     def _whole(self, word: LaneWord) -> LaneWord:
-        """Hides a word's expression from LLVM, which would keep the unmasked bits in as many further registers."""
+        """Hides a word's expression from LLVM, which would keep the unmasked bits in additional registers."""
 
         def value() -> Value:
             b, kind = self._builder, ir.VectorType(ir.FloatType(), self._block.count)
@@ -711,7 +711,7 @@ class BlockWords:
         return None
 
     def _in_lanes(self, operation: str, bits: int, left: LaneWord, right: LaneWord) -> LaneWord:
-        """Emits an operation on lanes of fewer bits, whatever their order within a lane of 32 bits."""
+        """Returns an operation on lanes of ``bits`` bits; their order within a lane of 32 bits does not matter."""
 
         def value() -> Value:
             b, narrow = self._builder, ir.VectorType(integer(bits), self._block.count * LANE // bits)
@@ -736,7 +736,7 @@ def _masked(word: LaneWord, lane: int) -> LaneWord | None:
 
 
 def _addends(word: LaneWord) -> tuple[LaneWord, LaneWord, int] | None:
-    """Returns a, b and the bits of a lane from ``(a & REST) + (b & REST)``; None for other words."""
+    """Returns a, b and the width of a lane from ``(a & REST) + (b & REST)``; None for other words."""
     if word.op == "+":
         for bits, sign in _SIGNS.items():
             a, b = (_masked(part, ones(LANE) & ~sign) for part in word.parts)
@@ -750,7 +750,7 @@ def _factors(word: LaneWord) -> tuple[LaneWord, ...]:
 
 
 def _same(some: tuple[LaneWord, ...], others: tuple[LaneWord, LaneWord]) -> bool:
-    """Returns whether the two words are these, in any order."""
+    """Returns whether two pairs hold the same words, in any order."""
     return (some[0] is others[0] and some[1] is others[1]) or (some[0] is others[1] and some[1] is others[0])
 
 

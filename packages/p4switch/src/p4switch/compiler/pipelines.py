@@ -43,7 +43,7 @@ from p4switch.state.layout import StateLayout, value_words
 
 
 class ParserLowering:
-    """Emits the parser at the builder's position; the builder ends behind it.
+    """Emits the parser at the builder's position; leaves the builder after it.
 
     Attributes:
         offset: slot (i64) of the number of extracted bytes.
@@ -82,7 +82,7 @@ class ParserLowering:
         return self._blocks[state]
 
     def _watch(self) -> None:
-        """Counts a visit to a state of a loop that may take no bytes."""
+        """Counts a visit to a state of a loop that may extract nothing; too many fail with ParserTimeout."""
         b = self._builder
         steps = b.add(b.load(self._idle_steps, typ=I64), number(64, 1))
         b.store(steps, self._idle_steps)
@@ -136,7 +136,7 @@ class ParserLowering:
         storage.store(operation.next, b.add(at, number(at.type.width, 1)))
 
     def _extract_varbit(self, header: model.Header, length: model.DataExpr, where: str) -> None:
-        """Checks as BMv2 does, which counts the length that the header has so far."""
+        """Extracts a header with a varbit field; the size check also counts its old varbit length, as in BMv2."""
         b, storage = self._builder, self._context.storage
         bits = self._data(where).number(length, 64)
         whole = b.icmp_unsigned("==", b.and_(bits, number(64, 7)), number(64, 0))
@@ -185,7 +185,7 @@ class ParserLowering:
         return self._builder.sub(self._length, self._position())
 
     def _require(self, octets: Value) -> None:
-        """Fails with PacketTooShort unless so many bytes are left."""
+        """Fails with PacketTooShort unless ``octets`` bytes are left."""
         enough = self._builder.icmp_unsigned("<=", octets, self._remaining())
         self._fail_unless(enough, self._code("PacketTooShort"))
 
@@ -193,7 +193,7 @@ class ParserLowering:
         return lambda: number(64, self._context.program.error_code(name))
 
     def _fail_unless(self, condition: Value, code: Callable[[], Value]) -> None:
-        """Ends parsing with an error where the condition is false."""
+        """Ends parsing with an error if the condition is false."""
         b = self._builder
         with b.if_then(b.not_(condition), likely=False):
             b.store(code(), self.error)
@@ -202,7 +202,7 @@ class ParserLowering:
     # --- looking ahead
 
     def _look(self, ahead: model.Lookahead) -> Value:
-        """Returns bits ahead of the position; bytes behind the packet's end read as 0 (in BMv2 they are undefined)."""
+        """Returns bits ahead of the position; bytes past the packet's end read as 0 (in BMv2 they are undefined)."""
         b = self._builder
         first, within = divmod(ahead.offset, 8)
         size = -(-(within + ahead.width) // 8)
@@ -290,7 +290,7 @@ class ParserLowering:
 
 
 class FunctionBuilder(ABC):
-    """The common part of both functions."""
+    """Base of the builders of ingress and egress."""
 
     def __init__(self, program: model.Program, layout: StateLayout, buffer: PhvLayout, module: Value) -> None:
         self._program = program
@@ -395,7 +395,7 @@ class EgressBuilder(FunctionBuilder):
         self._finish_endless(context, io, abi.NOTHING_NOTED, -1)
 
     def _recall_notes(self, context: FunctionContext, io: Value) -> None:
-        """Restores the requests that ingress made for the time after egress; they apply to the packet itself only."""
+        """Restores the requests that ingress made for the time after egress; they do not apply to copies."""
         b, notes = context.builder, context.notes
         itself = b.icmp_unsigned("==", actions.load_io(context, io, abi.EG_INSTANCE), number(64, abi.INSTANCE_NORMAL))
         recirculate, truncate = (
@@ -429,7 +429,7 @@ class EgressBuilder(FunctionBuilder):
             context.storage.set_valid(header, b.trunc(valid, I1))
 
     def _written(self) -> set[model.FieldRef]:
-        """Returns the fields that egress or a checksum may change; they are copied, since copies share the buffer."""
+        """Returns the fields that egress or checksums may change; they are copied because copies share the buffer."""
         changed = {c.target for c in self._program.checksums if c.update}
         ids = [ident for table in self._program.egress.tables.values() for ident in table.actions]
         for primitive in phv.primitives_of(self._program, ids):
@@ -566,7 +566,7 @@ class IngressBuilder(FunctionBuilder):
             self._set_intrinsic(context, name, value)
 
     def _recall(self, context: FunctionContext, values: dict[str, Value]) -> None:
-        """Sets the metadata of copies: a clone knows its ingress port, others the fields of their list."""
+        """Sets the metadata of copies: a clone keeps its ingress port, other copies the fields of their list."""
         b, zero = context.builder, number(64, 0)
         normal, clone = self._is(abi.INSTANCE_NORMAL), self._is(abi.INSTANCE_INGRESS_CLONE)
         for name in ("packet_length", "instance_type"):
@@ -577,7 +577,7 @@ class IngressBuilder(FunctionBuilder):
             actions.recall_fields(context, self._io_array)
 
     def _finish_clone(self, context: FunctionContext) -> None:
-        """Ends the processing of an ingress clone after the parser; its metadata are reset except those of its list."""
+        """Ends an ingress clone after the parser; resets its metadata except the fields of its field list."""
         b = context.builder
         with b.if_then(self._is(abi.INSTANCE_INGRESS_CLONE), likely=False):
             actions.reset_metadata(context)
@@ -587,7 +587,7 @@ class IngressBuilder(FunctionBuilder):
             self._keep(context)
 
     def _zero_wide_fields_early(self, context: FunctionContext) -> list[str]:
-        """Zeroes the wide fields that the parser may read before it extracts them; returns the other headers."""
+        """Zeroes wide fields that the parser may read before it extracts them; returns headers to zero afterwards."""
         needs = FieldNeeds(self._program)
         states = self._program.parser.states.values()
         plain = all(not isinstance(op, model.Run) for state in states for op in state.operations)
@@ -612,7 +612,7 @@ class IngressBuilder(FunctionBuilder):
         return any(isinstance(op, model.Extract) and op.header == header for s in states for op in s.operations)
 
     def _zero_wide_fields_late(self, context: FunctionContext, headers: list[str]) -> None:
-        """Zeroes the wide fields of headers that were not extracted."""
+        """Zeroes the wide fields of those ``headers`` that were not extracted."""
         b = context.builder
         for header in headers:
             with b.if_then(b.not_(context.storage.valid(header))):
@@ -674,7 +674,7 @@ class IngressBuilder(FunctionBuilder):
         actions.keep_fields(context, io, (notes.clone, notes.resubmit, notes.digest))
 
     def _keep(self, context: FunctionContext) -> None:
-        """Leaves the packet in the buffer for egress, and returns."""
+        """Stores the packet in the buffer for egress, and ends the function."""
         b, buffer = context.builder, self._phv
         self._keep_fields(context, b.load(context.packet_length, typ=I64))
         payload, payload_length = self._payload()

@@ -25,7 +25,7 @@ I64: Final = ir.IntType(64)
 
 
 _FEW_LANES: Final = 4
-"""Up to so many lanes are joined one by one."""
+"""Largest number of lanes that are joined one by one."""
 
 
 def integer(width: int) -> Any:
@@ -55,7 +55,7 @@ BLOCK_LANES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class LaneBlock:
-    """Neighbouring lanes of a value, from ``first`` on; ``below``: number of less significant bits."""
+    """``count`` neighbouring lanes of a value from lane ``first`` on, above ``below`` less significant bits."""
 
     first: int
     count: int
@@ -109,7 +109,7 @@ def integer_to_lanes(builder: Builder, value: Value, width: int) -> Value:
 
 
 def byte_offset(builder: Builder, pointer: Value, offset: Value | int) -> Value:
-    """Returns ``pointer`` moved by bytes."""
+    """Returns ``pointer`` plus ``offset`` bytes."""
     at = ir.Constant(I64, offset) if isinstance(offset, int) else offset
     return builder.gep(pointer, [at], source_etype=I8)
 
@@ -199,7 +199,7 @@ class FieldStorage:
     """
 
     def __init__(self, program: model.Program, builder: Builder) -> None:
-        """Makes slots in the entry block, at which ``builder`` stands."""
+        """Makes slots in the builder's current block, the entry block."""
         self._program = program
         self._builder = builder
         self._entry = builder.block
@@ -252,7 +252,7 @@ class FieldStorage:
         self._builder.store(value, self._valid_pointer(header))
 
     def mark_valid(self, header: str, value: Value) -> None:
-        """Sets a header's validity; a header that becomes valid makes the others of its union invalid."""
+        """Sets a header's validity; a valid header makes the other members of its union invalid."""
         self.set_valid(header, value)
         for sibling in self._program.headers[header].siblings:
             self.set_valid(sibling, self._builder.and_(self.valid(sibling), self._builder.not_(value)))
@@ -261,9 +261,9 @@ class FieldStorage:
         """Makes another stack slot, set at the start of the function: lanes to 0, others to ``initial``."""
         with self._builder.goto_block(self._entry):
             pointer = self._builder.alloca(kind)
-            # llvmlite gives alloca's pointer a type and would insist on it; LLVM's pointers have none.
+            # llvmlite gives the pointer an element type and would check it; LLVM's pointers are opaque.
             pointer.type = POINTER
-            if isinstance(kind, ir.VectorType):  # LLVM keeps blocks apart that nothing accesses together
+            if isinstance(kind, ir.VectorType):  # LLVM keeps blocks apart if no access spans them
                 for block in blocks_of(32 * kind.count):
                     zeros = ir.Constant(block_type(block.count), None)
                     store_block(self._builder, pointer, block, zeros)
@@ -425,9 +425,9 @@ def gather(builder: Builder, chunk: Chunk, fields: list[tuple[int, Value]]) -> V
 
 # Headers with a field of variable length, between memory and fields.
 #
-# The field is a number in an integer (or lanes) of its greatest width; its length in bits is a field of its own. On
-# the wire it takes its length only. Bytes go through a buffer of the greatest width, at the buffer's end. If the field
-# does not start at a byte, the whole header goes through one integer, at the integer's end.
+# The field is kept as a number of its greatest width (an integer or lanes); a separate field holds its length in bits.
+# On the wire it takes only that length. Its bytes are copied through the end of a buffer of the greatest width. If the
+# field does not start at a byte, the whole header goes through the low bits of one integer.
 
 
 def length_of(header: str) -> model.FieldRef:
@@ -436,12 +436,12 @@ def length_of(header: str) -> model.FieldRef:
 
 
 def varbit_bytes(builder: Value, storage: FieldStorage, header: str) -> Value:
-    """Returns the present bytes (i64) of a header's varbit field."""
+    """Returns the current length in bytes (i64) of a header's varbit field."""
     return resize(builder, builder.lshr(storage.load(length_of(header)), number(model.LENGTH_WIDTH, 3)), 64)
 
 
 def header_bytes(builder: Value, storage: FieldStorage, header: model.Header) -> Value:
-    """Returns the present bytes (i64) of a header on the wire."""
+    """Returns the current length in bytes (i64) of a header on the wire."""
     if header.type.varbit is None:
         return number(64, header.bytes)
     return builder.add(varbit_bytes(builder, storage, header.name), number(64, header.bytes))
@@ -531,7 +531,7 @@ def _write_unaligned(builder: Value, storage: FieldStorage, pointer: Value, head
 
 
 def _ones(builder: Value, width: int, count: Value) -> Value:
-    """Returns an integer with ``count`` (i64, at most ``width``) ones at its end."""
+    """Returns an integer whose ``count`` (i64, at most ``width``) lowest bits are one."""
     wide = width + 1  # so that a shift by all bits is defined
     power = builder.shl(number(wide, 1), resize(builder, count, wide))
     return resize(builder, builder.sub(power, number(wide, 1)), width)
@@ -551,7 +551,7 @@ def varbit_number(builder: Value, storage: FieldStorage, field: model.FieldRef) 
 
 
 def _parts(kind: model.HeaderType) -> tuple[model.HeaderType, model.Field, model.HeaderType]:
-    """Returns the fields before the varbit field, that field, and those behind it with offsets from its end."""
+    """Returns the fields before the varbit field, that field, and the fields after it with offsets from its end."""
     at = next(i for i, f in enumerate(kind.fields) if f.kind == "varbit")
     field = kind.fields[at]
     behind = tuple(model.Field(f.name, f.width, f.signed, f.offset - field.offset) for f in kind.wire_fields[at + 1 :])

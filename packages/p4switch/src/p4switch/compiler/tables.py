@@ -18,11 +18,11 @@ from p4switch.tables.profile import GROUP, INDIRECT_ROW_WORDS, MEMBER
 from p4switch.tables.table import METERS_CELL
 
 WORD = 8
-"""Bytes of a word of a table image."""
+"""Bytes per word of a table image."""
 
 
 class TableLowering:
-    """Applies one table: lookup, direct counter, action; ``leave(hit, action)`` then ends the block.
+    """Applies one table: lookup, direct counter and meter, action; ``leave(hit, action)`` then ends the block.
 
     ``action`` is the index among the table's actions, None if none ran; ``hit`` is an i1.
     """
@@ -307,7 +307,7 @@ def _fixed(value: int, width: int) -> Value:
 
 
 class PipelineLowering:
-    """Emits a pipeline at the builder's position; the builder ends behind it."""
+    """Emits a pipeline at the builder's position; leaves the builder after it."""
 
     def __init__(self, context: FunctionContext, pipeline: model.Pipeline) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The interpreter's values of expressions. Data are unbounded integers, as in BMv2."""
+"""Expressions, hashes and checksums in the interpreter. Data are unbounded integers, as in BMv2."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ from p4switch.interpreter.trace import Change, ChecksumUpdated, ChecksumVerified
 from p4switch.program import Program, model
 from p4switch.program.errors import MAX_SHIFT, MAX_STEPS, SHIFT_MASK
 
-# The packet header vector: the data of one packet that the program works on.
-
-
-# Primitives that send packets off the straight path, and meters (behavioral-model, simple_switch, primitives.cpp).
+# The packet header vector, and requests of primitives that send packets off the straight path (behavioral-model,
+# simple_switch, primitives.cpp).
 
 
 _LENGTH_MASK = (1 << 64) - 1
-"""BMv2 takes a length as a size_t."""
+"""Mask of truncation lengths, which BMv2 converts to size_t."""
 
 _SESSION_MASK = abi.CLONE_VALID - 1
 
 
 @dataclass(slots=True)
 class PathRequests:
-    """Requests of a packet's primitives for the time after the pipeline: the latest counts; the smallest truncation.
+    """Requests of a packet's primitives, served after the pipeline: the latest of each kind, the smallest truncation.
 
     Attributes:
-        clone: 0, or the session's number + CLONE_VALID; field lists and the digest: 0 means none.
-        truncate: most bytes of the frame that leaves.
+        clone: session number + CLONE_VALID, or 0 for none; 0 also means none in field lists and the digest.
+        truncate: greatest length of the frame that leaves, in bytes.
     """
 
     clone: int = 0
@@ -44,7 +42,7 @@ class PathRequests:
 
 
 def note(primitive: model.PathPrimitive, notes: PathRequests, data: Callable[[model.DataExpr], int]) -> str:
-    """Carries out a primitive; returns a description of it for people."""
+    """Records a primitive's request; returns a description of it for people."""
     match primitive:
         case model.Clone(session, field_list):
             number = data(session) & 0xFFFF
@@ -78,7 +76,7 @@ class Phv:
         payload: the bytes that the parser did not extract.
         ingress_length: bytes of the frame that came in; counters add this number.
         notes: requests of clone, resubmit, recirculate, truncate and digest.
-        steps: steps in the present pipeline that MAX_STEPS limits.
+        steps: repeatable steps taken in the current pipeline; MAX_STEPS limits them.
         packet_length: ingress_length plus headers made valid by setValid(), minus headers made invalid, in bytes.
     """
 
@@ -126,7 +124,7 @@ class Phv:
 
 
 def field_bits(field: model.Field, header: str, phv: Phv) -> int:
-    """Returns the bits that a field takes in a packet; for a varbit field, its present length."""
+    """Returns the bits that a field takes in a packet; for a varbit field, its current length."""
     return phv.values[header, model.LENGTH_FIELD] if field.kind == "varbit" else field.on_wire
 
 
@@ -188,7 +186,7 @@ class ValueScope:
     """The values that an expression may refer to.
 
     Attributes:
-        arguments: of the action, by index.
+        arguments: arguments of the action, by index.
         look: returns bits ahead in the packet (parser only).
     """
 
@@ -330,7 +328,7 @@ def input_bytes(program: Program, calculation: model.Calculation, phv: Phv) -> b
 
 
 def digest(algorithm: model.HashAlgorithm, data: bytes) -> int:
-    """Returns the hash of some bytes."""
+    """Returns the hash of bytes as an unsigned number."""
     match algorithm:
         case "csum16" | "cksum16":
             return internet_checksum(data)
@@ -384,7 +382,7 @@ def _words(data: bytes, size: int) -> list[int]:
 
 
 def verify_checksums(program: Program, phv: Phv, listener: Listener | None) -> bool:
-    """Returns whether every checksum that is to be verified and whose header is valid is right."""
+    """Verifies the checksums of valid headers whose conditions hold; returns whether all of them are right."""
     right = True
     for checksum in program.checksums:
         if not checksum.verify or checksum.target.header not in phv.valid or not _applies(checksum, phv):
@@ -398,7 +396,7 @@ def verify_checksums(program: Program, phv: Phv, listener: Listener | None) -> b
 
 
 def update_checksums(program: Program, phv: Phv, listener: Listener | None) -> None:
-    """Stores every checksum that is to be updated; also into an invalid header, as BMv2 does."""
+    """Computes and stores every checksum to update, even in an invalid header, as BMv2 does."""
     for checksum in program.checksums:
         if checksum.update and _applies(checksum, phv):
             value = calculate(program, program.calculations[checksum.calculation], phv)

@@ -1,4 +1,4 @@
-"""The interpreter: runs a program packet by packet, as it is written, and can report every step."""
+"""The interpreter: executes the program model directly, packet by packet, and can report every step."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -37,7 +37,7 @@ from p4switch.traffic import Io
 
 
 class _ParserError(Exception):
-    """Parsing ends with a P4 error."""
+    """A P4 error that ends parsing."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -45,7 +45,7 @@ class _ParserError(Exception):
 
 
 class ParserRun:
-    """The way of one packet through the parser."""
+    """The run of one packet through the parser."""
 
     def __init__(self, program: Program, frame: bytes, phv: Phv, primitives: Primitives) -> None:
         self._program = program
@@ -61,7 +61,7 @@ class ParserRun:
         """Parses until a state accepts or an operation fails; leaves the rest of the frame as payload.
 
         Returns:
-            the code of the P4 error; that of NoError if there was none.
+            the code of the P4 error; the code of NoError if there was none.
         """
         code = self._program.error_code("NoError")
         following = self._program.parser.start
@@ -157,7 +157,7 @@ class ParserRun:
             self._listener(HeaderExtracted(name, start, fields))
 
     def _varbit_length(self, name: str, bits: int) -> int:
-        """Checks as BMv2 does, which counts the length that the header has so far."""
+        """Checks a varbit length as BMv2 does, which also counts the header's old varbit length; returns ``bits``."""
         if bits % 8 != 0 or not 0 <= bits <= model.MAX_VARBIT:
             raise _ParserError(self._program.error_code("ParserInvalidArgument"))
         octets = header_bytes(self._program, name, self._phv) + bits // 8
@@ -177,7 +177,7 @@ class ParserRun:
             raise _ParserError(self._program.error_code("PacketTooShort"))
 
     def _look(self, ahead: model.Lookahead) -> int:
-        """Returns bits ahead; bytes behind the packet's end read as 0 (BMv2 reads whatever lies there)."""
+        """Returns bits ahead; bytes past the packet's end read as 0 (in BMv2 they are undefined)."""
         size = (ahead.offset + ahead.width + 7) // 8
         window = self._frame[self._offset : self._offset + size].ljust(size, b"\0")
         return int.from_bytes(window, "big") >> (8 * size - ahead.offset - ahead.width) & ((1 << ahead.width) - 1)
@@ -207,7 +207,7 @@ def _noted(notes: PathRequests) -> tuple[int, ...]:
 
 
 def _copy_for_egress(phv: Phv, instance: int) -> Phv:
-    """Copies a packet for one egress. Requests of ingress for the time after egress apply to the packet itself only."""
+    """Copies a packet for one egress. Only the packet itself keeps ingress's requests for the time after egress."""
     copy = phv.copy()
     if instance == abi.INSTANCE_NORMAL:
         copy.notes.recirculate, copy.notes.truncate = phv.notes.recirculate, phv.notes.truncate
@@ -319,7 +319,7 @@ class Interpreter:
         return tuple(phv.bits(e) if isinstance(e, model.FieldRef) else e.value for e in learn_list.elements)
 
     def _arrived(self, frame: bytes, io: Io, kept: object) -> Phv:
-        """Makes a packet at the parser. Copies of earlier packets keep the metadata of their field list only."""
+        """Makes a packet that enters the parser; a copy of an earlier packet keeps only metadata of its field list."""
         instance = int(io[abi.IN_INSTANCE])
         phv = Phv.empty(self._program, len(frame))
         if instance == abi.INSTANCE_NORMAL:
@@ -332,7 +332,7 @@ class Interpreter:
         return phv
 
     def _parse_clone(self, frame: bytes, io: Io, kept: object) -> Phv:
-        """Parses an ingress clone again, which knows the ingress port only; then resets its metadata."""
+        """Parses an ingress clone with only its ingress port set; then resets its metadata except its field list."""
         phv = Phv.empty(self._program, len(frame))
         self._set(phv, "ingress_port", int(io[abi.IN_PORT]))
         self._start("parser")
@@ -344,7 +344,7 @@ class Interpreter:
         return phv
 
     def _clone(self, phv: Phv) -> Phv:
-        """Makes an egress clone: headers as they are, metadata reset except those of the field list."""
+        """Makes an egress clone: unchanged headers, metadata reset except those in the field list."""
         clone = phv.copy()
         self._reset_metadata(clone)
         self._recall(clone, phv.notes.clone_list, self.kept())
@@ -382,7 +382,7 @@ class Interpreter:
         return frame + phv.payload
 
     def _cut_off(self, stage: Literal["ingress", "egress"], io: Io, cells: Mapping[int, int]) -> None:
-        """Drops a packet that took too many steps, and all that it requested."""
+        """Drops a packet that took too many steps, and its requests."""
         self._state.endless_packets += 1
         for cell, value in cells.items():
             io[cell] = value

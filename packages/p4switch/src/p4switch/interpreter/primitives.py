@@ -223,9 +223,9 @@ def _validity(valid: set[str], header: str, after: bool) -> Change:
 
 
 def _format(template: str, values: list[int]) -> str:
-    r"""Returns the text of log_msg: each ``{...}`` takes one value, ``\{`` and ``\}`` stand for the braces themselves.
+    r"""Returns the text of log_msg: each ``{...}`` takes one value; ``\{`` and ``\}`` give literal braces.
 
-    BMv2 aborts if their numbers differ, and also if the text begins with ``{}``, because it overlooks that one.
+    BMv2 aborts if there are not as many values as ``{...}``, or if the text begins with ``{}``, which it overlooks.
     """
     rest = iter(values)
 
@@ -275,7 +275,7 @@ def _apply(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> str | No
 
 
 def _selector_hash(spec: model.MatchTable, phv: Phv, primitives: Primitives) -> int:
-    """Returns the hash that chooses a group's member; BMv2 takes 0 if the profile has no selector."""
+    """Returns the hash that chooses a group's member; 0 if the profile has no selector, as in BMv2."""
     selector = None if spec.profile is None else primitives.program.profiles[spec.profile].selector
     return 0 if selector is None else calculate(primitives.program, selector, phv)
 

@@ -43,7 +43,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class ParserFailed:
-    """Parsing ended with an error; ingress runs all the same."""
+    """Parsing ended with an error; ingress runs nevertheless."""
 
     state: str
     error: str
@@ -72,8 +72,8 @@ class TableApplied:
 
     Attributes:
         keys: (name, value) of each key field, unsigned.
-        entry: the entry that matched; None: a miss.
-        action: the action that runs; None: none.
+        entry: the entry that matched; None after a miss.
+        action: name of the action that runs; None if none runs.
         arguments: (parameter, value) of the action.
     """
 
@@ -112,9 +112,9 @@ class PrimitiveRun:
     """A primitive of an action ran.
 
     Attributes:
-        index: of the register or counter cell; None if there is none; ``in_range``: whether the cell exists.
-        changes: fields, cells and header validities that it wrote, also if the value stayed the same.
-        text: the text of log_msg and of failed assertions.
+        index: index of the register, counter or meter cell; None without one; ``in_range``: whether the cell exists.
+        changes: fields, cells and header validities that it wrote, even if the value stayed the same.
+        text: text of log_msg, failed assertions and requests (such as clone) for people; empty for other primitives.
     """
 
     primitive: Primitive
@@ -126,7 +126,7 @@ class PrimitiveRun:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision of ingress or egress: drop, send by a port, or copy to a multicast group."""
+    """The decision of ingress or egress: drop, or send to the port or multicast group ``target``."""
 
     stage: Literal["ingress", "egress"]
     kind: Literal["drop", "unicast", "multicast"]

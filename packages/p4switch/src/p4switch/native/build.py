@@ -34,7 +34,7 @@ from p4switch.native.objects import optimize, target_machine
 
 _I64: Final = ir.IntType(64)
 _ENDLESS: Final = 1 << 40
-"""elements of the arrays that entries get; the real length is known to the callers only"""
+"""declared length of the arrays that entries get; only the callers know the real length"""
 _NO_REFERENCES: Final = """
 define void @NRT_incref(i8* %meminfo) { ret void }
 define void @NRT_decref(i8* %meminfo) { ret void }
@@ -90,7 +90,7 @@ def front_end(context: Any) -> Any:
             "that p4reduce's package metadata names (pip install p4reduce does)"
         )
     if not isinstance(context._internal_codegen, _Codegen):
-        rtsys.initialize(context)  # adds code of its own, which is left out
+        rtsys.initialize(context)  # adds its own code, which is left out
         context._internal_codegen = _Codegen("p4reduce")
     return context
 
@@ -170,7 +170,7 @@ def _array_at(context: Any, builder: Any, kind: Any, address: Any) -> Any:
 
 
 class _Progress:
-    """Prints how many functions have been begun, and how many are known."""
+    """Prints how many functions have begun to compile, and how many are known."""
 
     def __init__(self) -> None:
         self._done = 0

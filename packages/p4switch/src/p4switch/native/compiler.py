@@ -74,8 +74,8 @@ _DAY_S: Final = 86_400
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _known: Final[list["Kernel"]] = []
 ahead: Callable[[int], None] | None = None
-"""Set in the process that makes object files, where Numba neither keeps anything on disk nor serves Python. Called for
-each function that is begun, with the number of known functions"""
+"""Set only in the process that makes object files, where Numba neither caches on disk nor serves Python. Called with
+the number of known functions whenever the compilation of a function begins"""
 
 
 def source_key(folder: Path, package: Path = _PACKAGE) -> str:

@@ -29,7 +29,7 @@ _SWAP = sys.byteorder == "little"
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """``numba.extending.intrinsic``."""
+    """Apply ``numba.extending.intrinsic`` to a function when it is first used."""
     return Late(lambda: LateModule("numba.extending").intrinsic(function))
 
 
@@ -76,7 +76,7 @@ def _instruction(result: str, *arguments: str) -> Callable[[Callable[..., Any]],
 
 @_instruction("voidptr", "int64")
 def pointer(builder: Any, address: Any) -> Any:
-    """The address as a void pointer, for ``carray``."""
+    """Return the address as a void pointer, for ``carray``."""
     return builder.inttoptr(address, cgutils.voidptr_t)
 
 
@@ -277,7 +277,7 @@ SEGMENTS: Final = 64
 GATHERED_BYTES: Final = 1 << 16
 """bytes of buffer for one received message"""
 CONTROL: Final = _struct(("length", "i8"), ("level", "i4"), ("kind", "i4"), ("value", "i4"), ("unused", "i4"))
-"""struct cmsghdr with one number behind it."""
+"""struct cmsghdr followed by one number."""
 _SEGMENT_LENGTH: Final = 18
 """CMSG_LEN of two bytes"""
 _MOST_BYTES: Final = 65_000

@@ -79,10 +79,11 @@ class Linked:
 
 
 def link(code: bytes, names: Iterable[str]) -> Linked:
-    """Load object code into memory, with a linker of its own, so that freeing it leaves nothing behind.
+    """Load object code into memory with a separate linker, so that freeing it leaves nothing behind.
 
     JITLink puts all sections of a program into one mapping. LLVM's older linker maps each section where there is room.
-    With hundreds of threads these lie gigabytes apart, and the process is ended: code reaches constants by 32 bits.
+    With hundreds of threads these lie gigabytes apart, and the process crashes: code reaches constants by 32-bit
+    offsets.
     """
     linker = llvm.create_lljit_compiler(target_machine(), use_jit_link=True)
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -268,7 +269,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> bytes | None:
-    """Return object code whose hash stands behind it; None if the file is missing or damaged."""
+    """Return object code whose stored hash is right; None if the file is missing or damaged."""
     try:
         stored = path.read_bytes()
     except OSError:

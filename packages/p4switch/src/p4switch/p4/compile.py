@@ -18,7 +18,7 @@ from p4switch.p4.syntax.tree import Constant, Declaration
 from p4switch.p4.types.programs import Checker
 from p4switch.p4.types.warnings import package_blocks, warn, warn_of_invalid
 
-# The text of the JSON: one line for each object of a section, so that versions can be compared.
+# The text of the JSON: one line for each object of a section, so that versions can be compared line by line.
 
 
 _encode: Final = json.JSONEncoder(check_circular=False).encode  # check_circular=False: the data is a tree
@@ -126,7 +126,7 @@ def compile_text(
         defines: macros that are defined before the first line.
         folders: folders that are searched for included files.
         library_only: refuse every ``#include`` except those of core.p4 and v1model.p4. No other file is read then,
-            whatever the text says, so that programs of untrusted people can be compiled.
+            whatever the text says, so that programs of untrusted authors can be compiled.
     """
     return _compile(lambda pre: pre.run_text(text, name), name, defines, folders, library_only=library_only)
 
@@ -150,8 +150,8 @@ def _compile(
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Switches off garbage collection: trees and tables are kept until the end, so a collection finds nothing, and
-    takes a sixth of the time of a compilation.
+    """Disables garbage collection, which would take a sixth of a compilation's time and find nothing, because trees and
+    tables live until the end.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -163,11 +163,11 @@ def _without_collection() -> Iterator[None]:
 
 
 VERSIONS: Final = (20180101, 20200408)
-"""The first and the last version of v1model, which are those that p4c knows."""
+"""The first and the last version of v1model that p4c knows."""
 
 
 def _check_version(compilation: Compilation, preprocessor: Preprocessor) -> None:
-    """Reports a version of v1model, set by the program in V1MODEL_VERSION, that does not exist."""
+    """Reports a V1MODEL_VERSION in the program that is no version of v1model."""
     constant = next(
         (d for d in compilation.declarations if isinstance(d, Constant) and d.name == "__v1model_version"), None
     )
@@ -181,7 +181,7 @@ def _check_version(compilation: Compilation, preprocessor: Preprocessor) -> None
 
 
 def _check_names(emitter: Emitter, compilation: Compilation) -> None:
-    """Reports names that the control plane would give to two tables, actions or objects."""
+    """Reports control-plane names that two objects of the same kind would share."""
     for clash in Inventory(emitter).clashes:
         place = compilation.sources.place(clash.before.at)
         message = (

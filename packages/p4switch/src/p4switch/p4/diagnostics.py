@@ -1,4 +1,4 @@
-"""Errors and warnings as values: several at once, each with its place, its cause and its fix."""
+"""Errors and warnings as values that a compilation collects; each has a position, a message and a hint."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
@@ -13,7 +13,7 @@ from p4switch.base.errors import InputError
 COLUMN_BITS: Final = 20
 LINE_BITS: Final = 24
 NOWHERE: Final = 0
-"""The position of things that are in no file."""
+"""The position of objects that no file declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SourceFiles:
     """The files of one compilation, in the order in which they were first read.
 
     Attributes:
-        names: names of files in messages; file 0 is not a file, but stands for the whole program and has its name.
+        names: names of files in messages; number 0 is no file, but the program as a whole.
         texts: the text of each file.
         builtin: numbers of the files that are part of this package.
     """
@@ -85,9 +85,9 @@ T = TypeVar("T")
 Severity = Literal["error", "warning"]
 
 MOST: Final = 20
-"""Most errors that are shown; later ones mostly follow from the first, and are only counted."""
+"""Largest number of errors that are shown; later ones mostly follow from the first and are only counted."""
 LONGEST: Final = 240
-"""Most characters of a line that are shown, around the place."""
+"""Largest number of characters that are shown of a line, around the position."""
 LONGEST_MESSAGE: Final = 1000
 
 
@@ -132,7 +132,7 @@ class Diagnostic:
 
 
 def _around(text: str, column: int) -> tuple[str, str]:
-    """Returns a line before and from a column, cut if it is long, without control characters."""
+    """Splits a line at a column; cuts a long line, and replaces control characters."""
     begin, end = max(column - LONGEST // 2, 0), column + LONGEST // 2
     if len(text) <= LONGEST:
         begin, end = 0, len(text)
@@ -163,7 +163,7 @@ class Diagnostics:
         self.error(fault.position, fault.message, fault.hint)
 
     def _add(self, item: Diagnostic) -> None:
-        if len(item.message) > LONGEST_MESSAGE:  # it quotes generated text
+        if len(item.message) > LONGEST_MESSAGE:  # such a message quotes generated text
             item = replace(item, message=f"{item.message[: LONGEST_MESSAGE - 2]} …")
         key = (item.position >> COLUMN_BITS, item.message)
         if key not in self._seen:
@@ -192,11 +192,11 @@ class SourceFault(Exception):
 
 
 class Unexpected(RuntimeError):
-    """A state that earlier checks should have refused: a mistake of this compiler, not of the program."""
+    """A state that earlier checks should have refused: a bug in this compiler, not in the program."""
 
 
 def expect(value: object, kind: type[T]) -> T:
-    """Returns a value whose type earlier checks have established. Raises Unexpected."""
+    """Returns a value whose type earlier checks have established. Raises Unexpected if it has another type."""
     if not isinstance(value, kind):
         raise Unexpected
     return value

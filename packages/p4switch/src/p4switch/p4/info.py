@@ -45,7 +45,7 @@ def one_at_a_time(name: str) -> int:
 
 
 class Symbols:
-    """Names of objects by kind, with their ids; ids are assigned at the first request for one."""
+    """Names of objects by kind, with their ids; all ids are assigned at the first call of ``id``."""
 
     def __init__(self) -> None:
         self._given: dict[int, dict[str, int | None]] = {}
@@ -61,7 +61,7 @@ class Symbols:
             known[name] = wanted
 
     def id(self, kind: int, name: str) -> int:
-        """Returns an object's id: its kind, and 24 bits of its name's hash, or the next free number after a clash."""
+        """Returns an object's id: its ``@id``, else its kind and 24 bits of its name's hash or the next free ones."""
         if self._ids is None:
             self._ids = self._number()
         return self._ids[kind, name]
@@ -84,14 +84,14 @@ class Symbols:
         return numbers
 
     def alias(self, name: str) -> str:
-        """Returns the shortest end of a name, cut at dots, that no other object's name has."""
+        """Returns the shortest suffix of a name, cut at a dot, that is not a suffix of another object's name."""
         if not self._aliases:
             self._aliases = shortest_ends({n for names in self._given.values() for n in names})
         return self._aliases[name]
 
 
 def shortest_ends(names: Iterable[str]) -> dict[str, str]:
-    """Returns, for each name, its shortest end, cut at dots, that is not the end of another name."""
+    """Returns each name's shortest suffix, cut at a dot, that is not a suffix of another name."""
     parts = {name: name.split(".") for name in names}
     counts: Counter[str] = Counter()
     for split in parts.values():
@@ -103,14 +103,14 @@ def shortest_ends(names: Iterable[str]) -> dict[str, str]:
     return shortest
 
 
-# Protobuf's text format for messages that are lists of (field, value): strings, numbers, names and messages.
+# Protobuf's text format. A message is a list of (field, value); values are strings, numbers, words and messages.
 
 
 Message = list[tuple[str, Any]]
 
 
 class EnumWord(str):
-    """A member of an enum, which is written without quotes; also ``true``."""
+    """A word that is written without quotes: a member of an enum, ``true`` or ``false``."""
 
     __slots__ = ()
 
@@ -210,7 +210,7 @@ def _structured(note: Annotation) -> Message:
 
 
 def _value(tokens: Sequence[Token]) -> tuple[str, object]:
-    """Returns a value of an annotation, which may be an expression of constants."""
+    """Returns the field and the value of an annotation's value, which may be a constant expression."""
     checker = Checker(Diagnostics())
     node = ExpressionParser(list(tokens), checker.env.diagnostics).expression()
     checker.check(node)
@@ -228,7 +228,7 @@ _ORDER = ("structs", "headers", "header_unions", "enums", "error", "serializable
 
 
 class TypeSpecs:
-    """Describes types, and collects those that have names."""
+    """Makes the P4Info of types, and collects named types for ``type_info``."""
 
     def __init__(self) -> None:
         self._named: dict[str, dict[str, Message]] = {section: {} for section in _ORDER}
@@ -467,7 +467,7 @@ class P4Info:
         return message
 
     def _type_name(self, kind: kinds.Type) -> Message:
-        """Returns ``type_name``, and adds the type to those that have names."""
+        """Returns the ``type_name`` of a new type, else nothing; collects named types."""
         self._typed = True
         self.types.spec(kind)
         return [("type_name", [("name", kind.name)])] if isinstance(kind, kinds.NewType) else []
@@ -559,7 +559,7 @@ class P4Info:
         preamble: Message = [("id", self.symbols.id(DIGEST, name)), ("name", name), ("alias", self.symbols.alias(name))]
         return [("preamble", preamble), ("type_spec", self.types.spec(kind))]
 
-    # --- headers of packets for the controller
+    # --- controller headers
 
     def _controller_headers(self) -> list[Composite]:
         return [
@@ -590,7 +590,7 @@ class P4Info:
 
 
 def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, kinds.Type]]:
-    """Returns the fields of a header, with those of structs within it: name, declaration, type."""
+    """Returns name, declaration and type of each field of a header, including fields of nested structs."""
     fields: list[tuple[str, Any, kinds.Type]] = []
     for declared in kind.declaration.fields:
         inner = kind.fields[declared.name]
@@ -603,7 +603,7 @@ def flat_fields(kind: kinds.CompositeType, prefix: str) -> list[tuple[str, Any, 
 
 
 def _named(number: int, name: str, notes: Iterable[Annotation], without: Sequence[str] = ()) -> Message:
-    """Returns the first fields of messages about fields and parameters."""
+    """Returns the first fields of the message about a field or a parameter."""
     return [("id", number), ("name", name), *plain_annotations(notes, without)]
 
 
@@ -616,7 +616,7 @@ def _size(size: Any) -> Message:
 
 
 def _numbers(notes: list[list[Any]]) -> list[int]:
-    """Returns the numbers of fields: those of their ``@id``; for the others the first free ones in order."""
+    """Returns the number of each field: that of its ``@id``, else the next free number."""
     given = [id_of(note) for note in notes]
     taken = {number for number in given if number is not None}
     numbers, following = [], 1

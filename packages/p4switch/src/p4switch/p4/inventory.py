@@ -15,7 +15,7 @@ _PROFILES: Final = ("action_profile", "action_selector")
 
 @dataclass(frozen=True)
 class UsedAction:
-    """An action that a table or an apply block uses; ``parameters``: the parameters that entries give."""
+    """An action that a table or an apply block uses; ``parameters``: those whose values entries supply."""
 
     name: str
     declaration: tree.Action
@@ -24,7 +24,7 @@ class UsedAction:
 
 @dataclass(frozen=True, eq=False)
 class Clash:
-    """Two objects that the control plane would know by one name: the second one, and the one before it."""
+    """Two objects with the same control-plane name: ``declaration``, and the earlier one ``before``."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class Clash:
 
 
 class Inventory:
-    """Visits the instances of a program, each at the place where it is declared.
+    """Collects the objects of a program from its instances, in the order of their declarations.
 
     Attributes:
         clashes: violations of the specification, section 18.3: a name refers to one controllable entity.
@@ -62,7 +62,7 @@ class Inventory:
             self._profile(table)
 
     def _global_actions(self, instance: ProgramInstance, block: str) -> None:
-        """Adds the program's actions that a control uses, which come before the control's own."""
+        """Adds the top-level actions that a control uses; they come before the control's own actions."""
         for table in self._tables_of(instance):
             for name, ref in self.refs_of(table):
                 if table.environment.find(ref.target) is None:
@@ -124,7 +124,7 @@ class Inventory:
         self.externs.append(instance)
 
     def _claim(self, kind: str, name: str, declaration: tree.Declaration, owner: object) -> None:
-        """Records a name; reports a clash if another declaration, or another owner, has it already."""
+        """Records a name; records a clash if another declaration or owner has the name already."""
         before, other = self._owners.setdefault((kind, name), (declaration, owner))
         if before is not declaration or other != owner:
             self.clashes.append(Clash(kind, name, declaration, before))

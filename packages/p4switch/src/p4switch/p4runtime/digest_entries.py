@@ -16,13 +16,12 @@ from p4switch.traffic import Digest
 
 # Idle time-outs: table entries that no packet has hit for a time (P4Runtime specification, section "Idle-timeout").
 #
-# There are no timers that run by themselves: the driver of the devices looks for idle entries as often as it likes, in
-# its own time. A hit counts from the next look on, so the interval between looks is the resolution, as on other
-# targets.
+# No timers run by themselves: the devices' driver polls for idle entries as often as it likes, in its own time. A hit
+# takes effect at the next poll, so the interval between polls is the resolution, as on other targets.
 
 
 Clock: TypeAlias = Callable[[], int]
-"""Returns nanoseconds of the time that the devices live in; never goes back."""
+"""Returns the devices' time in nanoseconds, which never goes back."""
 
 _FIRST_ROWS: Final = 8
 _NEVER: Final = np.iinfo(np.int64).max
@@ -31,8 +30,8 @@ _NEVER: Final = np.iinfo(np.int64).max
 class IdleTimers:
     """The idle timers of all entries of one table, indexed by the entries' rows.
 
-    A look at all entries is a few operations on arrays. ``hits`` are the packets counted at the last look, ``hit_at``
-    the time of the last hit or the insertion, ``since`` the start of the interval, in nanoseconds.
+    A poll of all entries takes a few array operations. ``hits``: packets counted at the last poll; ``hit_at``: time of
+    the last hit or of the insertion; ``since``: start of the interval; both in nanoseconds.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -58,7 +57,7 @@ class IdleTimers:
         self._timeout[row] = timeout or _NEVER
 
     def counter_set(self, row: int, hits: int) -> None:
-        """Takes over a counter that a controller has set, which is not a hit."""
+        """Adopts a counter value that a controller has set, which is not a hit."""
         if row < len(self._running) and self._running[row]:
             self._hits[row] = hits
 
@@ -116,10 +115,10 @@ Values = tuple[int, ...]
 
 
 MAX_LIST: Final = 1024
-"""Most samples of a list, and the default for max_list_size: a message stays below gRPC's 4 MiB."""
+"""Largest number of samples in a list, and the default for max_list_size: a message stays below gRPC's 4 MiB."""
 
 MAX_UNACKED: Final = 65_536
-"""Most samples of a digest that wait for an acknowledgement; further samples are dropped."""
+"""Largest number of samples of a digest that wait for an acknowledgement; further samples are dropped."""
 
 
 @dataclass(slots=True)

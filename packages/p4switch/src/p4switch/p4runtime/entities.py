@@ -33,7 +33,7 @@ from p4switch.tables import Table, TableEntry
 from p4switch.tables.table import TableSnapshot
 
 FIRST_RESERVED_GROUP: Final = 1 << 15
-"""BMv2 keeps the groups from here on for clone sessions (PI, pre_mc_mgr.h)."""
+"""BMv2 reserves the groups from this number on for clone sessions (PI, pre_mc_mgr.h)."""
 LAST_SESSION: Final = (1 << 15) - 1
 """The last clone session (PI, pre_clone_mgr.h); sessions start from 1."""
 

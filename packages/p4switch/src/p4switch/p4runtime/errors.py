@@ -15,7 +15,7 @@ SPACE: Final = "p4reduce"
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
 MAX_DETAILS_BYTES: Final = 48 * 1024
-"""Most bytes of a google.rpc.Status. It travels as a header, in base64, which finsy limits to 64 KiB (gRPC's default
+"""Largest google.rpc.Status, in bytes. It travels as a header, in base64, which finsy limits to 64 KiB (gRPC's default
 is 8 KiB): a larger one would reach the client as a bare RESOURCE_EXHAUSTED."""
 
 _LISTED_IN_MESSAGE: Final = 3

@@ -340,7 +340,7 @@ class Forwarding:
     def _read(self, wanted: p4r.Entity) -> Iterator[p4r.Entity]:
         name = wanted.WhichOneof("entity") or ""
         if name == "extern_entry" and wanted.extern_entry.extern_type_id == 0:
-            return iter(())  # a program with externs of its own is refused
+            return iter(())  # a program with its own externs is refused
         if name not in self._kinds:
             raise _unsupported(name)
         return (p4r.Entity(**{name: entry}) for entry in self._kinds[name][1](getattr(wanted, name)))

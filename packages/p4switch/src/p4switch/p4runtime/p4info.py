@@ -64,7 +64,7 @@ class ValueType:
 
 
 def value_type(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> ValueType | None:
-    """Returns the scalar type of a P4Info type specification; None for a struct, a header and the like.
+    """Returns the scalar type of a P4Info type specification; None for types that are not scalar or not known.
 
     Args:
         spec: the type of a register's cells.

@@ -142,7 +142,7 @@ class P4RuntimeServer:
                 returns the device that runs it. If unset, a plain Device is made.
             on_packet_out: called with (device id, frame that starts with the packet_out header), under the lock,
                 from another thread, for packets that a controller sends. If unset, they are refused.
-            clock: returns nanoseconds of the time that the devices live in, for idle time-outs.
+            clock: returns the devices' time in nanoseconds, for idle time-outs.
             tls: encrypts; also authenticates clients if it has a ``client_ca``.
             lock: becomes ``lock``; must be re-entrant. If unset, an RLock is made.
             bid_seconds: how long a stream may be open without an arbitration update.
@@ -180,7 +180,7 @@ class P4RuntimeServer:
             self._slots[device_id] = slot
 
     def set_pipeline(self, device_ids: int | Iterable[int], config: p4r.ForwardingPipelineConfig) -> None:
-        """Commits a pipeline without a controller, as switches do that start with a program.
+        """Commits a pipeline without a controller, like a switch that starts with a program.
 
         Raises:
             P4RuntimeError: as VERIFY_AND_COMMIT.
@@ -226,7 +226,7 @@ class P4RuntimeServer:
         return packet is not None and slot.send_to_primaries(p4r.StreamMessageResponse(packet=packet))
 
     def learn(self, device_id: int, digest: Digest) -> None:
-        """Takes a digest of a device with its own driver, for the primary client. Raises KeyError for an unknown id."""
+        """Accepts a digest from a device that has its own driver, for the primary client. Raises KeyError."""
         with self.lock:
             active = self._slots[device_id].active
             if active is not None:
@@ -248,7 +248,7 @@ class P4RuntimeServer:
         with self.lock:
             return sum(slot.report_idle() for slot in timed)
 
-    # --- life
+    # --- start and stop
 
     @property
     def port(self) -> int:
@@ -326,7 +326,7 @@ class P4RuntimeServer:
         if server is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(server.stop(grace=_STOP_SECONDS), _STOP_SECONDS + _CANCEL_SECONDS)
-        # gRPC's tasks outlive its calls by a turn of the loop or two; one that is cancelled in its last turn is printed
+        # gRPC's tasks outlive its calls by one or two turns of the loop; a task cancelled in its last turn is reported
         if ending := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(ending, timeout=_ENDING_SECONDS)
 

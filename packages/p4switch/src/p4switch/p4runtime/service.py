@@ -114,7 +114,7 @@ def _run(future: Future[R], fn: Callable[..., R], args: tuple[Any, ...], kwargs:
 _LOG = logging.getLogger(__name__)
 
 MAX_QUEUED: Final = 4096
-"""Most messages that wait for a slow controller; further packets are dropped."""
+"""Largest number of messages that wait for a slow controller; further packets are dropped."""
 
 _SHOWN_METADATA: Final = 64
 _SHOWN_NAME: Final = 256
@@ -164,7 +164,7 @@ class Stream:
         self._slot: DeviceSlot | None = None
         self._closed = False
         self.asked = asyncio.Event()
-        """Set when the first arbitration update has come."""
+        """Set when the first arbitration update has arrived."""
 
     @property
     def bound(self) -> bool:

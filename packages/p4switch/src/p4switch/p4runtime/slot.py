@@ -39,7 +39,8 @@ class DeviceSlot:
 
     Attributes:
         active: the configuration that the device runs; None until a pipeline is committed.
-        saved: the configuration of VERIFY_AND_SAVE for COMMIT, with later writes, on a device that no packet reaches.
+        saved: the configuration that VERIFY_AND_SAVE keeps for COMMIT, with later writes, on a device that no packet
+            reaches.
     """
 
     def __init__(
@@ -226,7 +227,7 @@ def _replay(target: Forwarding, updates: list[p4r.Update]) -> None:
 
 
 API_VERSION: Final = "1.3.0"
-"""The version that BMv2 answers, too."""
+"""The version that BMv2 reports, too."""
 
 ENTITIES_PER_RESPONSE: Final = 512
 """Entities of one response: with a few hundred bytes each, it stays far below the 4 MiB that gRPC clients accept."""
@@ -272,7 +273,7 @@ class DeviceCalls:
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     def write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
-        """Applies a batch of updates: each update wholly or not at all, or the whole batch, as the request wants."""
+        """Applies a batch of updates: each update wholly or not at all, or the whole batch, as the request demands."""
         errors = self._write(request)
         if any(errors):
             raise BatchError(batch_status(errors, StatusCode.UNKNOWN, "write"))
@@ -322,7 +323,7 @@ class DeviceCalls:
         with self._lock:
             return _pipeline_response(slot, request.response_type)
 
-    # --- what streams ask for
+    # --- calls of streams
 
     def packet_out(self, slot: DeviceSlot, packet: p4r.PacketOut) -> None:
         """Passes on a packet of the primary client."""

@@ -36,7 +36,7 @@ _MAX_BURST: Final = (1 << 32) - 1
 
 
 def meter_config(config: p4r.MeterConfig, what: str) -> MeterConfig | None:
-    """Returns a configuration; None, every packet is green, if all numbers are -1 (as in PI). Raises P4RuntimeError."""
+    """Returns a configuration; None (all packets are green) if all numbers are -1, as in PI. Raises P4RuntimeError."""
     numbers = (config.cir, config.cburst, config.pir, config.pburst)
     if all(n == -1 for n in numbers):
         return None
@@ -209,7 +209,7 @@ class ProfileEntries:
         return {group: actions for (name, group), actions in self._sets.items() if name == info.name}
 
     def _make_set(self, info: ProfileInfo, actions: p4r.ActionProfileActionSet) -> int:
-        """Makes a group with members of its own. Raises P4RuntimeError, and then leaves nothing behind."""
+        """Makes a group with its own members. Raises P4RuntimeError, and then leaves nothing behind."""
         profile, what = self._device.profiles[info.name], f"action profile {info.name!r}, action set"
         if profile.spec.selector is None:
             raise invalid(f"{what}: the profile has no selector")
@@ -496,7 +496,7 @@ class TableEntries:
         return ref.action, decode_arguments(ref.action, action.action)
 
     def _counts(self, info: TableInfo, entry: p4r.TableEntry) -> tuple[int, int] | None:
-        """Returns the values for the direct counter; None leaves it as it is."""
+        """Returns the values for the direct counter; None leaves it unchanged."""
         if not entry.HasField("counter_data"):
             return None
         if not info.has_counter:
@@ -619,7 +619,7 @@ class TableEntries:
         return message
 
     def idle(self) -> Iterator[list[p4r.TableEntry]]:
-        """Yields, for each table that has some, the entries that were idle for their time-out since the last look."""
+        """Yields, for each table that has some, the entries that were idle for their time-out since the last poll."""
         for table_id, timers in self._timers.items():
             info, table = self.table(table_id)
             expired = [self._expired(info, table.at(row), row) for row in timers.expired(table.packets)]

@@ -58,7 +58,7 @@ def check_modify_only(kind: Kind, what: str) -> None:
 
 
 def check_index(index: int, size: int, what: str) -> None:
-    """Raises INVALID_ARGUMENT for a negative index, OUT_OF_RANGE for an index behind the last cell."""
+    """Raises INVALID_ARGUMENT for a negative index, OUT_OF_RANGE for an index beyond the last cell."""
     if index < 0:
         raise invalid(f"{what}: index {index} is negative")
     if index >= size:

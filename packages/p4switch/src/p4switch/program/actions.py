@@ -29,7 +29,7 @@ class MatchKey:
         kind: the kind of match; P4's ``optional`` arrives as ``ternary``.
         target: the field or validity that is matched.
         width: bits.
-        mask: applied to the packet's value before matching (all ones: none).
+        mask: applied to the packet's value before matching (all ones: no mask).
     """
 
     name: str
@@ -65,7 +65,7 @@ class MatchTable(Sourced):
         actions: ids of the actions it may run.
         default_action: index into ``actions``; None: a miss runs nothing.
         const_default: the control plane may not change the default.
-        entries: constant entries; where not None, the table's entries cannot be changed.
+        entries: constant entries; if not None, the table's entries cannot be changed.
         next_by_action: the next node for each action; unused if ``next_hit``/``next_miss`` are given.
         splits_on_hit: whether hit and miss rather than the action choose the next node.
         direct_counter: name of the direct counter, or None.
@@ -129,7 +129,7 @@ class Pipeline:
     """A pipeline: nodes by name, and the first one (None: an empty control).
 
     Attributes:
-        watched: nodes on cycles, which p4c never writes; MAX_STEPS visits to all of them together end the packet.
+        watched: nodes on cycles, which p4c never emits; MAX_STEPS visits to all of them together drop the packet.
     """
 
     name: str
@@ -254,7 +254,7 @@ class LearnConstant:
 
 @dataclass(frozen=True, slots=True)
 class LearnList:
-    """The contents of a digest: fields as ingress leaves them, and constants; ``name`` is P4Info's."""
+    """The contents of a digest: fields as ingress leaves them, and constants; ``name`` is the name in P4Info."""
 
     id: int
     name: str
@@ -352,7 +352,7 @@ class ExecuteMeter(Sourced):
 
 
 PathPrimitive: TypeAlias = Clone | Resubmit | Recirculate | Truncate | GenerateDigest
-"""Primitives that only make a request for the time after the pipeline."""
+"""Primitives that only request work for the time after the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,7 +568,7 @@ class ActionParameter:
 
 @dataclass(frozen=True, slots=True)
 class Action(Sourced):
-    """A P4 action. p4c may write several actions with one name (``NoAction``), which the id tells apart."""
+    """A P4 action. p4c may emit several actions with the same name (``NoAction``); the id distinguishes them."""
 
     id: int
     name: str

@@ -1,7 +1,8 @@
-"""Dependencies between the statements of a pipeline: which use others' results, and which decide about others.
+"""Data and control dependencies between the statements of a pipeline.
 
-Statements are those of the actions in sequence, with the matches of tables and the conditions of controls between
-them. Uses follow from reaching definitions, decisions from postdominators (Ferrante, Ottenstein and Warren 1987).
+The statements are those of the actions in sequence, with table matches and the conditions of controls between them.
+Data dependencies follow from reaching definitions, control dependencies from postdominators (Ferrante, Ottenstein and
+Warren 1987).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,7 +90,7 @@ def _operations(expr: model.Expr) -> int:
         return inner + 1
     if isinstance(expr, model.Compare):
         plain = any(isinstance(operand, model.Const) for operand in (expr.left, expr.right)) or expr.op in {"==", "!="}
-        return inner + (not plain)  # of two fields: a subtraction, and its sign
+        return inner + (not plain)  # of two fields: a subtraction and its sign
     return inner
 
 
@@ -128,7 +129,7 @@ class SiteGraph:
         self._reads, self._program = reads, reads.program
         self.sites: list[Site] = []
         self.entry: dict[str, int] = {}
-        """The site with which each node of the pipeline begins."""
+        """By node of the pipeline: its first site."""
         self.end = self._add(Site("end"))
         for name, node in pipeline.nodes.items():
             self.entry[name] = len(self.sites)
@@ -170,7 +171,7 @@ class SiteGraph:
             then += [site for site in self._nodes((table.next_miss,)) if site not in then]
 
     def _action(self, table: model.MatchTable, number: int, after: list[int]) -> list[int]:
-        """Adds the sites of an action; returns the sites with which it begins, or those behind it if it has none."""
+        """Adds the sites of an action; returns its first sites, or those that follow the action if it has none."""
         primitives = self._program.actions[table.actions[number]].primitives
         if any(isinstance(step, model.Exit) for step in primitives):
             after = list(dict.fromkeys([*after, self.end]))
@@ -265,7 +266,7 @@ class SiteGraph:
                 yield step(_NONE, cost=0)
 
     def order(self) -> list[int]:
-        """Returns the reachable sites, each behind its predecessors (loops of actions are cut)."""
+        """Returns the reachable sites, each after its predecessors (back edges of loops in actions are ignored)."""
         seen: set[int] = set()
         postorder: list[int] = []
         stack = [(self.start, False)]
@@ -302,7 +303,10 @@ class Dataflow:
 
     @classmethod
     def of(cls, graph: SiteGraph, widths: Mapping[str, int], kept: Fields) -> "Dataflow":
-        """Computes the flow; ``widths``: bits of each field; ``kept``: fields that are needed behind the pipeline."""
+        """Computes the dependencies of a graph.
+
+        ``widths``: bits of each field; ``kept``: fields that are needed after the pipeline.
+        """
         flow = cls(graph, graph.order())
         flow._define()
         flow._decide()
@@ -373,7 +377,7 @@ class Dataflow:
         place = {at: number for number, at in enumerate(self.order)}
         for at in self.order:
             for following in self.graph.sites[at].then:
-                if place[following] <= place[at]:  # back to the beginning of a loop
+                if place[following] <= place[at]:  # a back edge to the beginning of a loop
                     around = self.order[place[following] : place[at] + 1]
                     after = self.reach[following] | 1 << following
                     self.looped |= {x for x in around if after >> x & 1 and (x == at or self.reach[x] >> at & 1)}
@@ -400,7 +404,7 @@ def _bits(number: int) -> Iterator[int]:
 
 
 def components(nodes: Sequence[int], before: Mapping[int, set[int]]) -> list[list[int]]:
-    """Returns strongly connected components (Tarjan 1972); a component comes behind those that it waits for."""
+    """Returns strongly connected components (Tarjan 1972); each comes after those that it depends on."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []

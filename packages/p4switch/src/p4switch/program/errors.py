@@ -22,7 +22,7 @@ class SourceInfo:
 
 
 class ProgramError(InputError, ValueError):
-    """JSON that p4c does not write for BMv2: a missing key, a dangling reference, a wrong type."""
+    """JSON that p4c does not emit for BMv2: a missing key, a dangling reference, a wrong type."""
 
 
 class UnsupportedConstruct(ProgramError):
@@ -67,8 +67,8 @@ FRAMES: Final = 20 * MAX_DEPTH
 """Python frames that a walk over the deepest expression needs, besides those of its callers."""
 
 MAX_WEIGHT: Final = 1 << 13
-"""Operands and operators of an expression, counted as often as they are written out: choices among the elements of a
-stack repeat theirs for each element."""
+"""Operands and operators of an expression, counted as often as they are written out: a choice among the elements of a
+stack repeats its operands for each element."""
 
 MAX_WEIGHTS: Final = 1 << 18
 """Operands and operators of all expressions of a program, counted in the same way."""
@@ -175,7 +175,7 @@ def number(value: object, where: str) -> int:
 
 
 def cyclic(following: Mapping[str, Sequence[str | None]]) -> frozenset[str]:
-    """Returns the nodes of a graph on cycles; ``following``: the nodes behind each, None for the end.
+    """Returns the nodes on cycles, or between cycles, of a graph; ``following``: successors of each, None for the end.
 
     First nodes without successors are removed repeatedly, then nodes without predecessors. The rest lies on a cycle or
     on a path between two cycles.

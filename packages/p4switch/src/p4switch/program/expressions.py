@@ -314,7 +314,7 @@ class Header:
 
 
 NEXT_HEADER: Final = "$next$"
-"""Hidden metadata with a field for each stack: the index of its first free element; the size where it is full."""
+"""Hidden metadata with a field for each stack: the index of its first free element; the size if it is full."""
 
 NEXT_WIDTH: Final = 32
 
@@ -422,18 +422,18 @@ def _checked(stack: Stack, obj: Json) -> Stack:
 
 # Operands that are neither numbers nor bools: headers, unions and stacks, possibly chosen at run time.
 #
-# They never are part of a finished expression. A choice becomes a chain of ``?`` over the fields of every header that
-# it may yield. For an index out of range, where BMv2 ends (std::out_of_range), such a read gives 0 and no header is
-# valid.
+# They are never part of a finished expression. A choice becomes a chain of ``?`` over the fields of every header that
+# it may yield. For an index out of range, where BMv2 terminates (std::out_of_range), such a read gives 0 and no header
+# is valid.
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice of headers or unions by name: the first whose condition holds, else the last one.
+    """A choice of headers or unions by name: the first whose condition holds, else ``otherwise``.
 
     Attributes:
         kind: whether the names are headers or unions.
-        otherwise: the last one; None if an index may be out of range.
+        otherwise: the name if no condition holds; None if an index may be out of range.
     """
 
     kind: Literal["header", "union"]
@@ -456,14 +456,14 @@ class Choice:
         return Choice("header", cases, None if self.otherwise is None else member(self.otherwise))
 
     def data(self, value: Callable[[str], DataExpr]) -> DataExpr:
-        """Returns the value of ``value`` for the chosen name; 0 for none."""
+        """Returns the value of ``value`` for the chosen name; 0 if no name is chosen."""
         result: DataExpr = Const(0) if self.otherwise is None else value(self.otherwise)
         for condition, name in reversed(self.cases):
             result = Select(condition, value(name), result)
         return result
 
     def truth(self, value: Callable[[str], BoolExpr]) -> BoolExpr:
-        """Returns the truth of ``value`` for the chosen name; false for none."""
+        """Returns the truth of ``value`` for the chosen name; false if no name is chosen."""
         result: BoolExpr = BoolConst(False) if self.otherwise is None else value(self.otherwise)
         for condition, name in reversed(self.cases):
             result = BoolSelect(condition, value(name), result)
@@ -503,7 +503,9 @@ def element(stack: Stack, index: DataExpr) -> Choice:
 
 
 def last_element(stack: Stack, header: int = 0) -> Choice:
-    """Returns the element before ``next``, for a union its member with that number; none for an empty stack."""
+    """Returns a stack's last element, before ``next`` (of a union, member number ``header``); no name for an empty
+    stack.
+    """
     cases = tuple((Compare("==", stack.next, Const(i + 1)), names[header]) for i, names in enumerate(stack.elements))
     return Choice("header", cases, None)
 

@@ -1,12 +1,12 @@
 """Estimates whether a program fits a match-action pipeline, without a vendor's compiler.
 
-A target has stages with memory and arithmetic of their own (Bosshart et al., SIGCOMM 2013). The keys of a stage and
-the operands of its actions must exist when it begins, so tables depend on each other by match, by action and by
-control (Jose et al., NSDI 2015, section 3). Here dependencies are between statements: a statement is in a later stage
-than those whose results it uses, one stage for each operation of an expression (copies cost none); statements under
-a branch run in the branch's stage at the earliest. Dependencies that renaming would remove do not count (a field that
-is written again), and memory is packed without gaps: depth and blocks are lower bounds. The stages with the target's
-room are those of a list schedule.
+Each stage of a target has its own memory and arithmetic (Bosshart et al., SIGCOMM 2013). The keys of a stage and the
+operands of its actions must be known when the stage begins, so tables depend on each other by match, by action and by
+control (Jose et al., NSDI 2015, section 3). This module finds dependencies between statements. A statement runs in a
+later stage than those whose results it uses; each operation of an expression takes a stage, copies take none.
+Statements under a branch run in the branch's stage at the earliest. Dependencies that renaming would remove (a field
+that is written again) do not count, and memory is packed without gaps, so depth and blocks are lower bounds. The number
+of stages under the target's limits comes from a list schedule.
 
 A register is in one stage, and a packet accesses it once: read, compare, compute, write. So all accesses of a register
 are one node of the graph. If the graph then has a cycle, no single pass can run the program.
@@ -81,11 +81,11 @@ def target_of(name: str) -> SwitchTarget:
 
 @dataclass(frozen=True)
 class PassProblem:
-    """A property of the program that no single pass can have, and the statements that cause it."""
+    """A reason why the program does not fit a single pass, and the statements that cause it."""
 
     what: str
     where: tuple[str, ...]
-    """``file:line`` of each statement that takes part."""
+    """``file:line`` of each statement that is involved."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class ArrayUse:
     cells: int
     bits: int
     units: int
-    """Arithmetic units for its cells."""
+    """Arithmetic units that its cells take."""
     sram_blocks: int
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -129,13 +129,13 @@ class PipelineUse:
 
     name: str
     depth: int
-    """Number of stages if each had room for everything."""
+    """Number of stages if each stage had unlimited resources."""
     stages: int
-    """Number of stages with the target's room in each."""
+    """Number of stages with the target's resources in each stage."""
     chain: tuple[str, ...]
     """Statements of a longest chain, each with its stage: ``file:line``."""
     actions: int
-    """Runs of statements outside tables, which also take logical tables."""
+    """Number of action calls outside tables, which also take logical tables."""
     live_bits: int
     """Most bits of headers and metadata that are needed at one time."""
     tables: tuple[TableUse, ...]
@@ -170,9 +170,9 @@ class FitReport:
 
 
 MOST_PLACES: Final = 12
-"""most places of a problem that are listed"""
+"""maximum number of places that are listed for a problem"""
 COUNTER_BITS: Final = 64
-"""bits of packets and bytes"""
+"""bits of a counter's cell: packets and bytes"""
 
 
 def _places(sites: Iterable[Site]) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def _places(sites: Iterable[Site]) -> tuple[str, ...]:
 
 
 def _blocks(entries: int, bits: int, target: SwitchTarget) -> int:
-    """Returns SRAM blocks without gaps: as many entries per word as have room, or as many words as an entry needs."""
+    """Returns SRAM blocks without gaps: several entries fill a word, or an entry takes several words."""
     if bits <= target.sram_bits:
         return -(-entries // (target.sram_words * (target.sram_bits // max(1, bits))))
     return -(-entries // target.sram_words) * -(-bits // target.sram_bits)
@@ -200,7 +200,7 @@ class _Judge:
                 self._accesses[self._sites[at].array].append(at)
         self._apart: set[str] = set()  # arrays with accesses in several stages
         self._group: dict[int, int] = {}
-        self._waits: dict[int, dict[int, int]] = {}  # by group: stages from another group's first to this one's
+        self._waits: dict[int, dict[int, int]] = {}  # by group: distance in stages from each group that it waits for
         self._takes: dict[int, int] = {}  # stages of a group
 
     def judge(self) -> PipelineUse:
@@ -255,9 +255,9 @@ class _Judge:
         return index, self._flow.defines(at, self._reads.of(index))
 
     def _check_cycles(self) -> None:
-        """Finds groups that wait for themselves, with all accesses of an array as one group.
+        """Finds cycles of dependencies, with all accesses of an array as one group.
 
-        The arrays of such a group count as accessed in several stages from then on, until no further group is found.
+        The arrays of a cycle then count as accessed in several stages; the search ends when it finds no further array.
         """
         flow = self._flow
         while True:
@@ -341,13 +341,13 @@ class _Judge:
     # --- stages
 
     def _relate(self) -> None:
-        """Finds which groups wait for which: for results, or within one stage for a decision."""
+        """Computes how many stages each group waits for the groups whose results or decisions it uses."""
         flow, group = self._flow, self._group
         sizes = Counter(group.values())
         for at in self._order:
             own = group[at]
             self._waits.setdefault(own, {})
-            # An array's group takes one stage; a statement as many as its operations follow each other.
+            # An array's group takes one stage; a statement takes one for each operation of its longest chain.
             takes = 1 if sizes[own] > 1 else self._sites[at].cost
             self._takes[own] = max(self._takes.get(own, 0), takes)
         for at in self._order:
@@ -369,7 +369,7 @@ class _Judge:
             self._takes[own] = max(1, self._takes[own])
 
     def _ordered(self) -> list[int]:
-        """Returns the groups, each behind those that it waits for."""
+        """Returns the groups, each after those that it waits for."""
         return [
             own for (own,) in components(list(self._waits), {group: set(waits) for group, waits in self._waits.items()})
         ]
@@ -392,7 +392,7 @@ class _Judge:
         return levels, tuple(dict.fromkeys(chain[::-1]))
 
     def _placed(self, levels: Mapping[int, int]) -> tuple[dict[int, int], int]:
-        """Returns the stage of each site with the target's room, and the number of stages: a list schedule.
+        """Returns the stage of each site and the number of stages under the target's limits, by a list schedule.
 
         Ready groups are placed by first possible stage, then by longest chain. Tables may continue in the next stage.
         """
@@ -444,7 +444,7 @@ class _Judge:
     def _has_room(
         taken: Mapping[str, int], needs: Mapping[str, int], limits: Mapping[str, int], *, whole: bool
     ) -> bool:
-        """Returns whether a group may begin in a stage; an array must fit as a whole, up to the room of a stage."""
+        """Returns whether a group may begin in a stage; an array must fit whole unless it exceeds an empty stage."""
         for name, wanted in needs.items():
             splits = name in {"sram", "tcam"} and not whole
             least = 1 if splits else min(wanted, limits[name])
@@ -465,7 +465,7 @@ class _Judge:
                 needs["tcam"] += table.tcam_blocks
         for name in sorted({self._sites[at].array for at in members if self._sites[at].array}):
             if self._accesses[name][0] not in members:
-                continue  # an array that no stage can hold is counted at its first access
+                continue  # an array with accesses in several stages counts at its first access
             array = self._array(name, {})
             needs[array.kind] += array.units
             needs["sram"] += array.sram_blocks

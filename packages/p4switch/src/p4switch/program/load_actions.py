@@ -200,7 +200,7 @@ class Externs:
 
     @classmethod
     def load(cls, root: Json, scope: HeaderScope) -> "Externs":
-        """Loads them from the top level of the JSON."""
+        """Loads all objects from the top level of the JSON."""
         calculations = (load_calculation(obj, scope) for obj in objects(root, "calculations", "program"))
         return cls(
             {calculation.name: calculation for calculation in calculations},
@@ -329,7 +329,7 @@ class Arguments:
         return name
 
     def target(self, position: int) -> model.FieldRef:
-        """Returns a field that the program names."""
+        """Returns the field that an argument names; it may not be chosen at run time."""
         value = self.value(position)
         if value.get("type") != "field":
             kind = str(value.get("type"))

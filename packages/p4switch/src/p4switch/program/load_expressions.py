@@ -55,9 +55,9 @@ class ExpressionBudget:
             raise ProgramError(f"{where}: the expressions of the program have more than {MAX_WEIGHTS} operands")
 
     def measure(self, expr: model.Expr, where: str) -> tuple[int, bool]:
-        """Returns the operands, as often as they are written out, and whether it looks ahead. Raises ProgramError.
+        """Returns an expression's operands, counted at every use, and whether it looks ahead. Raises ProgramError.
 
-        It does not recurse, because it must find expressions that are too deep.
+        Does not recurse, because it must find expressions that are too deep.
         """
         stack = [expr]
         while stack:
@@ -103,8 +103,8 @@ class HeaderScope:
     """The header instances that expressions and primitives refer to.
 
     Attributes:
-        groups: stacks and unions of them.
-        measures: sizes of the expressions so far: one that grows at each level is refused before it is hashed.
+        groups: stacks and unions of the headers.
+        measures: sizes of the expressions loaded so far; one that is too large is refused before it is hashed.
         shared: one object for all equal expressions, so that executors may cache by identity.
     """
 
@@ -198,7 +198,7 @@ def _header_type(name: str, where: str, obj: Json) -> model.HeaderType:
 
 
 def _varbit(obj: Json, name: str, offset: int, where: str) -> model.Field:
-    """Returns the field of variable length; its greatest length follows from that of the header."""
+    """Returns the field of variable length; its maximum length follows from the header's."""
     where = f"{where}, field {name!r}"
     if obj.get("length_exp") is not None:
         what = "length expression of a header type (p4c writes 'extract_VL')"
@@ -235,7 +235,7 @@ class ExpressionLoader:
 
     Attributes:
         where: the element's name, for messages.
-        parameter_widths: of the enclosing action; empty elsewhere.
+        parameter_widths: bits of the enclosing action's parameters; empty elsewhere.
     """
 
     scope: HeaderScope
@@ -279,7 +279,7 @@ class ExpressionLoader:
         return operand.stack
 
     def target(self, value: object) -> tuple[tuple[model.BoolExpr, model.FieldRef], ...]:
-        """Loads a target of assignments: fields with conditions, of which the first that holds chooses the field."""
+        """Loads an assignment target as (condition, field) pairs; the first condition that holds chooses the field."""
         obj = value
         while isinstance(obj, dict) and obj.get("type") == "expression":
             obj = obj.get("value")
@@ -467,7 +467,7 @@ _ON_GROUPS: Final[Mapping[str, Callable[[ExpressionLoader, object, object], Oper
 """Operators that take or give headers, unions and stacks."""
 
 
-# Primitives on stacks and unions, or with a header or field chosen at run time, as primitives on headers.
+# Translates primitives on stacks and unions, or on a header or field chosen at run time, to primitives on headers.
 
 
 def one_of(cases: list[tuple[model.BoolExpr, model.Primitive]], source: SourceInfo | None) -> model.Primitive:
@@ -507,7 +507,7 @@ def assign_stack(name: str, expressions: ExpressionLoader, target: object, origi
 
 
 def assign_varbit(expressions: ExpressionLoader, target: object, origin: object) -> model.Primitive:
-    """Loads ``assign_VL``: the bits and their number."""
+    """Loads ``assign_VL``: copies the bits and the length of a varbit field."""
     pairs = product(expressions.target(target), expressions.target(origin))
     return one_of([(_both(p, q), _copy_varbit(expressions, to, of)) for (p, to), (q, of) in pairs], expressions.source)
 

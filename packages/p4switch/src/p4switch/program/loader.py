@@ -48,7 +48,7 @@ from p4switch.program.validate import validate
 
 
 DEFAULT_MAX_SIZE: Final = 16384
-"""Table size where the JSON gives none (P4Objects.cpp, get_table_size)."""
+"""Table size if the JSON gives none (P4Objects.cpp, get_table_size)."""
 
 
 class ControlLoader:
@@ -408,7 +408,7 @@ def _check_parser_targets(parser: model.Parser) -> None:
 
 
 def _idle_loops(parser: model.Parser, scope: HeaderScope) -> frozenset[str]:
-    """Returns the states of loops that may go round without taking a byte."""
+    """Returns the states on loops that may repeat without consuming a byte."""
     watched = set()
     idle = {name for name, state in parser.states.items() if not _consumes(state, scope)}
     for name in idle:
@@ -430,7 +430,7 @@ def _consumes(state: model.ParserState, scope: HeaderScope) -> bool:
             case model.Extract(header) if scope.headers[header].bytes > 0:
                 return True
             case model.ExtractNext(headers=headers) if scope.headers[headers[0]].bytes > 0:
-                return True  # (headers of no bytes only fill the stack, which pop_front may empty again)
+                return True  # a header of no bytes only fills the stack, which pop_front may empty again
             case model.Advance(model.Const(bits)) if bits > 0:
                 return True
     return False
@@ -443,7 +443,8 @@ def load_program(program: str | Path | Mapping[str, Any]) -> model.Program:
         program: the path of the JSON file, or its contents.
 
     Raises:
-        UnsupportedConstruct: the program uses what the embedded switch does not run; the message says what and where.
+        UnsupportedConstruct: the program uses a construct that the embedded switch does not run; the message names it
+            and its place.
         ProgramError: the JSON is malformed, or exceeds a limit of errors.py; the message says where.
         OSError: the file cannot be read.
     """

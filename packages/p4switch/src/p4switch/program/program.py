@@ -32,7 +32,7 @@ MAX_VARBIT: Final = (1 << 31) - 1
 
 
 MOST_IDLE_STEPS: Final = 1 << 15
-"""Most visits to watched states; loops that take at least a byte each time stay far below."""
+"""Limit on the visits to watched states; loops that consume a byte each time stay far below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ class Parser:
     """A parser: states by name, and the first one (None: nothing is parsed).
 
     Attributes:
-        watched: states of loops that may go round without taking a byte; after MOST_IDLE_STEPS visits to all of them
-            together, parsing ends with ParserTimeout (BMv2 goes round for ever).
+        watched: states on loops that may repeat without consuming a byte; after MOST_IDLE_STEPS visits to all of them
+            together, parsing ends with ParserTimeout (BMv2 loops forever).
     """
 
     start: str | None
@@ -241,7 +241,7 @@ class Program:
         return tuple(kept)
 
     def error_code(self, name: str) -> int:
-        """Returns the number of a P4 error; an error that the program does not list gets one of its own, as in BMv2."""
+        """Returns the number of a P4 error; an error that the program does not list gets a new number, as in BMv2."""
         if name in self.errors:
             return self.errors[name]
         unlisted = [known for known in CORE_ERRORS if known not in self.errors]

@@ -1,4 +1,4 @@
-"""Checks that a program keeps every packet within its memory and its time.
+"""Checks that a program keeps every packet within bounds of memory and time.
 
 p4c's output always passes; a JSON file made by hand may not. Executors rely on these checks and do not repeat them:
 the compiler would otherwise make machine code that reads and writes out of bounds.
@@ -177,7 +177,7 @@ _INTRINSIC_BITS: Final = {
     "instance_type": 32, "packet_length": 32, "parser_error": 32, "checksum_error": 32, "ingress_global_timestamp": 64,
     "egress_global_timestamp": 64, "enq_timestamp": 64, "enq_qdepth": 32, "deq_timedelta": 32, "deq_qdepth": 32,
 }  # fmt: skip
-"""Most bits of the fields that the target writes or acts on, by the size of its tables of ports and groups."""
+"""Maximum bits of the fields that the target writes or acts on; its tables of ports and groups set the limits."""
 
 _METER_CELL_BYTES: Final = 80
 _COUNTER_CELL_BYTES: Final = 16
@@ -249,7 +249,7 @@ def _check_headers(program: model.Program) -> None:
 
 
 def _whole_bytes(header: model.Header, where: str) -> None:
-    """Only metadata may have other sizes (`loader.py`), and metadata are never on the wire."""
+    """Refuses headers of other sizes: only metadata, never on the wire, may have them (`load_expressions.py`)."""
     if header.type.bits % 8:
         raise ProgramError(f"{where}: {header.name!r} has {header.type.bits} bits, no whole number of bytes")
 

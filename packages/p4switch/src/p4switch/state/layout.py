@@ -87,7 +87,7 @@ class ValueSetMembers:
 CACHE_LINE: Final = 64
 LANE_BITS: Final = 32
 WIDE_BITS: Final = 256
-"""Values of at least this width whose lanes of 32 bits are whole are kept as vectors of lanes."""
+"""Values of at least this width that consist of whole 32-bit lanes are kept as vectors of lanes."""
 
 CellKind: TypeAlias = Literal["integer", "lanes"]
 
@@ -207,8 +207,8 @@ def _place(members: tuple[model.RegisterArray, ...]) -> RegisterGroup:
 def _indexed_alike(program: model.Program) -> list[tuple[model.RegisterArray, ...]]:
     """Partitions the register arrays by size and index expression; of several indices, the most common one counts.
 
-    A field that the whole program assigns from one expression only stands for that expression as an index, because
-    p4c stores equal indices in several temporaries. The partition affects speed only, never results.
+    As an index, a field that the whole program assigns from a single expression stands for that expression, because p4c
+    stores equal indices in several temporaries. The partition affects speed only, never results.
     """
     definitions = _single_definitions(program)
     uses: dict[str, dict[model.Expr, None]] = {name: {} for name in program.registers}

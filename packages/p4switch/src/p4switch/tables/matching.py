@@ -538,14 +538,14 @@ def store_row_words(actions: tuple[Action, ...]) -> int:
 class EntryStore:
     """The entries of a table in memory. Row 0 is the default; the lowest free row is given out first.
 
-    ``rows``: uint64 (capacity, row_words): index of the action among the table's (their number stands for no action),
-    then the arguments, each from a word of its own, least significant word first. ``counters``: uint64 (capacity, 2):
+    ``rows``: uint64 (capacity, row_words): index of the action among the table's (the number of actions stands for no
+    action), then the arguments, each from a new word, least significant word first. ``counters``: uint64 (capacity, 2):
     packets, bytes. ``meters``: uint64 (capacity, METER_WORDS) in a table with a direct meter. Growth replaces the three
     arrays; ``addresses`` are the current ones.
     """
 
     def __init__(self, actions: tuple[Action, ...], meter_words: int = 0, words: int | None = None) -> None:
-        """``words``: size of a row that does not hold an action and its arguments."""
+        """Create an empty store; ``words``: size of a row that does not hold an action and its arguments."""
         self._actions = actions
         self._places = [argument_places(action.parameters) for action in actions]
         self._free: list[int] = []

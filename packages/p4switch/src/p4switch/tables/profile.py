@@ -18,7 +18,7 @@ from p4switch.tables.matching import EntryExists, EntryStore, InvalidEntry, NoSu
 
 METER_WORDS: Final = 9
 """64-bit words of a meter: whether it is configured, then for the peak and the committed bucket: rate (float64, per
-microsecond), burst, tokens, tokens that the rate had given up to the last packet."""
+microsecond), burst, tokens, total tokens that the rate had granted by the last packet."""
 
 PEAK: Final = 1
 COMMITTED: Final = 5
@@ -35,7 +35,7 @@ YELLOW: Final = 1
 GREEN: Final = 0
 
 MOST_TOKENS: Final = 2.0**62
-"""Most tokens that a bucket can have been given, so that every sum fits 64 bits."""
+"""Limit on the tokens granted to a bucket, so that every sum fits 64 bits."""
 
 MICROSECONDS: Final = 1_000_000.0
 
@@ -68,7 +68,7 @@ def configure(cell: NDArray[np.uint64], config: MeterConfig | None) -> None:
 
 
 def execute(cell: NDArray[np.uint64], unit: Literal["packets", "bytes"], length: int, now: int) -> int:
-    """Return the color of a packet and take its tokens. If the peak bucket refuses, the other bucket keeps its tokens.
+    """Return the color of a packet and take its tokens. If the peak bucket is short, the other bucket keeps its tokens.
 
     Args:
         cell: METER_WORDS words.
@@ -114,7 +114,9 @@ class ProfileMember:
 
 @dataclass(slots=True)
 class ActionGroup:
-    """(member, weight) pairs as given; ``rows``: references of the rows that the group chooses from, ascending."""
+    """A group. ``members``: (member, weight) pairs as given; ``rows``: references of the rows to choose from,
+    ascending.
+    """
 
     members: tuple[tuple[int, int], ...]
     ref: int

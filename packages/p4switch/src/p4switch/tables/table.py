@@ -39,7 +39,7 @@ from p4switch.tables.profile import (
     execute,
 )
 
-# The contents of a table at one moment, for readers that run while packets go on.
+# The contents of a table at one moment, for readers that run while packets are processed.
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,7 @@ class Entries:
     def apply(self, device: Device, *, over: bool = False) -> None:
         """Puts everything into a device. Raises EntriesError, which names the entry that the device refuses.
 
-        ``over``: an entry replaces one with the same match.
+        ``over``: an entry replaces an existing entry with the same match.
         """
         problems = []
         for placed in self.tables:

@@ -148,7 +148,7 @@ def _by(decision: Decision | None) -> str:
 
 
 def _last_verdict(events: list[Event]) -> tuple[int, Verdict | None]:
-    """Returns the last decision of ingress: a packet that goes round has several."""
+    """Returns the last verdict of ingress; a packet that passes ingress again has several."""
     for at in range(len(events) - 1, -1, -1):
         event = events[at]
         if isinstance(event, Verdict) and event.stage == "ingress":
@@ -196,7 +196,7 @@ class PacketError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A frame without FCS; ``port`` None: not given. ``note`` is the comment behind it in a text file.
+    """A frame without FCS. ``port`` is None if it is not given; ``note`` is the comment after it in a text file.
 
     Attributes:
         time_us: value of every time stamp of the packet, microseconds.
@@ -307,7 +307,7 @@ class Headers:
 
     Attributes:
         fields: (header, ((field, value), ...)), in the order of the frame.
-        payload: bytes behind the headers.
+        payload: bytes after the headers.
     """
 
     fields: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
@@ -431,7 +431,7 @@ def _sent(sent: list[tuple[int, bytes]], events: list[Event], program: Program) 
 
 
 def cut(frame: bytes, names: Iterable[str], program: Program) -> Headers:
-    """Cuts a frame into headers; from the first header of variable length on, all is payload."""
+    """Cuts a frame into headers; everything from the first header of variable length on is payload."""
     fields, at = [], 0
     for name in names:
         header = program.headers[name]

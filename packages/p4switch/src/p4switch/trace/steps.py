@@ -1,4 +1,4 @@
-"""A packet's trace as steps: for each a sentence, what it looked at, and values before and after.
+"""A packet's trace as steps; each has a sentence, the objects involved, and values before and after.
 
 Statements that change nothing, and temporaries of the compiler, are left out.
 """
@@ -32,11 +32,11 @@ from p4switch.trace.to_text import Glossary, SourceLines, TextFormat, condition_
 from p4switch.traffic import ExecutorName
 
 MOST_STEPS: Final = 2000
-"""most steps of one packet; a packet that goes round for ever has more"""
+"""maximum number of steps of one packet; a packet in an endless loop has more"""
 _TEMPORARY: Final = re.compile(r"(?:^|[._])(tmp|hasReturned|hasExited|retval)(_\d+)?$")
 _VALID: Final = ".isValid()"
 _NAMED: Final = 3
-"""fields that a sentence names with their values; the rows hold all"""
+"""number of fields that a sentence names with their values; the rows hold all fields"""
 _LONGEST: Final = 48
 """characters of a value in a sentence"""
 

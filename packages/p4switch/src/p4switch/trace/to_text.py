@@ -96,7 +96,7 @@ class Glossary:
         return self.meanings.get(re.split(r"[.\[]", field.rstrip("]"))[-1], {}).get(value, "")
 
     def name(self, field: str, value: int) -> str:
-        """Returns the meaning of a field's value without the remark behind the colon."""
+        """Returns the meaning of a field's value without the remark after the colon."""
         return self(field, value).partition(":")[0]
 
 

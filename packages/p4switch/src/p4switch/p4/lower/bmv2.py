@@ -1,4 +1,4 @@
-"""Values as BMv2's JSON writes them (behavioral-model, docs/JSON_format.md, "The type value object")."""
+"""Values in the notation of BMv2's JSON (behavioral-model, docs/JSON_format.md, "The type value object")."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ FALSE: Final[Json] = {"type": "bool", "value": False}
 
 
 def hexadecimal(number: int, width: int) -> str:
-    """Returns a number with as many hexadecimal digits as its bytes need."""
+    """Returns a number in hexadecimal, padded to the whole bytes of its width."""
     digits = 2 * max(-(-width // 8), 1)
     return f"-0x{-number:0{digits}x}" if number < 0 else f"0x{number:0{digits}x}"
 
 
 def constant(number: int, width: int) -> Json:
-    """Returns a number as JSON."""
+    """Returns a constant as JSON; ``width`` in bits."""
     return {"type": "hexstr", "value": hexadecimal(number, width)}
 
 
@@ -56,7 +56,7 @@ def as_data(json: Json, is_bool: bool) -> Json:
 
 
 def as_parameter(json: Json) -> Json:
-    """Returns an argument of a primitive, for which BMv2 needs another layer and other names of parameters."""
+    """Returns a value as an argument of a primitive, where BMv2 nests expressions once more and renames types."""
     if json["type"] == "expression":
         return {"type": "expression", "value": json}
     if json["type"] == "local":
@@ -67,7 +67,7 @@ def as_parameter(json: Json) -> Json:
 
 
 def wrapped(json: Json, kind: kinds.Bits) -> Json:
-    """Returns a number cut to its type, because BMv2 computes with any number of bits."""
+    """Returns a number reduced to its type, because BMv2 computes with unbounded integers."""
     if kind.signed:
         return operation("two_comp_mod", json, constant(kind.width, 32))
     return operation("&", json, constant((1 << kind.width) - 1, kind.width))
@@ -92,44 +92,44 @@ def fields_of(json: Any, fields: set[tuple[str, str]]) -> None:
             fields_of(inner, fields)
 
 
-# Places of values: fields, headers, stacks and unions by BMv2's names, and what is made of them.
+# Places of values: fields, headers, stacks and unions under BMv2's names, and structs of them.
 
 
 @dataclass(slots=True, eq=False)
 class StoragePlace:
-    """A typed value that can be read, and mostly written.
+    """A typed value that can be read and, for most kinds of place, written.
 
     Attributes:
-        fixed: whether it is the same place for every packet, so that it can stand for a parameter.
+        fixed: whether it is the same place for every packet, so that a parameter can be bound to it.
     """
 
     type: kinds.Type
 
     @property
     def fixed(self) -> bool:
-        """See Place."""
+        """Whether the place is the same for every packet."""
         return isinstance(self, FieldPlace | RuntimeData | HeaderPlace | StackPlace)
 
     def json(self) -> Json:
-        """Returns the value in an expression; a bool is a field or argument of one bit there."""
+        """Returns the value for use in an expression; a bool is converted from its field or argument of one bit."""
         if not isinstance(self, FieldPlace | RuntimeData | ChosenField):
             raise NotImplementedError(type(self).__name__)
         return operation("d2b", None, data_of(self)) if self.type is kinds.BOOL else data_of(self)
 
     def leaves(self) -> Iterator[tuple[str, str]]:
-        """Yields the fields of the place, as (header, field)."""
+        """Yields the fields of the place as (header, field); ``*`` is the whole header."""
         return iter(())
 
 
 @dataclass(slots=True, eq=False)
 class Value(StoragePlace):
-    """A number or bool without a place: a constant, or an expression's result; ``constant``: its value, if known."""
+    """A number or bool without a place: a constant or an expression's result; ``constant``: its value, if known."""
 
     data: Json
     constant: Any = None
 
     def json(self) -> Json:
-        """See Place."""
+        """See StoragePlace."""
         return self.data
 
 
@@ -145,13 +145,13 @@ class FieldPlace(StoragePlace):
         return field(self.header, self.name)
 
     def leaves(self) -> Iterator[tuple[str, str]]:
-        """See Place."""
+        """See StoragePlace."""
         yield self.header, self.name
 
 
 @dataclass(slots=True, eq=False)
 class RuntimeData(StoragePlace):
-    """A parameter of an action that the control plane gives."""
+    """A parameter of an action whose argument the control plane supplies."""
 
     index: int
 
@@ -164,7 +164,7 @@ class HeaderPlace(StoragePlace):
     layout: dict[str, Any]
 
     def json(self) -> Json:
-        """See Place."""
+        """See StoragePlace."""
         return {"type": "header", "value": self.name}
 
     def valid(self) -> Json:
@@ -172,7 +172,7 @@ class HeaderPlace(StoragePlace):
         return operation("d2b", None, field(self.name, "$valid$"))
 
     def leaves(self) -> Iterator[tuple[str, str]]:
-        """See Place."""
+        """See StoragePlace."""
         yield self.name, "*"
 
 
@@ -183,7 +183,7 @@ class ChosenHeader(StoragePlace):
     Attributes:
         data: the header in BMv2's notation.
         like: a header of the same type with its layout.
-        last: the stack of which it is the last element, and the union's member if it is one.
+        last: (stack, union member or None) if the header is in a stack's last element, else None.
     """
 
     data: Json
@@ -191,7 +191,7 @@ class ChosenHeader(StoragePlace):
     last: tuple[str, str | None] | None = None
 
     def json(self) -> Json:
-        """See Place."""
+        """See StoragePlace."""
         return self.data
 
     def valid(self) -> Json:
@@ -212,7 +212,7 @@ class ChosenField(StoragePlace):
         return operation("access_field", self.header.data, number)
 
     def key(self) -> Json | None:
-        """Returns the field as a key of a select, where BMv2 has fields of a stack's last element; else None."""
+        """Returns the field as a key of a select, which BMv2 has only for a stack's last element; else None."""
         if self.header.last is None:
             return None
         stack, member = self.header.last
@@ -223,7 +223,7 @@ class ChosenField(StoragePlace):
 
 @dataclass(slots=True, eq=False)
 class UnionPlace(StoragePlace):
-    """A header union; ``chosen``: in BMv2's notation if it is chosen at run time."""
+    """A header union; ``chosen``: the union in BMv2's notation if it is chosen at run time, else None."""
 
     name: str
     members: dict[str, StoragePlace]
@@ -231,15 +231,15 @@ class UnionPlace(StoragePlace):
 
     @property
     def fixed(self) -> bool:
-        """See Place."""
+        """See StoragePlace."""
         return self.chosen is None
 
     def json(self) -> Json:
-        """See Place."""
+        """See StoragePlace."""
         return self.chosen or {"type": "header_union", "value": self.name}
 
     def leaves(self) -> Iterator[tuple[str, str]]:
-        """See Place."""
+        """See StoragePlace."""
         for member in self.members.values():
             yield from member.leaves()
 
@@ -258,11 +258,11 @@ class StackPlace(StoragePlace):
         return isinstance(kind, kinds.StackType) and kind.element.kind == "header_union"
 
     def json(self) -> Json:
-        """See Place."""
+        """See StoragePlace."""
         return {"type": "header_union_stack" if self.of_unions else "header_stack", "value": self.name}
 
     def leaves(self) -> Iterator[tuple[str, str]]:
-        """See Place."""
+        """See StoragePlace."""
         yield self.name, "*"
         for element in self.elements:
             yield from element.leaves()
@@ -270,24 +270,24 @@ class StackPlace(StoragePlace):
 
 @dataclass(slots=True, eq=False)
 class StructPlace(StoragePlace):
-    """A struct, tuple, list, or a header's list of values: its members are places of their own."""
+    """A struct, tuple, list, or list of a header's values; each of its members is a place."""
 
     members: dict[str, StoragePlace]
 
     @property
     def fixed(self) -> bool:
-        """See Place."""
+        """See StoragePlace."""
         return all(member.fixed for member in self.members.values())
 
     def leaves(self) -> Iterator[tuple[str, str]]:
-        """See Place."""
+        """See StoragePlace."""
         for member in self.members.values():
             yield from member.leaves()
 
 
 @dataclass(slots=True, eq=False)
 class SlicePlace(StoragePlace):
-    """Some bits of a place that is assigned to."""
+    """Bits ``high`` to ``low`` of a place, as the target of an assignment."""
 
     base: StoragePlace
     high: int
@@ -296,11 +296,11 @@ class SlicePlace(StoragePlace):
 
 @dataclass(slots=True, eq=False)
 class NoHeader(StoragePlace):
-    """``{#}``."""
+    """The invalid header (or union, or stack of invalid headers): ``{#}``."""
 
 
 def data_of(place: StoragePlace) -> Json:
-    """Returns a scalar as a number."""
+    """Returns a scalar as a number; a bool becomes a number of one bit."""
     if isinstance(place, FieldPlace | ChosenField):
         return place.target()
     if isinstance(place, RuntimeData):

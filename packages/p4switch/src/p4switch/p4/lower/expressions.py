@@ -1,4 +1,4 @@
-"""Lowers expressions, from trees to places and BMv2's operators."""
+"""Lowers expressions from syntax trees to places and BMv2's operators."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from p4switch.p4.types.base import may_be_constant
 
 
 def same_field(place: bmv2.StoragePlace | None, other: bmv2.StoragePlace) -> bool:
-    """Returns whether two places are one field."""
+    """Returns whether two places are the same field."""
     fields = isinstance(place, bmv2.FieldPlace) and isinstance(other, bmv2.FieldPlace)
     return fields and set(place.leaves()) == set(other.leaves()) if place is not None else False
 
@@ -54,7 +54,7 @@ class ExpressionLowering(LoweringPart):
         )
 
     def _assign_slice(self, target: bmv2.SlicePlace, origin: bmv2.StoragePlace, at: Any) -> None:
-        """Assigns some bits of a number; the others stay."""
+        """Assigns some bits of a number; the other bits keep their values."""
         base, low, high = target.base, target.low, target.high
         while isinstance(base, bmv2.SlicePlace):
             low, high, base = low + base.low, high + base.low, base.base
@@ -117,7 +117,7 @@ class ExpressionLowering(LoweringPart):
             self.assign(place, member, at)
 
     def _kept_apart(self, target: bmv2.StoragePlace, origin: bmv2.StructPlace, at: Any) -> dict[str, bmv2.StoragePlace]:
-        """Returns the members of a list; copies those first that read what the assignment changes."""
+        """Returns the members of a list; first copies scalars that read a field which the assignment changes."""
         written = set(target.leaves())
         headers = {header for header, name in written if name == "*"}
         members: dict[str, bmv2.StoragePlace] = {}
@@ -138,7 +138,7 @@ class ExpressionLowering(LoweringPart):
                 members[name] = copy
         return members
 
-    # --- operators as BMv2 has them
+    # --- operators
 
     def _unary(self, node: tree.Unary, kind: kinds.Type) -> bmv2.StoragePlace:
         operand = self.scalar(node.operand)
@@ -221,7 +221,7 @@ class ExpressionLowering(LoweringPart):
         return result
 
     def collected(self, make: Any) -> list[LoweredCode]:
-        """Returns the steps that a function adds."""
+        """Returns the steps that calling ``make`` adds."""
         outer, self.ctx.out = self.ctx.out, []
         make()
         made, self.ctx.out = self.ctx.out, outer
@@ -272,7 +272,7 @@ class ExpressionLowering(LoweringPart):
         return conjunction if conjunction is not None else bmv2.TRUE
 
     def header_member(self, place: bmv2.StoragePlace, name: str) -> bmv2.StoragePlace:
-        """Returns a field of a header of any kind."""
+        """Returns a field of a header that is named, chosen at run time, or given as a list."""
         if isinstance(place, bmv2.HeaderPlace):
             return member_of_header(place, name)
         if isinstance(place, bmv2.ChosenHeader):
@@ -298,7 +298,7 @@ class ExpressionLowering(LoweringPart):
         kind = self.ctx.type_of(node)
         value = node.value
         if value is None:
-            if isinstance(node, tree.Name):  # a name's place knows what is constant
+            if isinstance(node, tree.Name):  # the place that a name is bound to may be a constant
                 return self._name(node)
             if isinstance(node, tree.Member):
                 return self._member(node, kind)
@@ -330,22 +330,22 @@ class ExpressionLowering(LoweringPart):
         raise SourceFault(node.at, "this is not taken here")
 
     def scalar(self, node: tree.Expression) -> Json:
-        """Returns the value of a number or bool."""
+        """Returns the JSON of a number or bool."""
         return self._single(node).json()
 
     def data(self, node: tree.Expression) -> Json:
-        """Returns the value of a number; a bool becomes a number of one bit."""
+        """Returns the JSON of a number; a bool becomes a number of one bit."""
         return bmv2.data_of(self._single(node))
 
     def _single(self, node: tree.Expression) -> bmv2.StoragePlace:
-        """Returns the place of a single value; the types of generic externs allow anything."""
+        """Returns the place of a single value. Raises SourceFault for others, which generic externs accept."""
         place = self.place(node)
         if isinstance(kinds.plain(place.type), kinds.CompositeType | kinds.StackType | kinds.TupleType):
             raise SourceFault(node.at, f"a single value must stand here, but this is {place.type}")
         return place
 
     def held(self, place: bmv2.StoragePlace, at: Any) -> bmv2.StoragePlace:
-        """Returns a scalar that later steps do not change: a copy, unless it is constant."""
+        """Returns a copy of a scalar, which later steps do not change; constants and other values are not copied."""
         if (isinstance(place, bmv2.Value) and bmv2.is_constant(place.data)) or isinstance(place, bmv2.RuntimeData):
             return place
         if not is_scalar(place.type):
@@ -355,7 +355,7 @@ class ExpressionLowering(LoweringPart):
         return copy
 
     def constant_place(self, value: Any, kind: kinds.Type) -> bmv2.StoragePlace:
-        """Returns a compile-time value as a place; several values as several places."""
+        """Returns a compile-time value as a place; a tuple becomes a struct of places."""
         bare = kinds.plain(kind)
         if isinstance(value, tuple):
             if isinstance(bare, kinds.CompositeType):
@@ -410,7 +410,7 @@ class ExpressionLowering(LoweringPart):
         return self.element(base, bmv2.operation("size_stack", None, base.json()), None)
 
     def element(self, stack: bmv2.StackPlace, index: Json, last: tuple[str, str | None] | None) -> bmv2.StoragePlace:
-        """Returns the element of a stack that is chosen at run time."""
+        """Returns the element of a stack at an index that is known only at run time."""
         like, kind = stack.elements[0], expect(stack.type, kinds.StackType).element
         if isinstance(like, bmv2.UnionPlace):
             data = bmv2.operation("dereference_union_stack", stack.json(), index)
@@ -435,7 +435,7 @@ class ExpressionLowering(LoweringPart):
                 raise SourceFault(node.index.at, f"there is no element {position} in a stack of {len(base.elements)}")
             return base.elements[position]
         index = self.place(node.index)
-        # The index is evaluated now, though later steps may change it.
+        # The index is evaluated now, although later steps may change its operands.
         copied = self.held(index, node.index) if self.ctx.holds_index else index
         return self.element(base, bmv2.data_of(copied), None)
 
@@ -453,7 +453,7 @@ class ExpressionLowering(LoweringPart):
         return bmv2.operation("&", shifted, bmv2.constant((1 << (high - low + 1)) - 1, high - low + 1))
 
     def target(self, node: tree.Expression) -> bmv2.StoragePlace:
-        """Returns the target of an assignment; slices stay slices."""
+        """Returns the place of an assignment's target; a slice becomes a SlicePlace."""
         if isinstance(node, tree.Slice):
             return bmv2.SlicePlace(self.ctx.type_of(node), self.target(node.base), node.high.value, node.low.value)
         return self.place(node)
@@ -500,7 +500,7 @@ class ExpressionLowering(LoweringPart):
         return bmv2.Value(kind, bmv2.wrapped(data, kinds.Bits(number.width, number.signed)))
 
     def _recast(self, place: bmv2.StoragePlace, kind: kinds.Type) -> bmv2.StoragePlace:
-        """Returns the same value under another name of its type."""
+        """Returns the same value with another type of the same representation."""
         match place:
             case bmv2.FieldPlace():
                 if storage_width(place.type) == storage_width(kind):
@@ -540,7 +540,7 @@ class ExpressionLowering(LoweringPart):
         return bmv2.StructPlace(kind, {name: members[name] for name in names})
 
     def zeros(self, kind: kinds.Type) -> bmv2.StoragePlace:
-        """Returns the default value of a type: zeros, invalid headers (specification, section 7.3)."""
+        """Returns the default value of a type: zeros and invalid headers (specification, section 7.3)."""
         bare = kinds.plain(kind)
         if isinstance(bare, kinds.CompositeType) and bare.kind == "struct":
             return bmv2.StructPlace(kind, {name: self.zeros(inner) for name, inner in bare.fields.items()})
@@ -556,6 +556,6 @@ class ExpressionLowering(LoweringPart):
         return bmv2.NoHeader(kind)
 
     def condition(self, node: tree.Expression) -> Json:
-        """Returns a condition."""
+        """Returns the JSON of a condition."""
         condition = self.scalar(node)
         return condition if condition["type"] != "hexstr" else bmv2.as_data(condition, False)

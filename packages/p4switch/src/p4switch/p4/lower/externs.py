@@ -55,7 +55,7 @@ class ExternLowering(LoweringPart):
     # --- helpers
 
     def argument(self, node: tree.Call, index: int) -> tree.Expression:
-        """Returns an argument that must be there."""
+        """Returns an argument. Raises SourceFault if it is omitted."""
         argument = node.bound[index]
         if argument is None:
             raise SourceFault(node.at, "an argument is missing")
@@ -66,7 +66,7 @@ class ExternLowering(LoweringPart):
         return bmv2.as_parameter(self.ctx.expressions.data(self.argument(node, index)))
 
     def into(self, node: tree.Call, index: int, operation: str, *rest: Json, at: int = 0) -> None:
-        """Adds a primitive that writes its parameter ``at``, a field: the argument, or a copy for other places."""
+        """Adds a primitive whose parameter ``at`` is an output: the field of argument ``index``, or a temporary."""
 
         def make(target: Json) -> None:
             self.ctx.do(node, operation, *rest[:at], target, *rest[at:])
@@ -89,7 +89,7 @@ class ExternLowering(LoweringPart):
         raise SourceFault(value.at, "a number comes out here", "Give a field or a variable that holds one number.")
 
     def leaf_values(self, place: bmv2.StoragePlace, at: Any) -> list[tuple[Json, int, Type]]:
-        """Returns the scalars of a struct, list or header with their widths, in order."""
+        """Returns JSON, width and type of each scalar in a place, in order."""
         members: list[bmv2.StoragePlace]
         match place:
             case bmv2.StructPlace() | bmv2.UnionPlace():
@@ -112,9 +112,9 @@ class ExternLowering(LoweringPart):
     def calculation(
         self, algorithm: str, data: bmv2.StoragePlace, at: Any, payload: bool = False, copy: bool = True
     ) -> str:
-        """Returns the name of a hash over data. With ``copy``, values of headers and of expressions are copied first.
+        """Adds a hash over data; returns its name. With ``copy``, fields of headers and expressions are copied first.
 
-        The target leaves fields of invalid headers out of a hash, so that later fields would move up.
+        Without a copy, BMv2 leaves fields of invalid headers out of the hash, so that later fields move up.
         """
         inputs: list[Json] = []
         for json, width, kind in self.leaf_values(data, at):
@@ -171,7 +171,7 @@ class ExternLowering(LoweringPart):
         self.into(node, 0, "modify_field_with_hash_based_offset", base, name, most)
 
     def _mark_to_drop(self, node: tree.Call) -> None:
-        """Drops a packet; sets the fields of a copy by way of the target's own fields, which alone know the values."""
+        """Lowers mark_to_drop; moves the values that BMv2 sets in its standard metadata to a copy given as argument."""
         place = expect(
             self.ctx.expressions.place(self.argument(node, 0)) if node.bound else bmv2.StructPlace(VOID, {}),
             bmv2.StructPlace,
@@ -214,13 +214,13 @@ class ExternLowering(LoweringPart):
         self.ctx.do(node, "generate_digest", receiver, bmv2.constant(known["id"], 32))
 
     def list_number(self, node: tree.Call, index: int) -> Json:
-        """Returns the argument that is the number of a field list."""
+        """Returns the id of the field list whose number an argument gives."""
         number = self.ctx.number(self.argument(node, index), "the number of a field list", node.at)
         self.ctx.lists_used.setdefault(number, node)
         return bmv2.constant(self.list_id(number), 32)
 
     def list_id(self, number: int) -> int:
-        """Returns the id of the field list with this number in P4."""
+        """Returns the id of the field list with a number in P4 (-1: the empty list); adds the list if it is new."""
         for item in self.ctx.field_lists:
             if item["number"] == number:
                 return int(item["id"])
@@ -229,7 +229,7 @@ class ExternLowering(LoweringPart):
         return int(item["id"])
 
     def again(self, node: tree.Call, block: str, operation: str) -> None:
-        """Lowers ``resubmit`` and ``recirculate``, each of which is allowed in one block."""
+        """Lowers ``resubmit`` or ``recirculate``, which is allowed only in ``block``."""
         self._only_in(node, block)
         self.ctx.do(node, operation, self.list_number(node, 0))
 
@@ -239,7 +239,7 @@ class ExternLowering(LoweringPart):
             raise SourceFault(node.at, f"{name!r} is for {block} only", f"Call it in the {block} control.")
 
     def clone_kind(self, node: tree.Call) -> str:
-        """Returns the primitive of a clone."""
+        """Returns the name of the primitive of a clone."""
         kind = self.ctx.evaluate(self.argument(node, 0))
         name = kind.name if isinstance(kind, tree.EnumMember) else ""
         if name not in ("I2E", "E2E"):
@@ -264,7 +264,7 @@ class ExternLowering(LoweringPart):
         self.ctx.do(node, "log_msg", message, {"type": "parameters_vector", "value": values})
 
     def _old_form(self, node: tree.Call) -> None:
-        """Lowers ``resubmit(data)`` and similar old forms: the data was never kept, and is not kept here."""
+        """Lowers old forms such as ``resubmit(data)``, which never kept their data; warns of that."""
         name = node.target.name
         newer = {"clone3": "clone_preserving_field_list"}.get(name, f"{name}_preserving_field_list")
         hint = f"Use {newer}(…, n), and @field_list(n) on the fields of the metadata that are kept."
@@ -330,7 +330,7 @@ _METHODS: Final[
     ("counter", "count"): lambda s, node, instance: s.ctx.do(
         node, "count", _array("counter", instance), s.given(node, 0)
     ),
-    ("direct_counter", "count"): lambda s, node, instance: None,  # the table itself counts
+    ("direct_counter", "count"): lambda s, node, instance: None,  # the table counts every hit
     ("meter", "execute_meter"): lambda s, node, instance: s.into(
         node, 1, "execute_meter", _array("meter", instance), s.given(node, 0), at=2
     ),
@@ -342,7 +342,7 @@ _METHODS: Final[
 }
 
 
-# Calls, by the many kinds of callees.
+# Calls of header methods, actions, functions, externs, tables, parsers and controls.
 
 
 class CallLowering(LoweringPart):
@@ -356,7 +356,7 @@ class CallLowering(LoweringPart):
         return value
 
     def perform(self, node: tree.Call) -> bmv2.StoragePlace | None:
-        """Lowers a call; returns its value, or None."""
+        """Lowers a call; returns its value, or None if it has none."""
         target = node.target
         match target:
             case str():
@@ -392,7 +392,7 @@ class CallLowering(LoweringPart):
         return instance
 
     def apply_result(self, node: tree.Member) -> bmv2.StoragePlace:
-        """Lowers ``t.apply().hit`` within an expression: a bool that hit and miss set."""
+        """Lowers ``t.apply().hit`` or ``.miss`` in an expression; returns a bool that both outcomes set."""
         result = self.ctx.temporary(BOOL)
         apply = self.ctx.tables.apply_table(node.base)
         on_hit = node.name == "hit"

@@ -22,21 +22,21 @@ from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 from p4switch.p4.types.warnings import nodes
 
-# Writes of code: whether an argument can stand for itself or must be copied in (specification, section 6.7).
+# Fields that code writes; they decide whether an argument must be copied in (specification, section 6.7).
 
 
 Callable = tree.Action | tree.Function | tree.Program
 
 
 class Writes:
-    """Finds what code writes; ``of`` returns targets of assignments, in the code's own names."""
+    """Finds the targets that code writes, as expressions in the names of that code."""
 
     def __init__(self) -> None:
         self._known: dict[Any, list[tree.Expression]] = {}
         self._named: dict[Any, set[tree.Parameter]] = {}
 
     def of(self, callee: Callable) -> list[tree.Expression]:
-        """Returns the targets and ``out`` arguments in a callee and in all that it calls."""
+        """Returns the assignment targets and ``out`` arguments of a callee and of the actions that it may run."""
         targets = self._known.get(callee)
         if targets is None:
             self._known[callee] = []
@@ -44,7 +44,7 @@ class Writes:
         return targets
 
     def names(self, callee: Callable) -> set[tree.Parameter]:
-        """Returns the parameters that a callee names anywhere."""
+        """Returns the parameters to which names in a callee refer."""
         parameters = self._named.get(callee)
         if parameters is None:
             parameters = self._named[callee] = {
@@ -69,7 +69,7 @@ class Writes:
         refs = target.actions if isinstance(target, tree.Table) else []
         for action in [target, *(ref.target for ref in refs)]:
             if isinstance(action, tree.Action):
-                # An action may write all that its control can see.
+                # An action may write everything in the scope of its control.
                 own = set(action.parameters)
                 yield from (e for e in self.of(action) if root(e) not in own)
         for ref in refs:
@@ -90,7 +90,7 @@ def root(node: tree.Expression) -> Any:
 
 
 MOST_CALLS = 20_000
-"""A few lines, each of which calls what the line before declares twice, make billions."""
+"""Limit on inlined calls: a few functions, each of which calls the previous one twice, would make billions."""
 Leaves = set[tuple[str, str]]
 
 
@@ -172,14 +172,14 @@ class Inlining(LoweringPart):
         self.copy_out(callee, node)
 
     def copy_out(self, callee: Callee, at: Any) -> None:
-        """Copies the results of a callee to their places."""
+        """Copies the ``out`` parameters of a callee to the places of the caller."""
         for place, copy in callee.copies:
             self.ctx.expressions.assign(place, copy, at)
 
     def _arguments(
         self, parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Expression | None], node: tree.Call
     ) -> list[Any]:
-        """Returns the place of each argument, in order; None for one that is left out."""
+        """Returns the place of each argument, in order; None for an omitted argument."""
         places: list[Any] = []
         later = [value is not None and value.effects for value in arguments]
         for position, (parameter, value) in enumerate(zip(parameters, arguments, strict=True)):
@@ -214,7 +214,7 @@ class Inlining(LoweringPart):
         code: Callable,
         closed: bool,
     ) -> None:
-        """Binds parameters: to their arguments if that makes no difference, else to copies."""
+        """Binds parameters to their arguments where that is equivalent to copying, else to copies."""
         outs: list[Leaves] = []
         for index, (parameter, place) in enumerate(zip(parameters, places, strict=True)):
             if parameter.direction not in ("out", "inout"):
@@ -234,7 +234,7 @@ class Inlining(LoweringPart):
                 continue
             wanders = parameter.direction == "inout" and isinstance(place, bmv2.StoragePlace) and not place.fixed
             if wanders and parameter not in self.writes.names(code):
-                inner.bound[parameter] = place  # a copy would read what may lie beyond its stack
+                inner.bound[parameter] = place  # copying in may read an element beyond the stack's end
                 continue
             copy = self.ctx.storage.allocate(f"{self.ctx.path}{parameter.name}", kind, node.at)
             if parameter.direction == "inout" and place is not None:
@@ -265,7 +265,7 @@ class Inlining(LoweringPart):
             inner.bound[parameter] = copy
 
     def _written(self, code: Callable, inner: Bindings) -> Leaves:
-        """Returns the fields that code may write, with the parameters bound so far."""
+        """Returns the fields that code may write, given the parameters bound so far."""
         leaves: Leaves = set()
         for expression in self.writes.of(code):
             declaration = root(expression)
@@ -275,7 +275,7 @@ class Inlining(LoweringPart):
         return leaves
 
     def _reset_outs(self, parameters: Sequence[tree.Parameter], inner: Bindings, node: tree.Call) -> None:
-        """Makes headers of ``out`` parameters invalid first (specification, section 6.7)."""
+        """Makes headers in ``out`` parameters invalid (specification, section 6.7)."""
         for parameter in parameters:
             if parameter.direction == "out":
                 place = inner.bound.get(parameter)
@@ -297,9 +297,9 @@ class Inlining(LoweringPart):
                 self.ctx.expressions.assign(place, bmv2.NoHeader(place.type), at)
 
     def fresh(self, item: tree.Variable) -> bmv2.StoragePlace:
-        """Returns a place for a local variable; an action has the same place in every call.
+        """Returns a place for a local variable; a variable of an action has the same place in every call.
 
-        A variable that was never set then reads as in p4c's program: with the value that the action left there.
+        A variable without a value then reads what the action's previous call left in it, as in p4c's programs.
         """
         kind = self.ctx.types.substitute(item.type, self.ctx.environment.types)
         owner = self.ctx.callees[-1].within if self.ctx.callees else None
@@ -324,7 +324,7 @@ def overlap(leaves: Leaves, other: Leaves) -> bool:
 
 
 def _narrowed(expression: tree.Expression, place: bmv2.StoragePlace) -> bmv2.StoragePlace:
-    """Returns the part of a place that a target names, as far as its members are structs."""
+    """Returns the part of a place that a target names, down to the last member of a struct."""
     names: list[str] = []
     node = expression
     while isinstance(node, tree.Member | tree.Index | tree.Slice):
@@ -444,7 +444,7 @@ class Packets(LoweringPart):
         return place
 
     def _look(self, place: bmv2.StoragePlace, kind: kinds.Type, offset: int, node: tree.Call) -> int:
-        """Fills a place from the bits at an offset; returns the offset behind them."""
+        """Fills a place from the bits at an offset (in bits); returns the next offset."""
         bare = kinds.plain(kind)
         match place:
             case bmv2.HeaderPlace():

@@ -20,7 +20,7 @@ class LoweredCode:
 
     @property
     def parts(self) -> tuple[list["LoweredCode"], ...]:
-        """Returns the lists of steps within it."""
+        """Lists of the steps nested in this step."""
         return ()
 
 
@@ -48,7 +48,7 @@ class Branch(LoweredCode):
 
 @dataclass(slots=True, eq=False)
 class Body(LoweredCode):
-    """Steps one after the other."""
+    """A sequence of steps."""
 
     body: list[LoweredCode]
 
@@ -67,14 +67,14 @@ class Labelled(Body):
 
 @dataclass(slots=True, eq=False)
 class Loop(Body):
-    """Steps that are repeated until ``Leave`` goes behind the loop or beyond."""
+    """Steps that repeat until a ``Leave`` goes to this label or to an outer label."""
 
     label: object
 
 
 @dataclass(slots=True, eq=False)
 class Leave(LoweredCode):
-    """Continues behind the steps with this label."""
+    """A jump to the end of the steps with this label."""
 
     label: object
 
@@ -86,14 +86,14 @@ class StopCode(LoweredCode):
 
 @dataclass(slots=True, eq=False)
 class Invoke(Body):
-    """An action that is called by name; it stays an action, so that traces show it."""
+    """An action that is called by name; it remains an action, so that traces show it."""
 
     name: str
 
 
 @dataclass(slots=True, eq=False)
 class Apply(LoweredCode):
-    """A table with the steps after a hit, a miss, or each action (by its index in the table's list)."""
+    """A table with the steps after a hit, a miss, each action (by index in the table's list), or any other action."""
 
     table: Any
     hit: list[LoweredCode] | None = None
@@ -104,7 +104,7 @@ class Apply(LoweredCode):
 
 @dataclass(slots=True, eq=False)
 class LoweredCase:
-    """A case of a select: for each key a value and a mask, or one value set; ``None`` matches anything."""
+    """A case of a select: (value, mask) of each key, or a value set; without both, it matches anything."""
 
     keys: list[tuple[int, int]] | None
     value_set: str | None
@@ -116,7 +116,7 @@ class ParserStep:
     """A state of a parser: operations, then the next state.
 
     Attributes:
-        keys: the keys of its select, with widths; none: the only case is always taken.
+        keys: the keys of its select with their widths; empty if its only case is always taken.
     """
 
     name: str
@@ -129,7 +129,7 @@ class ParserStep:
 
 @dataclass(slots=True, eq=False)
 class ParserGraph(LoweredCode):
-    """A parser: ``accept`` continues behind it, ``reject`` ends all parsing."""
+    """A parser: ``accept`` continues with the next step, ``reject`` ends all parsing."""
 
     steps: dict[str, ParserStep]
     prefix: str
@@ -150,7 +150,7 @@ class SourceInfoMaker:
         self._lines: dict[int, list[str]] = {}
 
     def of(self, at: int, end: int) -> Json | None:
-        """Returns ``source_info`` for the text between two positions; None outside the author's files."""
+        """Returns ``source_info`` for the text between two positions; None outside the program's own files."""
         if at >> 44 == 0 or at >> 44 in self.sources.builtin:
             return None
         file, line, column = at >> 44, (at >> 20) & 0xFFFFFF, at & 0xFFFFF
@@ -165,7 +165,7 @@ class SourceInfoMaker:
         return {"filename": self.sources.names[file], "line": line, "column": column, "source_fragment": fragment}
 
     def put(self, item: Json, node: Any) -> None:
-        """Sets or removes ``source_info`` of an object."""
+        """Sets ``source_info`` of an object to a node's position; removes it if there is none."""
         info = self.of(node.at, node.end) if node is not None else None
         if info is None:
             item.pop("source_info", None)
@@ -173,7 +173,7 @@ class SourceInfoMaker:
             item["source_info"] = info
 
     def finish(self, items: list[Json]) -> list[Json]:
-        """Replaces the nodes in ``source_info`` by positions."""
+        """Replaces nodes in ``source_info`` by their positions; returns the items."""
         for item in items:
             node = item.get("source_info")
             if node is not None and not isinstance(node, dict):
@@ -187,7 +187,7 @@ class SourceInfoMaker:
         return f"{clean}{(at >> 20) & 0xFFFFFF}"
 
 
-# Actions: steps in sequence, with jumps over those that a condition leaves out.
+# Actions: primitives in sequence, with jumps past the branches that are not taken.
 
 
 class ActionLayout:
@@ -200,7 +200,7 @@ class ActionLayout:
         self._ends: list[Json] = []
 
     def run(self, body: Sequence[LoweredCode], tail: Sequence[LoweredCode], label: object) -> list[Json]:
-        """Returns the primitives of ``body``, whose ``return`` goes to ``tail``."""
+        """Returns the primitives of ``body`` and ``tail``; ``Leave`` with ``label`` (``return``) goes to ``tail``."""
         self._labels[label] = []
         self._list(body)
         self._land(label)
@@ -270,7 +270,7 @@ class ActionLayout:
         return item
 
     def _land(self, label: object) -> None:
-        """Directs the jumps to a label here; removes a last jump that would go to the next primitive."""
+        """Aims the jumps to a label at the next primitive; removes the last jump if it would have no effect."""
         jumps = self._labels.pop(label)
         if jumps and self.primitives and self.primitives[-1] is jumps[-1] and not self._aimed_here():
             self.primitives.pop()
@@ -279,12 +279,12 @@ class ActionLayout:
             self._aim(jump)
 
     def _aimed_here(self) -> bool:
-        """Returns whether a jump goes behind the last primitive."""
+        """Returns whether a jump goes to the position after the last primitive."""
         here = len(self.primitives)
         return any(item["op"] in ("_jump", "_jump_if_zero") and item.get("$to") == here for item in self.primitives)
 
     def _aim(self, jump: Json, to: int | None = None) -> None:
-        """Directs a jump to a primitive; by default behind the last one so far."""
+        """Sets the target of a jump; by default the next primitive."""
         jump["$to"] = len(self.primitives) if to is None else to
         jump["parameters"][-1] = bmv2.constant(jump["$to"], 32)
 
@@ -312,7 +312,7 @@ _OPERATIONS = ("extract", "extract_VL", "advance", "verify")
 
 
 class ParserLayout:
-    """Lays out the parser; ``temporary`` returns a field of one bit."""
+    """Lays out the parser; ``temporary`` allocates a field of one bit."""
 
     def __init__(self, info: SourceInfoMaker, temporary: Callable[[], bmv2.FieldPlace]) -> None:
         self.info = info
@@ -377,7 +377,7 @@ class ParserLayout:
     # --- steps
 
     def _list(self, codes: Sequence[LoweredCode], state: Json) -> Json | None:
-        """Lays out steps from a state on; returns the state in which they end, None if they never do."""
+        """Lays out steps from a state on; returns the state in which they end, or None if every path leaves them."""
         current: Json | None = state
         for code in codes:
             if current is None:
@@ -453,7 +453,7 @@ class ParserLayout:
 
 
 def _leaves(codes: Sequence[LoweredCode], label: object) -> bool:
-    """Returns whether steps go to a label."""
+    """Returns whether any step goes to a label."""
     return any(
         (isinstance(code, Leave) and code.label is label) or any(_leaves(part, label) for part in code.parts)
         for code in codes
@@ -465,7 +465,7 @@ def _default(following: str | None) -> Json:
 
 
 def _hexstr(keys: Sequence[tuple[int, int]], widths: Sequence[int], following: str | None) -> Json:
-    """Returns a value and a mask for concatenated keys, each padded to whole bytes."""
+    """Returns a transition on the value and mask of concatenated keys, each padded to whole bytes."""
     value = mask = digits = 0
     exact = True
     for (number, bits), width in zip(keys, widths, strict=True):
@@ -501,7 +501,7 @@ class PipelineLayout:
         """Returns the first node, the tables and the conditionals."""
         first = self._list(body, None)
         order: dict[str | None, None] = {None: None}
-        # The control plane still sees a table that no packet reaches, and the nodes that it leads to.
+        # The control plane also sees tables that no packet reaches, and the nodes after them.
         for begin in (first, *(table["name"] for table in tables if table["name"] in self.nodes)):
             stack = [begin]
             while stack:
@@ -562,7 +562,7 @@ class PipelineLayout:
         return name
 
     def _hidden(self, codes: list[LoweredCode], following: str | None) -> str:
-        """Returns a table without keys whose action holds the primitives outside of any action."""
+        """Adds a table without keys for primitives that are in no action; returns the table's name."""
         first = codes[0]
         name = unique(self.info.stem(first.at), self.names)
         return self._keyless(f"tbl_{name}", name, codes, first, following)

@@ -41,7 +41,7 @@ from p4switch.p4.types import kinds
 from p4switch.p4.types.programs import Checker
 
 MOST_CASES = 4096
-"""Most cases that the ranges of one case of a select may become."""
+"""Largest number of cases into which the ranges of one case of a select may be split."""
 
 
 class ProgramLowering(LoweringPart):
@@ -56,7 +56,7 @@ class ProgramLowering(LoweringPart):
             self.ctx.running.pop()
 
     def direct_instance(self, node: tree.Call, program: tree.Program) -> ProgramInstance:
-        """Returns the instance for ``C.apply(…)`` on a type, which has the type's name."""
+        """Returns the instance for a call ``C.apply(…)`` on a type, named after the type and made once per call."""
         around = self.ctx.running[-1]
         instance = around.directly.get(node)
         if instance is None:
@@ -67,7 +67,7 @@ class ProgramLowering(LoweringPart):
         return instance
 
     def instance_environment(self, instance: ProgramInstance) -> Bindings:
-        """Returns the declarations of an instance; made once."""
+        """Returns the bindings of an instance's declarations; makes them at the first call."""
         if instance.environment is not None:
             return instance.environment
         made = instance.environment = Bindings(self.ctx.program_environment)
@@ -110,7 +110,7 @@ class ProgramLowering(LoweringPart):
         return instance
 
     def constructed(self, value: tree.Expression, around: ProgramInstance | None) -> Any:
-        """Returns an object that is an argument: one with a name, or one that is made for it."""
+        """Returns the object that an argument names or constructs."""
         if isinstance(value, tree.Name):
             return self.ctx.inlining.object(value)
         if not isinstance(value, tree.Call) or not isinstance(value.type, kinds.DeclaredType):
@@ -124,7 +124,7 @@ class ProgramLowering(LoweringPart):
         ]
         prefix = f"{around.name}." if around is not None else ""
         if isinstance(declaration, tree.Program):
-            name = prefix + declaration.name  # an annotation of the type does not name an instance
+            name = prefix + declaration.name  # an annotation of a type does not rename its instances
             return ProgramInstance(name, value.type, arguments, declaration, value.at, around.path if around else "")
         instance = LoweredInstance(prefix + declaration.shown, value.type, arguments, declaration, value.at)
         self.ctx.instances.append(instance)
@@ -151,7 +151,7 @@ class ProgramLowering(LoweringPart):
     # --- bodies
 
     def program_body(self, program: tree.Program, at: Any) -> None:
-        """Lowers the code of a parser or control, with its parameters bound in the present environment."""
+        """Lowers the code of a parser or control, with its parameters bound in the current environment."""
         inner = self.ctx.environment
         around = self.ctx.running[-1]
         for local in program.locals:
@@ -230,7 +230,7 @@ class ProgramLowering(LoweringPart):
         return copy.target()
 
     def _cases_of(self, keyset: tree.Expression, state: str, keys: list[tuple[Json, int]]) -> list[LoweredCase]:
-        """Returns the cases for one case of the program: a range becomes several masks."""
+        """Returns the cases for one case of the program; a range becomes several masks."""
         values = keyset.items if isinstance(keyset, tree.ListOf) else [keyset]
         if len(values) == 1 and isinstance(values[0], tree.Default):
             return [LoweredCase(None, None, state)]
@@ -255,7 +255,7 @@ class ProgramLowering(LoweringPart):
         if isinstance(value, tree.Binary) and value.operator == "..":
             low, high = key_value(self.ctx, value.left), key_value(self.ctx, value.right)
             if low < 0:
-                # Signed: the negative part, and the other one.
+                # A signed range has a negative and a non-negative part.
                 negative = ranges_as_masks(low & ones, min(high, -1) & ones, width)
                 return negative + (ranges_as_masks(0, high, width) if high >= 0 else [])
             return ranges_as_masks(low, high, width)
@@ -265,14 +265,14 @@ class ProgramLowering(LoweringPart):
 
 
 def full_name(declaration: tree.Declaration, around: LoweredInstance | None) -> str:
-    """Returns the name for the control plane; a name that begins with a dot is a full name."""
+    """Returns a declaration's name for the control plane; a name that begins with a dot gets no prefix."""
     name = declaration.shown
     if name.startswith("."):
         return name[1:]
     return f"{around.name}.{name}" if around is not None else name
 
 
-# The controls that verify and update checksums, of which BMv2 takes a list in place of code.
+# The controls that verify and update checksums; BMv2 takes a list of checksums in place of code.
 
 
 WIDEST: Final = 64
@@ -327,7 +327,7 @@ VERSION = [2, 23]
 COMPILER = "https://github.com/p4reduce/p4reduce"
 BLOCKS = ("parser", "verify", "ingress", "egress", "compute", "deparser")
 PARAMETERS = (4, 2, 3, 3, 2, 2)
-"""Number of parameters of each block."""
+"""Number of parameters of each of BLOCKS."""
 _WHERE = {"parser": "parser", "verify": "checksum", "compute": "checksum", "deparser": "deparser"}
 
 
@@ -362,7 +362,7 @@ class Emitter:
                 self.ctx.environment = self.ctx.program_environment
                 self.ctx.program_environment.bound[declaration] = self.ctx.programs.make(declaration, None)
         self.ctx.environment = self.ctx.program_environment
-        # The program may declare the package itself, like the output of another preprocessor.
+        # The program may declare the package itself, as the output of another preprocessor does.
         given = list(main.bound) if len(main.bound) == len(BLOCKS) else [None] * len(BLOCKS)
         for block, value, count in zip(BLOCKS, given, PARAMETERS, strict=True):
             if value is not None:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from p4switch.p4.lower.storage import Lowering
 
 
-# Keys of tables and selects: their names, and the values that entries give them.
+# Keys of tables and selects: their names, and their values in entries.
 
 
 def key_name(key: tree.KeyElement) -> str:
-    """Returns a key's name for the control plane: its @name, else the expression as it is written."""
+    """Returns a key's name for the control plane: its @name, else the spelling of its expression."""
     for note in key.annotations:
         if note.name == "name" and note.string is not None:
             return note.string
@@ -41,7 +41,7 @@ def key_name(key: tree.KeyElement) -> str:
 
 
 def spelled(node: tree.Expression) -> str | None:
-    """Returns the name of a key that follows from its expression; None if there is none."""
+    """Returns the spelling of an expression as a key's name; None if it has none."""
     match node:
         case tree.Name():
             return node.name
@@ -74,7 +74,7 @@ def spelled(node: tree.Expression) -> str | None:
 
 
 def element_of_entry(lowering: "Lowering", value: tree.Expression, key: Json) -> Json:
-    """Returns a key of an entry as JSON."""
+    """Returns the JSON of an entry's value for a key."""
     width, match = key["$width"], key["match_type"]
     ones = (1 << width) - 1
     number: int | None = None
@@ -133,7 +133,7 @@ class StatementsLowering(LoweringPart):
             self.block_of(callee.body)
 
     def block_of(self, block: tree.Block) -> None:
-        """Lowers the statements of a block, which has names of its own."""
+        """Lowers the statements of a block in a new scope."""
         outer = self.ctx.environment
         self.ctx.environment = Bindings(outer)
         for item in block.items:
@@ -171,7 +171,7 @@ class StatementsLowering(LoweringPart):
                 raise SourceFault(item.at, "this is not taken among statements")
 
     def variable(self, item: tree.Variable) -> None:
-        """Lowers a variable with its initial value; a header begins invalid."""
+        """Lowers a variable with its initial value; headers without one begin invalid."""
         place = self.ctx.environment.bound.get(item)
         if place is None:
             place = self.ctx.inlining.fresh(item)
@@ -204,7 +204,7 @@ class StatementsLowering(LoweringPart):
         self.ctx.out.append(Leave(item.at, item.end, self.ctx.callees[-1].label if self.ctx.callees else None))
 
     def _exit(self, item: tree.Exit) -> None:
-        """Copies back what was copied in for callees, before the exit (specification, section 12.5)."""
+        """Lowers ``exit``: first copies the ``out`` parameters of all callees back (specification, section 12.5)."""
         for callee in reversed(self.ctx.callees):
             self.ctx.inlining.copy_out(callee, item)
         self.ctx.out.append(StopCode(item.at, item.end))
@@ -253,7 +253,7 @@ class StatementsLowering(LoweringPart):
         self._cases(item, subject, 0)
 
     def _cases(self, item: tree.Switch, subject: Any, first: int) -> None:
-        """Lowers the cases from one on, as a chain of conditions."""
+        """Lowers the cases from index ``first`` on as a chain of conditions."""
         labels: list[tree.Expression] = []
         for position in range(first, len(item.cases)):
             case = item.cases[position]
@@ -300,7 +300,7 @@ class Loops(LoweringPart):
     """Lowers loops."""
 
     def loop(self, item: tree.For) -> None:
-        """Lowers ``for``: within an action, or as an action of its own."""
+        """Lowers ``for``: as part of the surrounding action, or as a separate action in a pipeline."""
         outer, self.ctx.environment = self.ctx.environment, Bindings(self.ctx.environment)
         for statement in item.initial:
             self.ctx.statements.statement(statement)
@@ -316,7 +316,7 @@ class Loops(LoweringPart):
         self.ctx.environment = outer
 
     def _round(self, item: tree.For, labels: dict[str, object]) -> None:
-        """Lowers one round of a loop."""
+        """Lowers one iteration of a loop."""
         leave = [Leave(item.condition.at, item.condition.end, labels["break"])]
         known = self.ctx.evaluate(item.condition) if not item.condition.effects else None
         if known is None:
@@ -331,9 +331,9 @@ class Loops(LoweringPart):
             self.ctx.statements.statement(statement)
 
     def _leave_by_flags(self, loop: Loop) -> None:
-        """Makes a loop of a pipeline an action, which ends behind the loop.
+        """Turns a loop of a pipeline into an action that ends with the loop.
 
-        A statement that leaves more than the loop (``return``) sets a flag, which the pipeline tests afterwards.
+        A statement that leaves more than the loop (``return``) sets a flag that the pipeline tests after the action.
         """
         flags: dict[object, bmv2.FieldPlace] = {}
         loop.body = self._with_flags(loop.body, {loop.label}, loop.label, flags)
@@ -436,7 +436,7 @@ class TablesLowering(LoweringPart):
         self.ctx.applied_tables.append(table)
 
     def _again(self, table: TableInstance, node: tree.Call) -> None:
-        """Lowers another application of a table: its keys are computed there as well."""
+        """Lowers another application of a table: computes its keys there as well."""
         before = [key["target"] for key in expect(table.json, dict)["key"]]
         keys = [key for key in table.declaration.keys if key.match != "selector"]
         for key, target in zip(keys, before, strict=True):
@@ -503,7 +503,7 @@ class TablesLowering(LoweringPart):
         return [(ref, self.action_json(ref)) for ref in refs]
 
     def action_json(self, ref: tree.ActionRef) -> Json:
-        """Returns the JSON of a listed action: parameters with a direction are bound, entries give the others."""
+        """Returns the JSON of a listed action: binds parameters with a direction; entries supply the others."""
         action = expect(ref.target, tree.Action)
         instance = self.ctx.environment.find(action)
         if not isinstance(instance, ActionInstance):
@@ -543,7 +543,7 @@ class TablesLowering(LoweringPart):
     def add_action(
         self, name: str, data: list[Json], body: list[LoweredCode], tail: list[LoweredCode], label: object, at: Any
     ) -> Json:
-        """Adds an action to the program."""
+        """Adds an action to the program; returns its JSON."""
         action: Json = {
             "name": name,
             "id": len(self.ctx.actions),
@@ -655,7 +655,7 @@ class TablesLowering(LoweringPart):
             profile["selector"] = made
 
     def _object_of(self, table: TableInstance, value: tree.Expression, at: Any) -> LoweredInstance:
-        """Returns the object that a property names or makes."""
+        """Returns the object that a property names or constructs."""
         if isinstance(value, tree.Call):
             key = (id(table), at.name)
             known: LoweredInstance | None = self.ctx.environment.bound.get(key)

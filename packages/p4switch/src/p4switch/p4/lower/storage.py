@@ -1,4 +1,4 @@
-"""Places of variables: BMv2's header types, headers, stacks and unions, and the header ``scalars`` for all the rest."""
+"""Places of variables: BMv2's header types, headers, stacks and unions; the header ``scalars`` has all other values."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Bindings:
-    """The bindings of declarations at one place of inlined code; ``types``: those of type parameters."""
+    """A scope of inlined code: the places and objects of declarations; ``types``: the types of type parameters."""
 
     def __init__(self, parent: "Bindings | None" = None, types: dict[kinds.Type, kinds.Type] | None = None) -> None:
         self.parent = parent
@@ -50,6 +50,7 @@ class LoweredInstance:
         name: the name for the control plane.
         arguments: arguments of the constructor.
         path: prefix for names of variables.
+        extra: for direct counters and meters: table (``binding``), ``size``, and field (``target``) of a meter.
     """
 
     name: str
@@ -64,8 +65,8 @@ class LoweredInstance:
 
 @dataclass(eq=False)
 class ProgramInstance(LoweredInstance):
-    """An instance of a parser or control. ``environment``: its declarations, made once; ``directly``: by call, the
-    instances that it applies by the name of their type.
+    """An instance of a parser or control. ``environment``: bindings of its declarations, None until they are needed;
+    ``directly``: by call, the instances that it applies through the name of their type.
     """
 
     environment: Bindings | None = None
@@ -73,13 +74,13 @@ class ProgramInstance(LoweredInstance):
 
     @property
     def program(self) -> tree.Program:
-        """The parser or control that it is an instance of."""
+        """The declaration of the parser or control."""
         return expect(self.type.declaration, tree.Program)
 
 
 @dataclass(eq=False)
 class ActionInstance:
-    """An action of a control instance, or of the program."""
+    """An action of a control instance, or at the top level of the program."""
 
     name: str
     declaration: tree.Action
@@ -88,7 +89,7 @@ class ActionInstance:
 
 @dataclass(eq=False)
 class TableInstance:
-    """A table of a control instance; ``json``: set once it is applied."""
+    """A table of a control instance; ``json``: None until the table is first applied."""
 
     name: str
     declaration: tree.Table
@@ -108,12 +109,13 @@ class ValueSetInstance:
 
 @dataclass(eq=False)
 class Callee:
-    """Code that is being inlined: the target of its ``return``, and what is copied back.
+    """Code that is being inlined.
 
     Attributes:
-        result: place of a function's result.
-        copies: (outer place, inner place) of each ``out`` argument that was copied.
-        within: for an action, the instance that declares it.
+        label: target of its ``return``.
+        result: place of a function's result; None without a result.
+        copies: (outer place, inner place) of each ``out`` argument that is copied back at the end.
+        within: for an action, the bindings of the instance that declares it; else None.
     """
 
     label: object
@@ -125,13 +127,13 @@ class Callee:
 SCALARS: Final = "scalars"
 STANDARD: Final = "standard_metadata"
 MOST_PLACES: Final = 100_000
-"""A few lines of structs, each with two of the one before, make billions."""
+"""Limit on fields and headers: a few structs, each with two members of the previous type, would make billions."""
 NAMED: Final = 32
 """Bits of an error, and of an enum without a representation."""
 
 
 def storage_width(kind: kinds.Type) -> int:
-    """Returns the bits of the field that holds a scalar."""
+    """Returns the width in bits of the field that holds a scalar."""
     match kind:
         case kinds.Bits(width) | kinds.Varbits(width):
             return width
@@ -143,7 +145,7 @@ def storage_width(kind: kinds.Type) -> int:
 
 
 def bits_of(kind: kinds.Type) -> kinds.Bits | None:
-    """Returns a type as a number type; None if it is none."""
+    """Returns the number type that represents a type; None if there is none."""
     bare = kinds.plain(kind)
     if isinstance(bare, kinds.EnumType):
         bare = bare.base or bare
@@ -151,13 +153,13 @@ def bits_of(kind: kinds.Type) -> kinds.Bits | None:
 
 
 def is_scalar(kind: kinds.Type) -> bool:
-    """Returns whether one field can hold the type."""
+    """Returns whether one field can hold a value of a type."""
     bare = kinds.plain(kind)
     return isinstance(bare, kinds.Bits | kinds.EnumType) or bare in (kinds.BOOL, kinds.ERROR)
 
 
 class Storage:
-    """Makes header types and instances of a program."""
+    """Makes the header types and header instances of a program."""
 
     def __init__(self) -> None:
         self.header_types: list[Json] = []
@@ -201,7 +203,7 @@ class Storage:
         taken.setdefault(free, 0)
         return free
 
-    # --- anything
+    # --- values of any type
 
     def allocate(self, name: str, kind: kinds.Type, at: int) -> bmv2.StoragePlace:
         """Makes a place for a value of any type."""
@@ -238,7 +240,7 @@ class Storage:
         return bmv2.HeaderPlace(kind, unique, layout)
 
     def add_header(self, name: str, type_name: str, metadata: bool) -> int:
-        """Adds an instance; returns its number."""
+        """Adds a header instance; returns its id."""
         self._taken.setdefault(name, 0)
         item = {"name": name, "id": len(self.headers), "header_type": type_name, "metadata": metadata, "pi_omit": True}
         self.headers.append(item)
@@ -293,7 +295,7 @@ class Storage:
         return bmv2.StackPlace(kind, unique, elements)
 
     def _varbit(self, name: str, kind: kinds.Varbits) -> bmv2.StoragePlace:
-        """Makes a header of its own for a variable of variable length."""
+        """Makes a metadata header for one variable of variable length."""
         type_name = f"varbit_{kind.width}"
         if type_name not in self._type_names:
             self._header_type(type_name, [["field", "*"]], kind.width)
@@ -349,7 +351,7 @@ class Storage:
         self.header_types.append(item)
 
     def standard_metadata(self, kind: kinds.CompositeType) -> bmv2.StructPlace:
-        """Makes the fields that the target reads and writes."""
+        """Makes the header ``standard_metadata``, whose fields the target reads and writes."""
         fields: list[list[Any]] = []
         members: dict[str, bmv2.StoragePlace] = {}
         for declared in kind.declaration.fields:
@@ -394,28 +396,27 @@ class Lowering:
     """The state of the lowering, and its parts.
 
     Attributes:
-        out: the list to which steps are added now.
-        environment: the present bindings of names.
+        out: the list to which steps are added.
+        environment: the current bindings of names.
         where: ``parser``, ``control``, ``action``, ``checksum`` or ``deparser``.
         path: the prefix of names of variables.
         callees: code that is being inlined, from the outermost.
-        block: the program's block: ``ingress``, ``egress``, the parser, and so on.
-        settled: places of expressions that have been evaluated, and must not be evaluated again.
-        program_environment: declarations of the program.
-        holds_index: whether an index is evaluated before statements that may change it.
-        within: actions that are being inlined.
+        block: the block of the package that is being lowered; see programs.BLOCKS.
+        settled: places of expressions that have been evaluated and must not be evaluated again.
+        program_environment: bindings of the program's top-level declarations.
+        holds_index: whether a stack's index is copied, because later statements may change it.
+        within: number of actions that are being inlined.
         running: parsers and controls whose code is being lowered, from the outermost.
-        open_loops: for every loop that is being lowered, the targets of ``break`` and ``continue``.
+        open_loops: labels of ``break`` and ``continue`` of each loop that is being lowered, from the outermost.
         instances: instances of externs, in the order in which they are made.
         direct: direct counters and meters of tables.
         applied_tables: applied tables, in the order of the pipeline that is being lowered.
         actions: actions of the whole program, by id.
-        profiles: action profiles of this pipeline; ``profile_objects``: those of the program, by name.
-        action_uses: by name, how an action is used: by a ``table`` or only ``called``; with its declaration and
-            block.
+        profiles: action profiles of the current pipeline; ``profile_objects``: profiles of the whole program, by name.
+        action_uses: by action name: ``table`` or (without a table) ``called``, its declaration, and the block.
         action_locals: places of the local variables of actions, by the instance that declares the action.
         calculations: hashes so far, as JSON.
-        field_lists: field lists by their number in P4; ``learn_lists``: those of digests.
+        field_lists: field lists, each with its number in P4; ``learn_lists``: lists of digests.
         checksum_list, value_sets, emitted: sections of the JSON.
     """
 
@@ -479,7 +480,7 @@ class Lowering:
         self.out.append(Do(at.at, at.end, operation, list(parameters)))
 
     def temporary(self, kind: kinds.Type, name: str = "tmp") -> bmv2.FieldPlace:
-        """Makes a new scalar."""
+        """Makes a field for a temporary scalar."""
         return self.storage.scalar(name, kind)
 
     # --- constants
@@ -496,7 +497,7 @@ class Lowering:
         return bmv2.Value(kind, bmv2.constant(int(value), width), value)
 
     def member_number(self, member: tree.EnumMember, kind: kinds.Type) -> int:
-        """Returns the number of an error or of an enum's member; the JSON lists those that are used."""
+        """Returns the number of an error or of an enum's member; records an enum for the JSON."""
         if isinstance(kind, kinds.EnumType) and kind.base is not None and member.initial is not None:
             return int(member.initial.value)
         if isinstance(kind, kinds.EnumType):
@@ -547,19 +548,19 @@ class Lowering:
         return None
 
     def number(self, node: tree.Expression | None, what: str, at: int) -> int:
-        """Returns a compile-time number. Raises SourceFault if there is none."""
+        """Returns an expression's compile-time number. Raises SourceFault, which names ``what``, if it has none."""
         value = self.evaluate(node)
         if not isinstance(value, int):
             raise SourceFault(node.at if node is not None else at, f"{what} must be known when the program is compiled")
         return int(value)
 
     def as_bits(self, kind: kinds.Type) -> kinds.Bits:
-        """Returns a type as a number type."""
+        """Returns the number type that represents a type. Raises Unexpected if there is none."""
         return expect(bits_of(kind), kinds.Bits)
 
 
 class LoweringPart:
-    """A part of the lowering."""
+    """Base of the parts of the lowering, which share ``ctx``."""
 
     def __init__(self, ctx: Lowering) -> None:
         self.ctx = ctx

@@ -7,7 +7,7 @@ from p4switch.p4.diagnostics import Diagnostics, SourceFault
 from p4switch.p4.syntax import tree
 from p4switch.p4.syntax.preprocessor import END, NAME, NUMBER, SIGN, STRING, Token, literal
 
-# A stream of tokens for all parts of the parser: looking ahead, expecting, going back.
+# The token stream that all parts of the parser share, with lookahead and backtracking.
 
 
 RESERVED: Final = {
@@ -28,7 +28,7 @@ _PRECEDENCE: Final = {
     "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, ">": 4, "<=": 4, ">=": 4, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8,
     "+": 9, "-": 9, "++": 9, "|+|": 9, "|-|": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
-"""Unlike in C, ``&``, ``^`` and ``|`` bind closer than comparisons."""
+"""Unlike in C, ``&``, ``^`` and ``|`` bind tighter than comparisons."""
 
 _ADDITIVE: Final = 9
 TYPE_WORDS: Final = frozenset({"bit", "int", "varbit", "bool", "tuple", "string", "void", "match_kind"})
@@ -64,21 +64,21 @@ class ExpressionParser:
 
     @property
     def ended(self) -> int:
-        """End of the last token that was read."""
+        """End position of the last token that was taken."""
         token = self.tokens[self.at - 1]
         return token[2] + len(token[1])
 
     def ahead(self, count: int = 1) -> str:
-        """Returns the text of a token further on."""
+        """Returns the text of the token ``count`` places ahead."""
         return self.tokens[min(self.at + count, len(self.tokens) - 1)][1]
 
     def is_name(self, count: int = 0) -> bool:
-        """Returns whether the token there can be a name."""
+        """Returns whether the token ``count`` places ahead can be a name."""
         kind, text, _ = self.tokens[min(self.at + count, len(self.tokens) - 1)]
         return kind == NAME and text not in RESERVED
 
     def accept(self, text: str) -> bool:
-        """Takes the next token if it is this sign or word; returns whether it is."""
+        """Takes the next token if it is the sign or word ``text``; returns whether it was."""
         token = self.tokens[self.at]
         if token[1] == text and token[0] != STRING:
             self.at += 1
@@ -86,13 +86,13 @@ class ExpressionParser:
         return False
 
     def expect(self, text: str, after: str) -> int:
-        """Takes this sign or word, or fails; returns its position."""
+        """Takes the sign or word ``text``; returns its position. Raises SourceFault if another token is next."""
         token = self.tokens[self.at]
         if token[1] == text and token[0] != STRING:
             self.at += 1
             return token[2]
         if text in (";", ")", "]", "}") and self.at:
-            # A missing token belongs behind the last token, not at the beginning of the next line.
+            # A missing token belongs after the last token, not at the beginning of the next line.
             previous = self.tokens[self.at - 1]
             raise SourceFault(
                 previous[2] + max(len(previous[1]) - 1, 0),
@@ -102,7 +102,7 @@ class ExpressionParser:
         raise SourceFault(token[2], f"expected {text!r} {after}, found {self.shown()}")
 
     def close_angle(self) -> None:
-        """Takes ``>``, if necessary the first half of ``>>``."""
+        """Takes ``>``; splits it off ``>>``, ``>=`` or ``>>=`` if necessary."""
         _kind, text, position = self.tokens[self.at]
         if text == ">":
             self.at += 1
@@ -112,7 +112,7 @@ class ExpressionParser:
             raise SourceFault(position, f"'>' is missing in this type; found {self.shown()}", "Write bit<8>, T<A, B>.")
 
     def name(self, what: str) -> str:
-        """Takes a name and returns it; ``what`` it names, for messages."""
+        """Takes a name and returns it; ``what``: the kind of object that it names, for messages."""
         kind, text, position = self.tokens[self.at]
         if kind == NAME and text not in RESERVED:
             self.at += 1
@@ -129,7 +129,7 @@ class ExpressionParser:
         return at, at + len(name), name
 
     def separated(self, close: str, what: str, read: Callable[[], T]) -> list[T]:
-        """Returns items between commas, and takes the closing token; ``what`` the items are, for messages."""
+        """Returns items between commas, and takes the closing token; ``what``: the list of items, for messages."""
         parts: list[T] = []
         while self.text != close:
             parts.append(read())
@@ -139,7 +139,7 @@ class ExpressionParser:
         return parts
 
     def shown(self) -> str:
-        """Returns the next token for messages."""
+        """Returns the next token as text for messages."""
         return "the end of the file" if self.kind == END else repr(self.text)
 
     def fail(self, message: str, hint: str = "") -> NoReturn:
@@ -147,20 +147,20 @@ class ExpressionParser:
         raise SourceFault(self.position, message, hint)
 
     def nest(self) -> None:
-        """Goes one level deeper; the caller lowers ``depth`` again."""
+        """Enters a level of nesting; the caller lowers ``depth`` again. Raises SourceFault beyond DEEPEST."""
         self.depth += 1
         if self.depth > DEEPEST:
             self.depth = 0
             self.fail(f"brackets and blocks are nested more than {DEEPEST} deep")
 
     def matching(self, at: int) -> int:
-        """Returns the index of the bracket that closes the one at ``at``; that of the end if there is none."""
+        """Returns the index of the bracket that closes the bracket at ``at``; index of the last token if none does."""
         if self._closing is None:
             self._closing = self._brackets()
         return self._closing.get(at, len(self.tokens) - 1)
 
     def _brackets(self) -> dict[int, int]:
-        """Returns the index of the closing bracket for each opening one."""
+        """Returns the indices of closing brackets, by the index of the opening bracket."""
         closing: dict[int, int] = {}
         opened: list[int] = []
         for at, (kind, text, _) in enumerate(self.tokens):
@@ -172,7 +172,7 @@ class ExpressionParser:
         return closing
 
     def skip_statement(self) -> None:
-        """After an error, goes behind the next ``;`` or block, or before the ``}`` of the enclosing block."""
+        """Skips, after an error, past the next ``;`` or block, or to the ``}`` of the enclosing block."""
         while self.kind != END:
             if self.accept(";"):
                 return
@@ -187,7 +187,7 @@ class ExpressionParser:
                 self.at += 1
 
     def annotations(self) -> list[tree.Annotation]:
-        """Parses any number of annotations, ``@name(…)`` and the like."""
+        """Parses any number of annotations: ``@name``, ``@name(…)``, ``@name[…]`` or ``@pragma name …``."""
         annotations: list[tree.Annotation] = []
         if self.tokens[self.at][1] != "@":
             return annotations
@@ -226,7 +226,7 @@ class ExpressionParser:
     # --- types
 
     def starts_type_word(self) -> bool:
-        """Returns whether the next token is a word that only types begin with."""
+        """Returns whether the next token is a word that begins only types."""
         return self.kind == NAME and self.text in TYPE_WORDS
 
     def type_ref(self) -> tree.TypeRef:
@@ -261,7 +261,7 @@ class ExpressionParser:
         return ref
 
     def _type_arguments(self) -> list[tree.TypeRef]:
-        """Parses what follows ``<``, up to and with ``>``."""
+        """Parses type arguments after ``<``, and takes ``>``."""
         arguments: list[tree.TypeRef] = []
         if self.text not in (">", ">>"):
             while True:
@@ -276,7 +276,7 @@ class ExpressionParser:
         return arguments
 
     def type_arguments_of_call(self) -> list[tree.TypeRef] | None:
-        """Parses ``<types>`` in front of ``(``; returns None, with nothing taken, if ``<`` compares."""
+        """Parses ``<types>`` before ``(`` or ``.``; returns None, with nothing taken, if ``<`` is a comparison."""
         begin, kept = self.at, self.tokens[self.at : self.at + 64]
         self.at += 1
         try:
@@ -343,7 +343,7 @@ class ExpressionParser:
         return self._postfix(self._primary())
 
     def _is_cast(self) -> bool:
-        """Returns whether ``(`` begins a cast: a type is in the brackets, and an operand behind them."""
+        """Returns whether ``(`` begins a cast: the brackets hold a type, and an operand follows them."""
         first = self.tokens[self.at + 1]
         if first[0] == NAME and first[1] in TYPE_WORDS:
             return True
@@ -472,7 +472,7 @@ class ExpressionParser:
         return tree.Call(callee.at, self.ended, callee, types, arguments)
 
     def arguments(self) -> list[tree.Argument]:
-        """Parses ``(…)`` of a call."""
+        """Parses the arguments ``(…)`` of a call."""
         self.nest()
         opened = self.expect("(", "before the arguments")
         arguments: list[tree.Argument] = []

@@ -30,7 +30,7 @@ class Parser(StatementParser):
     """Parses a whole program."""
 
     def declarations(self) -> list[tree.Declaration]:
-        """Parses all declarations; after an error it goes on with the next one."""
+        """Parses all declarations; after an error, continues with the next declaration."""
         declarations: list[tree.Declaration] = []
         while self.kind != END:
             if self.accept(";"):
@@ -45,7 +45,7 @@ class Parser(StatementParser):
         return declarations
 
     def _skip(self, begin: int) -> None:
-        """Goes behind the declaration that failed, or before the next word that begins one."""
+        """Skips past the declaration that failed, or to the next word that begins a declaration."""
         self.at = max(self.at, begin + 1)
         while self.kind != END:
             if self.text in (";", "}"):

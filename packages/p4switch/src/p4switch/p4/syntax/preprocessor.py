@@ -12,7 +12,7 @@ from p4switch.p4.diagnostics import COLUMN_BITS, NOWHERE, SourceFault, SourceFil
 
 # Tokens of a P4 source file, line by line (P4_16 specification, section 6.3).
 #
-# A token is a tuple (kind, text, position), the cheapest object in Python, since a program has ten thousand tokens.
+# A token is a tuple (kind, text, position), the cheapest object in Python: a program has ten thousand tokens.
 
 
 Token = tuple[str, str, int]
@@ -23,12 +23,12 @@ STRING: Final = "string"
 SIGN: Final = "sign"
 END: Final = "end"
 OTHER: Final = "other"
-"""A character that begins no token: an error, unless a directive leaves it out or an annotation contains it."""
+"""A character that begins no token: an error, unless a directive excludes it or an annotation contains it."""
 HASH: Final = "hash"
-"""``#`` and ``##``, which only directives and macros contain."""
+"""``#`` and ``##``, which occur in directives, in macros and (``#``) in ``{#}``."""
 
 _KINDS: Final = ("", NAME, SIGN, "newline", NUMBER, STRING, HASH, "line comment", "comment", "end", OTHER)
-"""Kinds of the groups of the expression below, by their numbers; frequent ones first."""
+"""Kinds of tokens by the number of their group in _MASTER; frequent kinds first."""
 _NEWLINE, _LINE_COMMENT, _COMMENT, _END, _OTHER = (
     _KINDS.index(kind) for kind in ("newline", "line comment", "comment", "end", OTHER)
 )
@@ -61,7 +61,7 @@ def lines_of(text: str, file: int) -> list[list[Token]]:
     lines: list[list[Token]] = []
     line: list[Token] = []
     add = line.append
-    # A position is that of the line's beginning plus the column: ``base`` plus the token's offset.
+    # A position is the position of the line's beginning plus the column, which is ``base`` plus the offset in the text.
     beginning = position(file, 1, 0)
     base = beginning
     step = 1 << COLUMN_BITS
@@ -102,11 +102,11 @@ MOST_DIGITS: Final = 20_000
 MOST_DECIMAL_DIGITS: Final = 4000
 WIDEST: Final = 1 << 20
 _SHORT: Final = 10
-"""Most numbers are a few decimal digits."""
+"""Decimal numbers of fewer digits are parsed faster; most numbers are that short."""
 
 
 class Literal(NamedTuple):
-    """A parsed number: ``width`` is None if none is written, ``base`` is that of the digits."""
+    """A parsed number: ``width`` is None if none is written, ``base`` is the base of its digits."""
 
     value: int
     width: int | None
@@ -141,18 +141,18 @@ def value_of(token: Token) -> int:
 
 # Macros: definition and expansion of tokens (rules of the C preprocessor, as section 6.2 of the specification says).
 #
-# Tokens of a macro's body get the place of the macro's use, so that errors point to what the author wrote; arguments
-# keep their own places.
+# Tokens of a macro's body get the position of the macro's use, so that errors point to the author's text. Arguments
+# keep their own positions.
 
 
 DEEPEST = 64
-"""Depth of expansion from which on a macro counts as naming itself through others."""
+"""Deepest nesting of macro expansions."""
 MOST_TOKENS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """One ``#define``; ``parameters`` is None for a macro without brackets."""
+    """A ``#define``; ``parameters`` is None for a macro without brackets."""
 
     name: str
     body: tuple[Token, ...]
@@ -160,7 +160,7 @@ class Macro:
 
     @property
     def plain(self) -> bool:
-        """Whether the body can be used unchanged: there are no parameters, and it pastes nothing."""
+        """Whether the body can be used unchanged, because it has neither parameters nor ``#`` or ``##``."""
         return self.parameters is None and not any(token[0] == HASH for token in self.body)
 
 
@@ -415,17 +415,17 @@ class _Condition:
 DEEPEST_INCLUDE: Final = 100
 MOST_INCLUDES: Final = 10_000
 LIBRARY: Final = Path(__file__).resolve().parent.parent / "library"
-"""This package's declarations of core.p4 and v1model.p4."""
+"""Folder of this package's core.p4 and v1model.p4."""
 
 
 class Preprocessor:
     """Reads a program with all included files.
 
     Attributes:
-        folders: searched for included files, after the folder of the including file.
+        folders: folders that are searched for included files, after the folder of the including file.
         library_only: whether only core.p4 and v1model.p4 can be included, so that no other file is ever read.
-        macros: macros defined so far.
-        shown: names of files in messages and in the JSON.
+        macros: macros defined so far, by name.
+        sources: receives every file that is read.
     """
 
     def __init__(
@@ -468,7 +468,7 @@ class Preprocessor:
             raise SourceFault(
                 included_from, f"{name} is included more than {DEEPEST_INCLUDE} deep", "Guard it: #ifndef."
             )
-        # Headers with a guard are included several times.
+        # A file with a guard may be included many times; _read keeps its tokens.
         self._included += 1
         if self._included > MOST_INCLUDES:
             raise SourceFault(included_from, f"more than {MOST_INCLUDES:,} files are included", "Guard them: #ifndef.")
@@ -482,7 +482,7 @@ class Preprocessor:
 
     def _run(self, lines: list[list[Token]], path: Path, depth: int) -> None:
         run: list[Token] = []
-        # For every open #if: whether this branch is taken, whether an earlier one was, and its place.
+        # For every open #if: whether its current branch is taken, whether no later branch may be, and its position.
         branches: list[tuple[bool, bool, int]] = []
         for line in lines:
             first = line[0]
@@ -509,7 +509,7 @@ class Preprocessor:
         if word in ("if", "ifdef", "ifndef"):
             outer = not branches or branches[-1][0]
             taken = outer and self._condition(word, rest, where)
-            # Within a branch that is left out, no branch is ever taken.
+            # Within a branch that is not taken, no branch is taken.
             branches.append((taken, taken or not outer, where))
             return
         if not branches:
@@ -600,7 +600,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _text_of(path: Path, name: str, included_from: int) -> str:
-    """Returns a file as text, without a byte order mark, with any kind of line ends."""
+    """Returns a file as text without a byte order mark; any kind of line end becomes a line feed."""
     try:
         data = read_bytes(path)
     except OSError as error:

@@ -37,11 +37,11 @@ class StatementParser(ExpressionParser):
         return tree.Block(at, self.ended, items)
 
     def _guarded(self, read: Callable[[], None], kept: Sequence[str] = ()) -> bool:
-        """Calls ``read``; after an error goes on behind its statement. Returns whether there was no error.
+        """Calls ``read``; after an error, records it and skips the statement. Returns whether there was no error.
 
         Args:
-            read: takes tokens.
-            kept: tokens that are not skipped where ``read`` took none.
+            read: parses a statement or declaration.
+            kept: tokens that are not skipped if ``read`` failed without taking any.
         """
         begin, depth = self.at, self.depth
         try:
@@ -55,7 +55,7 @@ class StatementParser(ExpressionParser):
         return True
 
     def starts_top_level(self) -> bool:
-        """Returns whether the next word only begins top-level declarations: an earlier block is not closed."""
+        """Returns whether the file ends or a top-level declaration begins here, so that a block is not closed."""
         return self.kind == END or (
             self.kind == NAME and self.text in ("control", "parser", "header", "struct", "typedef", "package")
         )
@@ -113,7 +113,7 @@ class StatementParser(ExpressionParser):
         return statement
 
     def _for(self, at: int) -> tree.For | tree.ForIn:
-        """Parses a loop, at ``for``."""
+        """Parses a loop from ``for`` on."""
         self.nest()
         self.at += 1
         self.expect("(", "behind 'for'")
@@ -187,7 +187,7 @@ class StatementParser(ExpressionParser):
         return self.constant([])
 
     def constant(self, annotations: list[tree.Annotation]) -> tree.Constant:
-        """``const T name = value;``."""
+        """Parses ``const T name = value;``."""
         self.expect("const", "")
         ref = self.type_ref()
         at, end, name = self.named("a constant")
@@ -197,7 +197,7 @@ class StatementParser(ExpressionParser):
         return tree.Constant(at, end, name, annotations, ref, value)
 
     def _starts_declaration(self) -> str:
-        """Returns ``variable``, ``instance`` or nothing, by what follows the type or name here."""
+        """Returns ``variable`` or ``instance`` if such a declaration begins here, else an empty string."""
         at = self.at
         if self.starts_type_word() or (self.text == "error" and self.ahead() != "."):
             return "variable"
@@ -207,7 +207,7 @@ class StatementParser(ExpressionParser):
             return ""
         at += 1
         if self.tokens[at][1] == "<":
-            # Type arguments contain names, numbers, commas, brackets and further arguments, up to the closing one.
+            # The type arguments are parsed only to find their end.
             begin, kept = self.at, list(self.tokens[self.at : self.at + 64])
             self.at = at
             types = self._behind_types()
@@ -249,7 +249,7 @@ class StatementParser(ExpressionParser):
         return self.assignment_or_call(";")
 
     def assignment_or_call(self, ends: str) -> tree.Assign | tree.CallStatement:
-        """Parses ``left = right``, ``left += right`` or a call, up to ``ends``; takes the end if it is a semicolon."""
+        """Parses an assignment (``=``, ``+=`` …) or a call up to a sign in ``ends``; takes it if ``ends`` is ``;``."""
         at = self.position
         if self.kind == NAME and self.text in ("else", "default", "in", "out", "inout", "state", "key"):
             self.fail(f"a statement cannot begin with {self.text!r}")
@@ -270,7 +270,7 @@ class StatementParser(ExpressionParser):
         raise SourceFault(at, "this expression is no statement: it neither assigns nor calls anything")
 
     def variable(self, annotations: list[tree.Annotation]) -> tree.Variable:
-        """``T name;``, ``T name = value;``."""
+        """Parses ``T name;`` or ``T name = value;``."""
         variable = self._declared(annotations)
         self.expect(";", f"the variable {variable.name!r}")
         return variable
@@ -283,7 +283,7 @@ class StatementParser(ExpressionParser):
         return tree.Variable(at, end, name, annotations, ref, value)
 
     def declarator(self, ref: tree.TypeRef) -> tree.TypeRef:
-        """Returns the type of a name that sizes may follow: ``T name[n]`` is ``T[n] name``."""
+        """Parses array sizes after a declared name; returns its type: ``T name[n]`` is ``T[n] name``."""
         while self.accept("["):
             size = self.expression()
             self.expect("]", "the size of an array")
@@ -295,7 +295,7 @@ class StatementParser(ExpressionParser):
             self.expect(ends[0], what)
 
     def instance(self, annotations: list[tree.Annotation]) -> tree.Instance:
-        """``T(arguments) name;``, ``T(arguments) name = { … };``."""
+        """Parses ``T(arguments) name;`` or ``T(arguments) name = { … };``."""
         ref = self.type_ref()
         arguments = self.arguments()
         at, end, name = self.named("an instance")
@@ -316,7 +316,7 @@ class StatementParser(ExpressionParser):
         return self.function(annotations)
 
     def function(self, annotations: list[tree.Annotation]) -> tree.Function:
-        """``T name<types>(parameters) { … }``, or with ``;`` in place of the block."""
+        """Parses ``T name<types>(parameters) { … }``, or with ``;`` in place of the block."""
         result = self.type_ref()
         at, end, name = self.position, self.position + len("apply"), "apply"
         if not self.accept("apply"):
@@ -327,7 +327,7 @@ class StatementParser(ExpressionParser):
         return tree.Function(at, end, name, annotations, result, types, parameters, body)
 
     def type_parameters(self) -> list[str]:
-        """``<A, B>``, if it stands here."""
+        """Parses ``<A, B>`` if it is next; returns the names."""
         names: list[str] = []
         if self.accept("<"):
             while True:
@@ -338,7 +338,7 @@ class StatementParser(ExpressionParser):
         return names
 
     def parameters(self) -> list[tree.Parameter]:
-        """``(in T a, out U b)``."""
+        """Parses ``(in T a, out U b)``."""
         self.expect("(", "before the parameters")
         return self.separated(")", "the parameters", self._parameter)
 
@@ -354,7 +354,7 @@ class StatementParser(ExpressionParser):
     # --- parsers and controls
 
     def program(self, annotations: list[tree.Annotation]) -> tree.Program:
-        """Parses ``parser`` or ``control``: a type with ``;``, else with its body."""
+        """Parses a ``parser`` or ``control``: a type if ``;`` ends it, else a declaration with a body."""
         kind = self.text
         self.at += 1
         at, end, name = self.named(f"a {kind}")
@@ -419,7 +419,7 @@ class StatementParser(ExpressionParser):
         self.fail(f"expected a declaration, found {self.shown()}")
 
     def value_set(self, annotations: list[tree.Annotation]) -> tree.ValueSet:
-        """``value_set<T>(size) name;``."""
+        """Parses ``value_set<T>(size) name;``."""
         self.at += 2
         ref = self.type_ref()
         self.close_angle()
@@ -433,7 +433,7 @@ class StatementParser(ExpressionParser):
     # --- parsers
 
     def state(self, annotations: list[tree.Annotation]) -> tree.State:
-        """``state name { …; transition …; }``."""
+        """Parses ``state name { …; transition …; }``."""
         self.at += 1
         at, end, name = self.named("a state")
         self.expect("{", f"to begin the state {name!r}")
@@ -476,7 +476,7 @@ class StatementParser(ExpressionParser):
         return tree.Transition(at, self.ended, None, keys, cases)
 
     def keyset(self) -> tree.Expression:
-        """Parses a key set: several keys in brackets, or one."""
+        """Parses a key set: several keys in brackets, or a single key."""
         if self.text == "(" and self.kind == SIGN:
             close = self.matching(self.at)
             if self.tokens[min(close + 1, len(self.tokens) - 1)][1] == ":":
@@ -492,7 +492,7 @@ class StatementParser(ExpressionParser):
             self.at += 1
             return tree.Default(at, self.ended, self.tokens[self.at - 1][1])
         if self.text == "(" and self.kind == SIGN:
-            # A set within brackets: of a key that is a tuple, or around one set.
+            # Brackets hold the sets of a tuple key, or a single set.
             inner = self.tokens[self.matching(self.at) + 1][1]
             if inner in (",", ")", ":") and any(
                 t[1] in (",", "&&&", "..", "_") for t in self.tokens[self.at : self.matching(self.at)]
@@ -514,14 +514,14 @@ class StatementParser(ExpressionParser):
     # --- controls
 
     def action(self, annotations: list[tree.Annotation]) -> tree.Action:
-        """``action name(parameters) { … }``."""
+        """Parses ``action name(parameters) { … }``."""
         self.at += 1
         at, end, name = self.named("an action")
         parameters = self.parameters()
         return tree.Action(at, end, name, annotations, parameters, self.block())
 
     def table(self, annotations: list[tree.Annotation]) -> tree.Table:
-        """``table name { … }``."""
+        """Parses ``table name { … }``."""
         self.at += 1
         at, end, name = self.named("a table")
         bracket = self.at
@@ -534,7 +534,7 @@ class StatementParser(ExpressionParser):
             try:
                 self._property(table, seen)
             except SourceFault as fault:
-                # The rest of a table says little without its wrong part.
+                # Further errors in the same table would mislead: skip its rest.
                 self.diagnostics.fault(fault)
                 self.depth = 1
                 self.at = max(self.at, min(self.matching(bracket) + 1, len(self.tokens) - 1))
@@ -619,7 +619,7 @@ class StatementParser(ExpressionParser):
                 priority = self.expression()
                 self.expect(":", "behind the priority")
             elif self.kind == "number" and self.ahead() == ":" and self.ahead(2) == "(":
-                # priority without its name, as some versions of the language have it
+                # a priority without the word, as in some versions of the language
                 priority = self.expression()
                 self.at += 1
             keyset = self.keyset()
@@ -631,7 +631,7 @@ class StatementParser(ExpressionParser):
         return entries
 
     def package(self, annotations: list[tree.Annotation]) -> tree.Package:
-        """``package name<types>(parameters);``."""
+        """Parses ``package name<types>(parameters);``."""
         self.at += 1
         at, end, name = self.named("a package")
         types = self.type_parameters()

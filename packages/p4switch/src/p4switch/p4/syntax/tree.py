@@ -1,7 +1,7 @@
-"""Syntax trees: expressions, types and statements (P4_16 specification, sections 7 to 12).
+"""Syntax trees: expressions, types, statements and declarations (P4_16 specification, sections 7 to 16).
 
-Nodes are compared by identity. The checker stores its results in ``type``, ``value`` and ``target``; nothing else
-changes a tree.
+Nodes are compared by identity. The checker stores its results in attributes such as ``type``, ``value`` and
+``target``, and inserts casts; nothing else changes a tree.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A node with its place in the source: from position ``at`` up to ``end``."""
+    """A node of a tree, with its place in the source: from position ``at`` up to ``end``."""
 
     at: int
     end: int
@@ -21,7 +21,7 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Annotation(Node):
-    """``@name``, ``@name(…)`` or ``@name[…]``; ``text``: the tokens within the brackets, as they were written."""
+    """``@name``, ``@name(…)`` or ``@name[…]``; ``tokens``: those in the brackets; ``brackets``: the opening one."""
 
     name: str
     tokens: list[tuple[str, str, int]]
@@ -29,18 +29,18 @@ class Annotation(Node):
 
     @property
     def string(self) -> str | None:
-        """Returns the annotation's only argument, if that is a string."""
+        """The annotation's only argument if that is a string, else None."""
         if len(self.tokens) == 1 and self.tokens[0][0] == "string":
             return self.tokens[0][1][1:-1].replace('\\"', '"').replace("\\\\", "\\")
         return None
 
 
-# --- types as they are written
+# --- written types
 
 
 @dataclass(slots=True, eq=False)
 class TypeRef(Node):
-    """A type as it is written."""
+    """A type as written in the source, not yet resolved."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,9 +89,9 @@ class Expression(Node):
     """An expression.
 
     Attributes:
-        type: found by the checker.
+        type: its type, set by the checker; None before.
         value: its compile-time value, if the checker knows it: int, bool, str or the member of an enum.
-        effects: whether its evaluation calls something that may change state.
+        effects: whether its evaluation includes a call that may change state.
     """
 
     type: "Type | None" = field(default=None, init=False)
@@ -125,7 +125,7 @@ class Text(Expression):
 
 @dataclass(slots=True, eq=False)
 class Name(Expression):
-    """A name, ``this``, or a type in front of a dot; ``target``: its meaning."""
+    """A name, ``this``, or a type in front of a dot; ``target``: the declaration that it denotes."""
 
     name: str
     rooted: bool = False
@@ -134,14 +134,14 @@ class Name(Expression):
 
 @dataclass(slots=True, eq=False)
 class TypeName(Expression):
-    """A type with arguments, or a cast's type, where an expression stands: ``S<bit<8>>.x``, ``error.NoError``."""
+    """A type with arguments, or a built-in type, in place of an expression: ``S<bit<8>>.x``."""
 
     ref: TypeRef
 
 
 @dataclass(slots=True, eq=False)
 class Member(Expression):
-    """``base.name``; ``target``: its meaning, unless that is a field."""
+    """``base.name``; ``target``: the member of an enum or of ``error`` that it denotes; None for others."""
 
     base: Expression
     name: str
@@ -158,7 +158,7 @@ class Index(Expression):
 
 @dataclass(slots=True, eq=False)
 class Slice(Expression):
-    """``base[high:low]``, or ``base[low+:width]``, for which the checker computes ``high``."""
+    """``base[high:low]``, or ``base[low+:width]``; the checker computes ``high`` of the latter."""
 
     base: Expression
     high: Expression
@@ -236,7 +236,7 @@ class Record(Expression):
 
 @dataclass(slots=True, eq=False)
 class InvalidHeader(Expression):
-    """``{#}``."""
+    """The invalid header ``{#}``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -264,7 +264,7 @@ class Assign(Statement):
 
 @dataclass(slots=True, eq=False)
 class CallStatement(Statement):
-    """A call for its effect."""
+    """A call as a statement."""
 
     call: Call
 
@@ -330,7 +330,7 @@ class Empty(Statement):
 
 @dataclass(slots=True, eq=False)
 class SwitchCase(Node):
-    """Labels with the block that follows; None if the next case's block applies."""
+    """A label with its block; ``body`` is None if the next case's block applies."""
 
     label: Expression
     body: Block | None
@@ -366,11 +366,11 @@ class SelectCase(Node):
 
 @dataclass(slots=True, eq=False)
 class Declaration(Node):
-    """A declaration, which has a name.
+    """A named declaration.
 
     Attributes:
-        type: set by the checker.
-        type_variables: those that a generic declaration declares.
+        type: the type that it has or declares, set by the checker.
+        type_variables: type parameters of a generic declaration.
     """
 
     name: str
@@ -379,12 +379,12 @@ class Declaration(Node):
     type_variables: list[Any] = field(default_factory=list, init=False)
 
     def annotation(self, name: str) -> Annotation | None:
-        """Returns the declaration's annotation of that name."""
+        """Returns the declaration's first annotation ``@name``; None if there is none."""
         return next((a for a in self.annotations if a.name == name), None)
 
     @property
     def shown(self) -> str:
-        """Returns its name for the control plane: its @name, else its own."""
+        """The name for the control plane: the declaration's @name, else its own name."""
         note = self.annotation("name")
         return (note.string if note is not None else None) or self.name
 
@@ -416,7 +416,7 @@ class Variable(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Instance(Declaration):
-    """``T(arguments) name;``; ``members``: what its block declares, for externs with abstract methods."""
+    """``T(arguments) name;``; ``members``: declarations in its block, for externs with abstract methods."""
 
     ref: TypeRef
     arguments: list[Argument]
@@ -442,7 +442,7 @@ class Composite(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Alias(Declaration):
-    """``typedef T name;``, or ``type T name;`` where ``new``."""
+    """``typedef T name;``, or ``type T name;`` if ``new``."""
 
     new: bool
     ref: Any
@@ -467,7 +467,7 @@ class Enumeration(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Function(Declaration):
-    """A function, a method or (without ``result``) a constructor; ``body`` is None for one of the target's."""
+    """A function, a method or (without ``result``) a constructor; ``body`` is None for a function of the target."""
 
     result: TypeRef | None
     types: list[str]
@@ -519,19 +519,19 @@ class ActionRef(Node):
 
 @dataclass(slots=True, eq=False)
 class Entry(Node):
-    """A constant entry of a table."""
+    """An entry that a program gives a table."""
 
     keyset: Expression
     action: ActionRef
     annotations: list[Annotation]
     priority: Expression | None
     rank: int = field(default=0, init=False)
-    """Place among the table's entries in the order in which they are tried; set by the checker."""
+    """Place (from 1) in the order in which the table's entries are tried; set by the checker."""
 
 
 @dataclass(slots=True, eq=False)
 class Property(Declaration):
-    """Another property of a table: ``size = 16;``."""
+    """A property of a table that is a plain expression: ``size = 16;``."""
 
     value: Expression
 
@@ -567,12 +567,12 @@ class State(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Program(Declaration):
-    """A parser or control (``kind``), or the type of one where ``body`` is None.
+    """A parser or control (``kind``), or the type of one if ``body`` is None.
 
     Attributes:
         constructor: parameters of the constructor.
         locals: declarations within the parser or control.
-        body: statements of a control; () for a parser.
+        body: apply block of a control; an empty block for a parser.
     """
 
     kind: str

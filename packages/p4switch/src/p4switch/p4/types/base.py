@@ -1,4 +1,4 @@
-"""The common part of the checker: names and their meanings, the state of a check, and types as they are written."""
+"""Common parts of the checker: scopes, the state of a check, and the resolution of written types."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from p4switch.p4.diagnostics import Diagnostics
 from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 
-# Expressions whose value the checker does not know, but that may be known at compile time: constructor parameters.
+# Expressions whose value is known at compile time, but only after constructor parameters are.
 
 
 def may_be_constant(node: tree.Expression, known: dict[tree.Expression, bool]) -> bool:
-    """Returns whether constants and parameters without direction are its only leaves; ``known``: a cache of parts."""
+    """Returns whether all leaves of an expression are constants or parameters without direction; ``known``: a cache."""
     answer = known.get(node)
     if answer is None:
         answer = known[node] = _may_be(node, known)
@@ -45,7 +45,7 @@ def _may_be(node: tree.Expression, known: dict[tree.Expression, bool]) -> bool:
     return False
 
 
-# Names and their meanings (P4_16 specification, section 6.8).
+# Scopes of names (P4_16 specification, section 6.8).
 
 
 class Scope:
@@ -56,7 +56,7 @@ class Scope:
         self.names: dict[str, Any] = {}
 
     def find(self, name: str) -> Any:
-        """Returns the meaning of a name here or further out; None if it has none."""
+        """Returns what a name denotes in this or an enclosing scope; None if nothing."""
         scope: Scope | None = self
         while scope is not None:
             declared = scope.names.get(name)
@@ -66,7 +66,7 @@ class Scope:
         return None
 
     def add(self, name: str, what: Any) -> Any:
-        """Adds a name; returns its former meaning in this scope, unless both are overloads of one function."""
+        """Adds a name; returns what it denotes in this scope already, None if nothing or if both are functions."""
         before = self.names.get(name)
         if isinstance(before, list) and isinstance(what, tree.Function):
             before.append(what)
@@ -77,7 +77,7 @@ class Scope:
         return None
 
     def near(self, name: str) -> str:
-        """Returns a name similar to the given one, for a hint; may be empty."""
+        """Returns a hint that suggests a similar name; empty if there is none."""
         known: list[str] = []
         scope: Scope | None = self
         while scope is not None:
@@ -91,7 +91,7 @@ class Scope:
 
 
 def near(name: str, known: Any) -> str:
-    """Returns a similar one of the known names; if there is none and they are few, lists them."""
+    """Returns a hint: a similar name of the known names, or all of them if they are few; may be empty."""
     names = [str(k) for k in known]
     close = get_close_matches(name, names, 1, 0.6)
     if close:
@@ -109,7 +109,7 @@ _CALLED = {
 
 
 def what_is(target: Any) -> str:
-    """Returns a description of what a name stands for."""
+    """Returns a description of the object that a name denotes, such as "a table"."""
     if isinstance(target, tree.Program):
         return f"a {target.kind}"
     if isinstance(target, tree.Composite):
@@ -121,12 +121,13 @@ class CheckerState:
     """The state of a check, which all parts of the checker share.
 
     Attributes:
-        types: every type of the program, once.
-        globals: the scope of the program.
-        scope: the scope of what is being checked.
-        context: what the statements belong to: ``apply``, ``action``, ``state``, ``function`` or nothing.
-        program: the enclosing parser or control.
-        result: in a function, the type that ``return`` gives.
+        types: composed types of the program, each as one object.
+        globals: the scope of the top level.
+        scope: the current scope.
+        context: the code that is being checked: ``apply``, ``action``, ``state``, ``function`` or empty.
+        loops: number of enclosing loops.
+        program: the enclosing parser or control; None at the top level.
+        result: return type of the enclosing function; None outside of functions.
     """
 
     def __init__(self, diagnostics: Diagnostics) -> None:
@@ -142,12 +143,12 @@ class CheckerState:
         self.match_kinds: dict[str, tree.EnumMember] = {}
 
     def named(self, ref: tree.Name | tree.NamedType | tree.ActionRef) -> Any:
-        """Returns the meaning of a name at its place; None if it has none."""
+        """Returns what a name denotes in the current scope (at the top level after a dot); None if nothing."""
         return (self.globals if ref.rooted else self.scope).find(ref.name)
 
     @contextmanager
     def inner_scope(self, variables: Sequence[kinds.TypeVariable] = ()) -> Iterator[None]:
-        """Opens a scope within the present one, with type parameters."""
+        """Opens a scope within the current one, with type parameters."""
         outer, self.scope = self.scope, Scope(self.scope)
         if variables:
             self.scope.names |= {variable.name: variable for variable in variables}
@@ -157,7 +158,7 @@ class CheckerState:
             self.scope = outer
 
     def declare(self, declaration: tree.Declaration) -> None:
-        """Adds a declaration's name to the present scope."""
+        """Adds a declaration's name to the current scope; reports an error if the name is taken."""
         before = self.scope.add(declaration.name, declaration)
         if before is not None:
             first = before[0] if isinstance(before, list) else before
@@ -166,7 +167,7 @@ class CheckerState:
 
 
 class CheckerPart:
-    """A part of the checker."""
+    """Base of the parts of the checker, which share ``env``."""
 
     def __init__(self, env: CheckerState) -> None:
         self.env = env
@@ -181,7 +182,7 @@ class CheckerPart:
         return kinds.UNKNOWN
 
 
-# From written types to types.
+# Resolution of written types.
 
 
 WIDEST = 2048
@@ -202,7 +203,7 @@ class TypeResolver(CheckerPart):
         self._constant = constant
 
     def resolve(self, ref: tree.TypeRef) -> kinds.Type:
-        """Returns the written type; UNKNOWN, with an error, if there is none."""
+        """Returns the type that is written; reports an error and returns UNKNOWN if there is none."""
         match ref:
             case tree.NumericType():
                 return self._numeric(ref)
@@ -263,7 +264,7 @@ class TypeResolver(CheckerPart):
         if not wanted and not arguments:
             return kind
         if not arguments:
-            # A generic type without arguments: its use determines them.
+            # The arguments of a generic type follow from its use.
             return kind
         if len(wanted) != len(arguments):
             return self.wrong(ref.at, f"{target.name!r} takes {len(wanted)} type arguments, not {len(arguments)}")

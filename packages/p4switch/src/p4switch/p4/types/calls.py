@@ -28,7 +28,7 @@ class CallCheck(CheckerPart):
         self._resolver = expressions.resolver
 
     def check_call(self, node: tree.Call) -> kinds.Type:
-        """Returns the type of a call's value."""
+        """Checks a call; returns the type of its value."""
         callee = node.callee
         for argument in node.arguments:
             if argument.value is not None:
@@ -97,12 +97,12 @@ class CallCheck(CheckerPart):
             self.error(node.at, f"static_assert failed{': ' + text if text else ''}")
 
     def _overload(self, overloads: Sequence[tree.Function], arguments: Sequence[tree.Argument]) -> tree.Function | None:
-        """Returns the function that the arguments fit by number and names; of several, that with fewest parameters."""
+        """Returns the shortest overload that fits the number and names of the arguments; None if none fits."""
         able = [f for f in overloads if fits(f.parameters, arguments)]
         return min(able, key=lambda f: len(f.parameters)) if able else None
 
     def call_with_types(self, node: tree.Call, what: str, function: tree.Function, known: dict[Any, Any]) -> kinds.Type:
-        """Finds the type arguments of a call and binds its arguments."""
+        """Infers the type arguments of a call and binds its arguments; returns the type of its value."""
         unifier = kinds.Unifier(self.env.types, function.type_variables)
         if node.types:
             given = [self._resolver.resolve(t) for t in node.types]
@@ -126,7 +126,7 @@ class CallCheck(CheckerPart):
         return self.env.types.substitute(result, type_arguments)
 
     def _width_of_numbers(self, node: tree.Call, unifier: kinds.Unifier, function: tree.Function) -> None:
-        """Reports a type that follows only from numbers without a width; ``hash`` and ``random`` take another width."""
+        """Reports types inferred only from numbers without a width; ``hash`` and ``random`` take another's type."""
         for variable, kind in unifier.found.items():
             if kind is not kinds.INTEGER:
                 continue
@@ -142,7 +142,7 @@ class CallCheck(CheckerPart):
                     unifier.found[variable] = kinds.UNKNOWN
                     return
 
-    # --- on a value
+    # --- methods
 
     def _call_member(self, node: tree.Call, callee: tree.Member) -> kinds.Type:
         if isinstance(callee.base, tree.Name) and callee.name == "apply":
@@ -332,7 +332,7 @@ class CallCheck(CheckerPart):
             hint = f"Its parameters must be ({shown})."
         self.error(value.at, f"{given} cannot be the {wanted.name} of this package", hint)
 
-    # --- arguments: which parameter each belongs to, and whether it fits (section 6.8)
+    # --- arguments: assigned to parameters, and checked (section 6.8)
 
     def bind(
         self,
@@ -408,7 +408,7 @@ class CallCheck(CheckerPart):
 
 
 def _varying(kind: kinds.Type) -> int:
-    """Returns the bits of a type that may be missing: those of its fields of variable length."""
+    """Returns by how many bits a value may be shorter than the width of its type, due to varbits or unions."""
     match kind:
         case kinds.Varbits(width):
             return width
@@ -426,7 +426,7 @@ def _varying(kind: kinds.Type) -> int:
 
 
 def fits(parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Argument]) -> bool:
-    """Returns whether the arguments fit by their number and names."""
+    """Returns whether arguments fit parameters by their number and names."""
     if len(arguments) > len(parameters):
         return False
     names = {p.name for p in parameters}
@@ -444,7 +444,7 @@ def fits(parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Argument
 def pairs_of(
     parameters: Sequence[tree.Parameter], arguments: Sequence[tree.Argument]
 ) -> list[tuple[tree.Parameter, tree.Argument]]:
-    """Yields parameters with their arguments."""
+    """Returns (parameter, argument) pairs; omits arguments without a parameter."""
     by_name = {p.name: p for p in parameters}
     pairs = []
     for index, argument in enumerate(arguments):
@@ -464,5 +464,5 @@ def listed(parameters: Sequence[tree.Parameter]) -> str:
 
 
 def signature(function: tree.Function) -> str:
-    """Returns a function's parameters as text."""
+    """Returns a function's parameters as text, for hints."""
     return listed(function.parameters)

@@ -15,7 +15,7 @@ class Coercion(CheckerPart):
     """Makes implicit conversions."""
 
     def coerce(self, node: tree.Expression, target: kinds.Type, what: str) -> tree.Expression:
-        """Returns the expression as one of type ``target``; otherwise reports an error that begins with ``what``."""
+        """Returns an expression converted to ``target``; if that fails, reports an error that begins with ``what``."""
         source = node.type or kinds.UNKNOWN
         if (
             source is target
@@ -96,7 +96,7 @@ class Coercion(CheckerPart):
             self.env.diagnostics.warning(node.at, message)
 
     def give(self, node: tree.Expression, kind: kinds.Type) -> None:
-        """Gives a type to numbers without a width within an expression."""
+        """Sets the type of an expression of numbers without a width, and of its operands."""
         if node.type is not kinds.INTEGER:
             return
         node.type = kind
@@ -457,7 +457,7 @@ class ExpressionCheck(CheckerPart):
         return kind
 
     def checked(self, node: tree.Expression, expected: kinds.Type, what: str) -> tree.Expression:
-        """Returns the expression, converted to the expected type; an error begins with ``what``."""
+        """Checks an expression; returns it converted to ``expected``. An error begins with ``what``."""
         self.check(node)
         return self.coercion.coerce(node, expected, what)
 
@@ -511,7 +511,7 @@ class ExpressionCheck(CheckerPart):
         return self.wrong(node.at, f"{node.name!r} is {what_is(target)}, not a value")
 
     def target_of(self, node: tree.Name) -> Any:
-        """Returns the meaning of a name; None, with an error, if it has none."""
+        """Returns what a name denotes; reports an error and returns None if it is not declared."""
         if node.target is not None:
             return node.target
         target = self.env.named(node)
@@ -525,7 +525,7 @@ class ExpressionCheck(CheckerPart):
         return target
 
     def type_named(self, node: tree.Expression) -> kinds.Type | None:
-        """Returns the type that an expression names, as in ``Enum.member``; None if it names none."""
+        """Returns the type that an expression names, as in ``Enum.member``; None if it names no type."""
         if isinstance(node, tree.TypeName):
             return self.resolver.resolve(node.ref)
         if not isinstance(node, tree.Name):
@@ -666,7 +666,7 @@ class ExpressionCheck(CheckerPart):
             node.value = (node.base.value >> low) & ((1 << (high - low + 1)) - 1)
         return kinds.bits(high - low + 1)
 
-    # --- values made of parts
+    # --- composed values and casts
 
     def _ternary(self, node: tree.Ternary) -> kinds.Type:
         node.condition = self.checked(node.condition, kinds.BOOL, "the condition of '?' is")
@@ -720,7 +720,7 @@ class ExpressionCheck(CheckerPart):
     # --- targets of assignments (P4_16 specification, section 6.6)
 
     def check_place(self, node: tree.Expression, what: str) -> kinds.Type:
-        """Returns the type of a target; UNKNOWN, with an error that begins with ``what``, if it is none."""
+        """Returns the type of an assignable expression; for others UNKNOWN, with an error that begins with ``what``."""
         kind = self.check(node)
         if kind is kinds.UNKNOWN:
             return kinds.UNKNOWN

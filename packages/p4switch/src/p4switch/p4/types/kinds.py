@@ -36,7 +36,7 @@ class Basic(Named):
 
 @dataclass(frozen=True, eq=False)
 class Bits(Type):
-    """``bit<width>``, or ``int<width>`` where ``signed``."""
+    """``bit<width>``, or ``int<width>`` if ``signed``."""
 
     width: int
     signed: bool
@@ -45,7 +45,7 @@ class Bits(Type):
         return f"{'int' if self.signed else 'bit'}<{self.width}>"
 
     def wrap(self, number: int) -> int:
-        """Returns a number cut to the width."""
+        """Returns a number modulo ``2**width``, in the range of the type."""
         number &= (1 << self.width) - 1
         return number - (1 << self.width) if self.signed and self.width and number >> (self.width - 1) else number
 
@@ -62,7 +62,7 @@ class Varbits(Type):
 
 @dataclass(frozen=True, eq=False)
 class EnumType(Named):
-    """An enum; ``base`` is its representation, if it has one."""
+    """An enum; ``base`` is the type of its representation, None without one."""
 
     declaration: Any
     base: Bits | None
@@ -79,7 +79,7 @@ class NewType(Named):
 
 @dataclass(frozen=True, eq=False)
 class CompositeType(Named):
-    """A header, struct or header_union (``kind``); ``arguments``: those of a generic type."""
+    """A header, struct or header_union (``kind``); ``arguments``: type arguments of a generic type."""
 
     kind: str
     declaration: Any
@@ -169,7 +169,7 @@ ERROR: Final = Basic("error")
 MATCH_KIND: Final = Basic("match_kind")
 INTEGER: Final = Basic("int")
 UNKNOWN: Final = Basic("?")
-"""The type of wrong expressions, about which nothing further is reported."""
+"""The type of erroneous expressions; no further errors are reported about them."""
 ANYTHING: Final = Basic("_")
 """The type of ``default``, ``_`` and ``...``."""
 NO_HEADER: Final = Basic("{#}")
@@ -205,7 +205,7 @@ T = TypeVar("T", bound=Type)
 
 @dataclass
 class TypeTable:
-    """The composed types of one program."""
+    """The composed types of one program, each as one object."""
 
     _made: dict[tuple[Any, ...], Type] = field(default_factory=dict)
 
@@ -239,7 +239,7 @@ class TypeTable:
         return cast(T, kind)
 
     def substitute(self, kind: Type, by: Substitution) -> Type:
-        """Returns a type with its variables replaced."""
+        """Returns a type with its type variables replaced."""
         if not by:
             return kind
         match kind:
@@ -265,14 +265,14 @@ class TypeTable:
 
 
 def plain(kind: Type) -> Type:
-    """Returns a type without the names that ``type`` gave it; for an enum with a representation, that."""
+    """Returns the type behind the names that ``type`` declarations gave it."""
     while isinstance(kind, NewType):
         kind = kind.base
     return kind
 
 
 def width_of(kind: Type) -> int | None:
-    """Returns the bits of a type, for a varbit the greatest number; None if it has no width."""
+    """Returns the width of a type in bits (of a varbit or union the greatest); None if it has none."""
     match kind:
         case Bits(width) | Varbits(width):
             return width
@@ -316,7 +316,7 @@ def is_struct(kind: Type) -> bool:
 
 
 def why_no_cast(source: Type, target: Type) -> str | None:
-    """Returns a hint if a type cannot be cast to another; None if it can."""
+    """Returns a hint (may be empty) if a type cannot be cast to another; None if it can."""
     if source is target:
         return None
     if isinstance(source, NewType) or isinstance(target, NewType):
@@ -349,12 +349,12 @@ def why_no_cast(source: Type, target: Type) -> str | None:
 
 # Compile-time values: results of operators with known operands (P4_16 specification, sections 8 and 18.1).
 #
-# A value is an int (cut to the width of its type), a bool, a string, a member of an enum or of ``error``, or, for a
+# A value is an int (in the range of its type), a bool, a string, a member of an enum or of ``error``, or, for a
 # struct or list, a tuple of values.
 
 
 MOST_BITS = 1 << 20
-"""Most bits of a number without a width, so that a few lines cannot exhaust the memory."""
+"""Largest number of bits of a number without a width; otherwise a few lines could exhaust the memory."""
 
 
 _TRUTHS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -421,7 +421,7 @@ def saturate(number: int, kind: Bits) -> int:
 
 
 def convert(value: Any, source: Type, target: Type) -> Any:
-    """Returns a value cast from one type to another; None if that is not known here."""
+    """Returns a value cast from one type to another; None if the cast does not apply to the value."""
     if isinstance(target, Bits):
         if isinstance(value, bool):
             return int(value)
@@ -437,10 +437,10 @@ def convert(value: Any, source: Type, target: Type) -> Any:
 
 
 class Unifier:
-    """Finds the types for type variables.
+    """Infers the types of type variables.
 
     Attributes:
-        found: the types found so far.
+        found: the types inferred so far, by variable.
     """
 
     def __init__(self, types: TypeTable, variables: Sequence[TypeVariable]) -> None:
@@ -449,7 +449,7 @@ class Unifier:
         self.found: dict[Type, Type] = {}
 
     def unify(self, wanted: Type, given: Type) -> bool:
-        """Makes ``wanted`` equal to ``given``; returns whether that is possible."""
+        """Binds variables so that ``wanted`` equals ``given``; returns whether that is possible."""
         if wanted is given or UNKNOWN in (wanted, given):
             return True
         if isinstance(wanted, TypeVariable) and wanted in self.variables:
@@ -508,5 +508,5 @@ class Unifier:
         return True
 
     def apply(self, kind: Type) -> Type:
-        """Returns a type with the found types in place of variables."""
+        """Returns a type with its variables replaced by the inferred types."""
         return self.types.substitute(kind, self.found)

@@ -21,7 +21,7 @@ from p4switch.p4.types.statements import Selects, StatementCheck, TableCheck
 
 
 def comes_to_an_end(states: dict[str, tree.State]) -> bool:
-    """Returns whether some path from ``start`` ends."""
+    """Returns whether some path from ``start`` leaves the parser's states."""
     seen: set[str] = set()
     stack = ["start"]
     while stack:
@@ -37,7 +37,7 @@ def comes_to_an_end(states: dict[str, tree.State]) -> bool:
 
 
 def always_returns(node: Any) -> bool:
-    """Returns whether a statement never ends without ``return`` or ``exit``."""
+    """Returns whether every path through a statement reaches ``return`` or ``exit``."""
     match node:
         case tree.Return() | tree.Exit():
             return True
@@ -239,7 +239,7 @@ class Checker(CheckerPart):
             self.parameters(item.parameters)
 
     def parameters(self, parameters: list[tree.Parameter]) -> None:
-        """Resolves the types of parameters; reports equal names."""
+        """Resolves the types of parameters; reports duplicate names and wrong types."""
         seen: set[str] = set()
         for parameter in parameters:
             parameter.type = self._resolve(parameter.ref)

@@ -27,7 +27,7 @@ class StatementCheck(CheckerPart):
         self._construct = calls.construct
 
     def check_block(self, block: tree.Block) -> None:
-        """Checks a block, which has its own scope."""
+        """Checks the statements of a block in a new scope."""
         with self.env.inner_scope():
             for item in block.items:
                 self.check_item(item)
@@ -273,7 +273,7 @@ class TableCheck(CheckerPart):
         self._resolve = expressions.resolver.resolve
 
     def check_action(self, action: tree.Action) -> None:
-        """Checks an action; its parameters with a direction come first."""
+        """Checks an action; parameters with a direction must come first."""
         outer, self.env.context = self.env.context, "action"
         with self.env.inner_scope():
             free = ""
@@ -358,7 +358,7 @@ class TableCheck(CheckerPart):
             self.error(key.at, f"{kind} cannot be matched by {key.match!r}", "Use 'exact' or 'ternary'.")
 
     def _action_ref(self, ref: tree.ActionRef, table: tree.Table, listed: dict[str, tree.ActionRef] | None) -> None:
-        """Checks an action of the list (``listed`` is None), or the action of the default or of an entry."""
+        """Checks an action in a table's list (``listed`` is None), of the default, or of an entry."""
         target = self.env.named(ref)
         if not isinstance(target, tree.Action):
             if target is None:
@@ -527,7 +527,7 @@ class TableCheck(CheckerPart):
         return checked
 
     def check_keyset(self, value: tree.Expression, kind: kinds.Type) -> tree.Expression:
-        """Checks a key of an entry or a select: a value, a mask, a range or anything."""
+        """Checks a key of an entry or a select: a value, mask, range, value set or ``default``."""
         if isinstance(value, tree.Default):
             value.type = kind
             return value
@@ -596,7 +596,7 @@ class Selects(CheckerPart):
             case.keyset = tree.ListOf(keyset.at, keyset.end, checked)
 
     def _any_key(self, key: Any, key_kinds: list[kinds.Type]) -> bool:
-        """Returns whether a key is ``default`` or a value set, which stand for all keys at once."""
+        """Returns whether a key is ``default`` or a value set that covers all keys at once."""
         if isinstance(key, tree.Default):
             return True
         self._expressions.check(key)

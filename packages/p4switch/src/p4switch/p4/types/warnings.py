@@ -1,6 +1,6 @@
-"""Warnings about legal programs that are probably wrong: what students most often overlook.
+"""Warnings about legal programs that are probably wrong: mistakes that students most often overlook.
 
-Each warning looks at typed trees only, and is not given where the mistake is not certain.
+Each check reads only typed trees, and gives no warning where the mistake is not certain.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from p4switch.p4.syntax import tree
 from p4switch.p4.types import kinds
 
 FOUND_OUT = ("type", "type_variables", "value", "target", "bound", "type_arguments")
-"""Attributes of nodes that the checker sets; trees are walked without them."""
+"""Attributes of nodes that the checker sets; walks over trees skip them."""
 NO_PARTS = frozenset({*FOUND_OUT, "at", "end", "ref", "annotations", "name", "tokens"})
 _PARTS: dict[type, list[str]] = {}
 _LEAVES = (str, int, bool, type(None))
@@ -22,7 +22,7 @@ Calls = dict[tree.Program, list[tree.Call]]
 
 
 def warn(declarations: list[tree.Declaration], diagnostics: Diagnostics, builtin: Any) -> None:
-    """Adds all warnings but those of ``warn_of_invalid``; ``builtin``: whether a position is in the package's files."""
+    """Adds all warnings except those of warn_of_invalid; ``builtin`` tells whether a position is in this package."""
     programs = [d for d in declarations if isinstance(d, tree.Program) and d.body is not None and not builtin(d.at)]
     blocks = package_blocks(declarations)
     calls = {p: [node for node in nodes(p) if isinstance(node, tree.Call)] for p in programs}
@@ -54,7 +54,7 @@ def nodes(root: Any) -> Iterator[tree.Node]:
 
 
 def package_blocks(declarations: list[tree.Declaration]) -> list[tree.Program]:
-    """Returns the package's six parsers and controls in order; none if they are not made in its arguments."""
+    """Returns the package's six parsers and controls in order; empty if its arguments are not constructors."""
     main = next((d for d in declarations if isinstance(d, tree.Instance) and d.name == "main"), None)
     if main is None or len(main.bound) != 6:
         return []
@@ -77,7 +77,7 @@ def _tables_never_applied(programs: Calls, diagnostics: Diagnostics) -> None:
 
 
 def _registers(programs: Calls, diagnostics: Diagnostics) -> None:
-    """Warns of registers that are read, but that no packet ever writes."""
+    """Warns of registers that are read but never written by a packet."""
     for program, calls in programs.items():
         used: dict[Any, set[str]] = {}
         for node in calls:
@@ -93,7 +93,7 @@ def _registers(programs: Calls, diagnostics: Diagnostics) -> None:
 def _egress_spec(
     blocks: list[tree.Program], declarations: list[tree.Declaration], diagnostics: Diagnostics, builtin: Any
 ) -> None:
-    """Warns if no statement says where packets go: all leave by port 0."""
+    """Warns if no statement sets an output port or group, so that all packets leave by port 0."""
     for node in nodes(
         [d for d in declarations if isinstance(d, tree.Program | tree.Action | tree.Function) and not builtin(d.at)]
     ):
@@ -118,7 +118,7 @@ def _names_field(node: tree.Expression | None, names: tuple[str, ...]) -> bool:
 
 
 def _never_emitted(blocks: list[tree.Program], diagnostics: Diagnostics) -> None:
-    """Warns of headers that are extracted or made valid, and that the deparser leaves out."""
+    """Warns of headers that are extracted or made valid, but that the deparser does not emit."""
     kind = kinds.plain(blocks[0].parameters[1].type) if len(blocks[0].parameters) > 1 else None
     if not isinstance(kind, kinds.CompositeType):
         return
@@ -149,7 +149,7 @@ def _never_emitted(blocks: list[tree.Program], diagnostics: Diagnostics) -> None
 
 
 def _is_left_out(kind: Any) -> bool:
-    """Returns whether a type may be left out: structs, and headers that only the controller sends."""
+    """Returns whether the deparser may leave out a type: structs, and headers for the controller."""
     bare = kinds.plain(kind)
     if not isinstance(bare, kinds.CompositeType):
         return False
@@ -167,16 +167,16 @@ def first_member(node: tree.Expression | None) -> str | None:
 
 # Warnings about headers that are read although they may be invalid (specification, section 8.17).
 #
-# Headers are followed through the parser's states, and in controls through ``if``, ``isValid()`` and ``setValid()``. A
-# header is known to be valid if it is valid on every path. A warning is given only for headers that the parser leaves
-# invalid on some path.
+# The analysis follows headers through the parser's states, and in controls through ``if``, ``isValid()`` and
+# ``setValid()``. A header is known to be valid if it is valid on every path. Only headers that the parser leaves
+# invalid on some path get a warning.
 
 
 Valid = frozenset[str]
 
 
 class Validity:
-    """Follows the validity of headers in a program whose blocks name them by their own parameters."""
+    """Follows the validity of headers; each block names them through its own parameter (``headers``)."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
@@ -184,7 +184,7 @@ class Validity:
         self.said: set[str] = set()
 
     def after_parser(self, parser: tree.Program) -> Valid | None:
-        """Returns the headers that are valid on every path to ``accept``; None if the parser cannot be followed."""
+        """Returns the headers that are valid on every path to ``accept``; None if the parser cannot be analysed."""
         self.headers = parser.parameters[1]
         states = {state.name: state for state in parser.states}
         known: dict[str, Valid] = {"start": frozenset()}
@@ -238,7 +238,7 @@ class Validity:
             return node.name if kind is not None and kinds.is_header(kind) else None
         return None
 
-    # --- statements: each method returns the headers that are valid behind it, None if nothing comes behind
+    # --- statements: each method returns the headers that are valid after it, None if execution does not continue
 
     def _statement(self, item: Any, valid: Valid | None) -> Valid | None:
         if valid is None:
@@ -274,7 +274,7 @@ class Validity:
         return valid
 
     def _unknown(self, node: Any, valid: Valid) -> Valid:
-        """Adds the headers that code may make valid that is not followed."""
+        """Adds all headers that a node names: the analysis does not follow its code, which may make them valid."""
         changed = set()
         for inner in nodes(node):
             if isinstance(inner, tree.Member) and self._header(inner) is not None:
@@ -309,7 +309,7 @@ class Validity:
         return valid
 
     def _told(self, condition: tree.Expression, truth: bool) -> Valid:
-        """Returns the headers that are valid if a condition holds, or does not hold."""
+        """Returns the headers that are valid if a condition has the value ``truth``."""
         match condition:
             case tree.Unary(operator="!", operand=operand):
                 return self._told(operand, not truth)
@@ -329,7 +329,7 @@ class Validity:
             self._reads(node.right, valid | self._told(node.left, node.operator == "&&"))
             return
         if isinstance(node, tree.Call) and isinstance(node.target, str):
-            return  # isValid, setValid and the like
+            return  # isValid, setValid and other methods
         if isinstance(node, tree.Call) and isinstance(node.target, tree.Table):
             self._keys(node.target, valid)
         if isinstance(node, tree.Member):
@@ -352,7 +352,7 @@ class Validity:
                     self._reads(value.base, valid)
 
     def _keys(self, table: tree.Table, valid: Valid) -> None:
-        """Warns of keys that must match, unless the table also matches the validity of their header."""
+        """Warns of exact, lpm and range keys, unless the table also has the validity of their header as a key."""
         for key in table.keys:
             valid |= self._told(key.expression, True)
         for key in table.keys:
