@@ -145,14 +145,14 @@ def node_name(plan: Plan, node: str) -> str:
     return f"worker {plan.workers.index(node)} ({node})" if node in plan.workers else node
 
 
-# The nodes that a chunk waits for: evidence from the data path against members of a job that do not respond.
+# The nodes that a chunk waits for: evidence from the data path that members of a job do not respond.
 
 
 def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
     """Workers and switches whose contributions chunk ``seq`` lacks, in the whole tree; empty when it is done.
 
     A switch is named with the nodes missing below it, since its link or the switch itself may be the cause. If a slot
-    cannot be read, all workers below its switch are named. Only for plans in the network; in others, hosts know it.
+    cannot be read, all workers below its switch are named. Only for plans that aggregate in the network.
 
     If a switch has all contributions and no result, its first child is named too: only this worker asks for the result
     (p4src/slot.p4), and if it has died, a result that was lost on the way down never comes.
@@ -172,7 +172,7 @@ def relaying(plan: Plan) -> set[str]:
 
 
 def _asks_for_all(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> str:
-    """The worker that must ask a switch for a result that the switch waits for, too; "" if there is none."""
+    """The worker that must ask a switch for a result that the switch itself still lacks; "" if there is none."""
     cell = read(aggregator.name, slot_index(aggregator, seq))
     slot = None if cell is None else SlotState.unpack(cell)
     first = min(aggregator.children, key=lambda child: child.bit)
@@ -200,11 +200,11 @@ def _missing_names(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell)
 
 
 def out_of_turn(plan: Plan, seqs: Collection[int], read: ReadCell, *, pulls: bool) -> frozenset[str]:
-    """Workers that took slots, out of turn, of chunks that some member still lacks.
+    """Workers that occupy, out of turn, the slots of chunks that some member still lacks.
 
     seqs: chunks that members lack. pulls: whether the operation asks for its chunks (PULL) instead of contributing. A
-    slot opened by packets of the other kind is closed to workers that send the right kind. So is the slot of a chunk a
-    whole lap of the slots ahead, which no correct worker sends: the window is at most half of the slots.
+    slot opened by packets of the other kind is closed to workers that send the right kind. A slot is also closed to
+    them while it holds a later chunk, which no correct worker sends: the window is at most half of the slots.
     """
     names: set[str] = set()
     for aggregator in plan.aggregators:
@@ -666,7 +666,7 @@ def _job_match(plan: Plan) -> dict[str, int]:
     return {"hdr.inc.job": plan.job, "hdr.inc.epoch": plan.epoch}
 
 
-# Tokens: a child and its parent show them in every packet of a (job, epoch), so that strangers are detected.
+# Tokens: a child and its parent send them in every packet of a (job, epoch), so that forged packets are refused.
 #
 # A token is the keyed BLAKE2 hash (RFC 7693) of job, epoch, generation and the two names, cut to the header's 24 bits:
 # the same key gives the same tokens in any order, and without the key tokens cannot be derived from others.
@@ -688,7 +688,7 @@ def seeded_key(seed: int) -> bytes:
 def tokens_of(plan: Plan, key: bytes) -> Mapping[tuple[str, str], int]:
     """A token (1 .. 2**24 - 1) for each pair of neighbours of a plan, by the names in ``Plan.edges``.
 
-    Two hosts that are each other's child and parent (in an all-to-all, or a ring of two) share one.
+    Two hosts that are each other's child and parent (in an all-to-all, or a ring of two) share one token.
     """
     tokens: dict[tuple[str, str], int] = {}
     for a, b in plan.edges:
