@@ -1,4 +1,4 @@
-"""Waiting tasks: which are tried, when, and how they are started."""
+"""Admission: the queue of waiting tasks, when they are tried, and how they are started."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _BEFORE_ALL: Final[Place] = (float("-inf"), -1, -1)
 
 
 class TaskQueue:
-    """Waiting tasks in the order of the options, which the database stores so that submitted tasks are ranked by it."""
+    """Waiting tasks in the order that the options name; the database stores this order to rank submitted tasks."""
 
     def __init__(self, store: Store, options: OrchestratorOptions) -> None:
         """Raise `PlanError` for an unknown order."""
@@ -102,7 +102,7 @@ class Admission:
     failed : callable
         Fails a task that was not sent to its hosts.
     turns, lightpaths : Turns or None, Lightpaths or None
-        Set where tasks take turns, or where they get slots of lightpaths.
+        None unless tasks take turns, or get slots of lightpaths.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Admission:
         self._state, self._fail, self._failed = state, fail, failed
         self._turns, self._lightpaths = turns, lightpaths
         self.room = True
-        """whether there may be more room than when the waiting tasks were tried"""
+        """whether room may have been freed since the waiting tasks were tried"""
         self.admitted_ps = -1
         """time in ps of the last look at tasks that had arrived"""
 
@@ -267,7 +267,7 @@ class Admission:
         return True
 
     def _place(self, task: Task, state: NetworkState) -> Placement | None:
-        """Hosts for a task that does not name them all; None for one that does. `PlanError` when there are none now."""
+        """Choose the hosts that a task does not name; None if it names all of them. `PlanError`: none fit now."""
         if task.serving is not None and self._lightpaths is not None:
             return self._lightpaths.serve(task, self._computing)
         if task.serving is not None and self._turns is not None:

@@ -130,7 +130,7 @@ def _task(spec: str) -> tuple[Task, str]:
 
 
 def _chosen(task: Task, text: str) -> tuple[Task, str]:
-    """The task with the workers that were chosen for it, and their fault, if any."""
+    """The task with the workers that were chosen for it, and the fault of that choice, if any."""
     fault = "its choice of workers in the database cannot be used"
     try:
         chosen = from_json(Names, text, fault)
@@ -288,7 +288,7 @@ class Schedules:
         return [_row(row) for row in self._connection.execute("SELECT * FROM schedules ORDER BY number")]
 
     def windows(self, number: int) -> tuple[TurnWindow, ...]:
-        """The windows of a schedule, in order; any kind of error when they are damaged."""
+        """The windows of a schedule, in order; damaged rows may raise any exception."""
         rows = self._connection.execute(
             "SELECT windows.*, circuits FROM windows JOIN configurations ON number = configuration "
             "WHERE schedule = ? ORDER BY place",
@@ -358,7 +358,7 @@ ROUND_TIMES = ("started_ps", "trained_ps", "uploaded_ps", "aggregated_ps", "done
 
 @dataclass(frozen=True)
 class LinkSample:
-    """A directed link at a time.
+    """Counters of a directed link at one time.
 
     ``bytes`` sent since the link was made, ``inc_bytes`` of them for INC; ``utilisation`` (0..1) since the last sample.
     """
@@ -371,7 +371,7 @@ class LinkSample:
 
 @dataclass(frozen=True)
 class SwitchSample:
-    """A switch at a time: INC packets sent, resent and refused since its start, and its largest range of free slots."""
+    """A switch at one time: INC packets sent, resent and refused since its start; its largest range of free slots."""
 
     switch: str
     sent: int
@@ -381,14 +381,16 @@ class SwitchSample:
 
 
 class TaskHistory:
-    """The tables that influence no decision. Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
+    """The tables of measurements, decisions, rounds, swaps and changes of plans.
+
+    Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
 
     Methods that write must be called inside one of the store's transactions.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._measurements = -1  # negative: how many can be added until thinning out
+        self._measurements = -1  # minus the number of measurements that may be added before times are counted
 
     def add_decision(self, at_ps: int, task: str | None, what: str, policy: str, why: Mapping[str, Any]) -> None:
         """Add a decision and its reasons."""
@@ -423,7 +425,7 @@ class TaskHistory:
         self._connection.execute("DELETE FROM rounds WHERE task = ? AND round >= ?", (task, first))
 
     def note_slowdowns(self, slowdowns: Mapping[str, float], at_ps: int) -> None:
-        """Record measured slowdowns of hosts, one more round of each."""
+        """Record the newest slowdowns of hosts, and count one more measured round for each host."""
         self._connection.executemany(
             "INSERT INTO host_measurements VALUES (?, ?, 1, ?) ON CONFLICT (host) DO UPDATE SET "
             "slowdown = excluded.slowdown, rounds = rounds + 1, at_ps = excluded.at_ps",
@@ -556,7 +558,7 @@ class TaskHistory:
         most = max(LEAST_TIMES, KEPT_ROWS // len(links))
         if len(times) > most:
             self._thin_out(times)
-        self._measurements = len(times) - most - 1  # so many may come before the next count
+        self._measurements = len(times) - most - 1
 
     def _measured_at(self) -> list[int]:
         """All measurement times, with one index lookup each: rows of other links are not read."""

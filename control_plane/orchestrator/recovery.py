@@ -197,7 +197,7 @@ Fail = Callable[[str, str], None]
 LAST_PS: Final = 10 * MAX_PS
 """largest time in ps that a database may hold; tasks arrive within a tenth of it"""
 MOST_NETWORKS: Final = 3
-"""number of networks that may end while a task is being started until it fails, since it may be the cause"""
+"""number of times that the network may end while a task is being started; then the task, a possible cause, fails"""
 _NEW_NETWORK: Final = "the network was started anew"
 _FIRST: Final = (PlanPhase.ACTIVE, PlanPhase.INSTALLED, PlanPhase.INSTALLING, PlanPhase.REMOVING)
 
@@ -229,7 +229,7 @@ class Recovery:
         """running tasks of which a switch has lost entries"""
 
     def run(self) -> None:
-        """Recover; `ControllerError` when a switch does not answer, and then a later try may succeed."""
+        """Carry out the recovery; `ControllerError` when a switch does not answer: a later try may succeed."""
         term = self._store.term
         self._executor.take_charge(term, self._store.fact("database") or "")
         self._check_topology()
@@ -251,7 +251,7 @@ class Recovery:
             self._finish_swap(task, inventory)
 
     def _adopt(self) -> None:
-        """Take over all plans; if two claim the same resource, the one that hosts use comes first."""
+        """Take over all plans; if two claim the same resource, the plan that hosts use gets it."""
         for row in sorted(self._store.plans(), key=lambda row: (_FIRST.index(row.phase), row.generation)):
             try:
                 self._installer.adopt(row)
@@ -268,7 +268,7 @@ class Recovery:
             self._store.history.add_decision(at_ps, row.task, "forget plan", "", {"reason": reason})
 
     def _stop_what_ended(self) -> None:
-        """Stop tasks at their hosts that have ended, or never began, in the database."""
+        """Stop tasks that run at their hosts although they have ended, or never began, in the database."""
         at_work = {row.name: row.attempt for row in self._store.tasks([TaskState.SCHEDULED, *AT_WORK])}
         for name, run in self._executor.running().items():
             if not run.ended and at_work.get(name) != run.attempt:

@@ -60,7 +60,7 @@ _WORD = 4
 def network_of(topology: Topology, delta_ps: int) -> OpticalNetwork:
     """The optical network of a topology of the builder `oxc`; `TdmError` for any other topology.
 
-    delta_ps: the time in which ports whose circuits change carry nothing.
+    delta_ps: time during which ports carry nothing after a change of their circuits.
     """
     known = [switch.name for switch in topology.switches]
     fibres = uplinks(topology)
@@ -123,7 +123,7 @@ def hosts_of(plan: JobPlan, network: OpticalNetwork) -> tuple[str, tuple[str, ..
 
 
 JOINED = frozenset({"tdm", "random", "exact-one-tree"})
-"""policies whose schedules are two groups with circuits of their own, which `switched.join` takes arrivals into"""
+"""policies whose schedules consist of two groups with separate circuits; `switched.join` adds arriving tasks to them"""
 Laid = dict[Matrix, tuple[Link, ...]]
 """the circuits of configurations, as links at ports"""
 
@@ -134,7 +134,7 @@ def first_schedule(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork)
 
 
 def with_one_more(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob) -> Schedule:
-    """Add an arriving task to a schedule, all others staying on their hosts; `TdmError` when it does not fit.
+    """Add an arriving task to a schedule without moving the others; `TdmError` when it does not fit.
 
     jobs: the jobs of the schedule, in its order.
     """
@@ -165,7 +165,7 @@ def without(schedule: Schedule, jobs: Sequence[TdmJob], ended: frozenset[str]) -
 
 
 def checked(schedule: Schedule, jobs: Sequence[TdmJob]) -> Schedule:
-    """Return the schedule if tasks can take turns by it; `TdmError` if one is missing or two train at a host."""
+    """Return the schedule if tasks can take turns by it; `TdmError` if, e.g., a task is missing or two share a host."""
     if len(schedule.cycles) != 1 or schedule.cycles[0].mode != "gated" or schedule.clock != "completion":
         raise TdmError(
             f"policy {schedule.policy}: its jobs are not all in turns of one round; the orchestrator runs policies "
@@ -290,7 +290,7 @@ class Holding:
 
     @property
     def changing(self) -> bool:
-        """Whether a new schedule has been recorded and does not hold yet."""
+        """Whether a new schedule has been recorded and is not in force yet."""
         return self._store.schedules.open() is not None
 
     def number(self) -> int:
@@ -328,7 +328,7 @@ class Holding:
         """The network in the configuration of a task, without the task's own reservations.
 
         Tasks of other windows communicate at other times, so their reservations do not count. ``planned`` are trees
-        that tasks are about to get. None: the whole topology, without any reservations.
+        that tasks are about to get. With ``name`` None: the whole topology, without any reservations.
         """
         if name is None:
             return self._see(())
@@ -376,7 +376,7 @@ class Turns:
     scheduler : str
         One of `p4reduce.schedulers`.
     computing : ComputingManager
-        Knows the hosts.
+        Records the load of hosts.
     see : callable
         Function from the tasks' reservations to the network that policies may use.
     fail : callable
@@ -410,11 +410,11 @@ class Turns:
 
     @property
     def changing(self) -> bool:
-        """Whether a new schedule has been recorded and does not hold yet."""
+        """Whether a new schedule has been recorded and is not in force yet."""
         return self.holding.changing
 
     def state(self, name: str | None) -> NetworkState:
-        """The network for a task as :meth:`Holding.state` describes it."""
+        """The network in the configuration of a task (:meth:`Holding.state`)."""
         return self.holding.state(name)
 
     # --- admission
@@ -562,7 +562,10 @@ class Turns:
         return Admitted(row, task, placement, proposals)
 
     def _circuits_to_read(self, placed: Sequence[tuple[TaskRow, Task]]) -> Joined:
-        """Of all tasks that are about to begin; :func:`~p4reduce.topologies.optical.joined`."""
+        """The circuits over which tasks that are about to begin read data, by pair of switches.
+
+        See :func:`~p4reduce.topologies.optical.joined`.
+        """
         switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
         wanted: Counter[frozenset[str]] = Counter()
         for row, task in placed:
@@ -711,7 +714,7 @@ class Turns:
                 self._store.change(task.name, TaskState.RESCHEDULED, at_ps, f"circuits of schedule {number}")
 
     def _opening(self) -> list[PlanRow]:
-        """Plans that come with a schedule."""
+        """Plans of the pending schedule, which are being installed or wait for it; without plans of services."""
         return [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).task.serving is None]
 
     # --- dropping a schedule
