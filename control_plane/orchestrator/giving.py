@@ -44,7 +44,7 @@ class DecisionKind:
 
     Attributes
     ----------
-    decision : Decision
+    decision : TreeDecision
         The layouts of the task.
     switches : mapping
         Slots needed in every aggregating switch to keep the links busy; empty if hosts add up.

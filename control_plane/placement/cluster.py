@@ -46,7 +46,7 @@ def forecast_named(name: str) -> Forecaster:
 
 
 def learn(name: str, history: Sequence[float] | Floats, ahead: int) -> Callable[[Floats], float]:
-    """The predictor that a forecast learned; `PlanError` for a history that is too short or not finite."""
+    """Let a forecast learn, and return its predictor; `PlanError` for a history that is too short or not finite."""
     given = np.asarray(history, np.float64)
     if ahead < 1:
         raise PlanError(f"forecast {name!r}: {ahead} samples ahead, must be at least 1")
@@ -321,7 +321,7 @@ def tree_copies(
         The network.
     hosts : sequence of str
         Hosts of the workers.
-    way : Way
+    way : RackTree
         Joins the switches of hosts and server.
     able : collection of str
         Switches that may aggregate.
@@ -402,8 +402,8 @@ def iteration_times(loads: Sequence[IterationLoad], capacity_bps: Floats) -> Flo
     """Seconds of an iteration of every job, float64 (jobs,).
 
     A mean-field fixed point. Job k communicates for M_k of its iteration T_k = C_k + M_k, so another job meets its
-    traffic with probability M_k / T_k, and they share a link evenly; a job that other links keep from taking half of
-    this link leaves the rest:
+    traffic with probability M_k / T_k, and they share a link evenly; a job that other links limit to less than half of
+    this link leaves the rest to others:
 
         S_jl = A_jl (1 + sum over k of M_k / T_k min(1, u_kl / (1 - u_kl))),   M_j = max over links of S_jl
         u_kl = min(1, A_kl / max over links m other than l of S_km)
@@ -412,7 +412,7 @@ def iteration_times(loads: Sequence[IterationLoad], capacity_bps: Floats) -> Flo
 
     Parameters
     ----------
-    loads : sequence of Load
+    loads : sequence of IterationLoad
         The jobs.
     capacity_bps : float64 (links,)
         Rate of the links that is available to the jobs.
@@ -474,8 +474,8 @@ class ClusterView:
     free : mapping
         Free slots of hosts; 0 for a host that may take no further model.
     slowdown : mapping
-        Training time at a host divided by that at a usual one; 1 for other hosts.
-    running : mapping of Load
+        Training time at a host divided by that at a standard host; hosts without a value have 1.
+    running : mapping of IterationLoad
         Load on links of running tasks, by name.
     hosts : mapping
         Slots of hosts that running tasks take, by name of the task, if known.
@@ -566,7 +566,7 @@ class ClusterView:
     def load(self, task: Task, hosts: Sequence[str], server: str = "", way: RackTree | None = None) -> IterationLoad:
         """The predicted load of a task at these hosts, over the best tree or, if allowed, ring.
 
-        For a task that states what its hosts exchange, that exchange. The best has the shortest time on its busiest
+        A task with an ``exchange`` gets the load of that exchange. The best option has the shortest time on its busiest
         link, given the load of running tasks.
         """
         bits = 32.0 * task.elements

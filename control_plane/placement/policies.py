@@ -26,7 +26,7 @@ LINE_BPS: Final = 10**10
 
 @dataclass(frozen=True)
 class QueueOrder:
-    """``key``: a number of a task, the smallest first; ties by arrival. ``by_owner``: owners take turns.
+    """``key``: rank of a task, the smallest is tried first, ties by arrival. ``by_owner``: owners take turns.
 
     The owner with the least service so far comes first, then the key; the service of a task is its estimated work.
     """
@@ -93,7 +93,7 @@ class Contender:
     workers : int
         Number of hosts that it keeps busy.
     ranges : int
-        Number of ranges, in the unit of :func:`whole_trees`, that it needs of each switch of a tree.
+        Number of ranges, in the unit of :func:`whole_trees`, that it needs in each switch of a tree.
     keeps : bool
         Whether it keeps its first tree whatever the value: it has, or is about to have it, and cannot change now.
     """
@@ -303,7 +303,7 @@ def with_data(task: Task, hosts: Sequence[str], count: int) -> list[str]:
 
 
 def packed_share(cluster: ClusterView, task: Task, room: Room, allowed: Iterable[str] | None = None) -> Share | None:
-    """The fewest racks, among these the racks with most of its shards, then the best fit.
+    """The share with the fewest racks; among equals, the racks with most of its shards, then the best fit.
 
     The best fit is the smallest rack that is large enough, else the largest and racks near it. ``allowed``: only these
     racks. Returns None if they have too few hosts.
@@ -330,7 +330,7 @@ def packed_share(cluster: ClusterView, task: Task, room: Room, allowed: Iterable
 
 
 def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) -> list[str]:
-    """The largest of some racks, and racks with which as few racks suffice as with the largest.
+    """The largest of some racks, and the racks that can replace it without more racks in total.
 
     ``left``: hosts of all racks, each fewer than ``count``; together they have enough.
     """
@@ -358,7 +358,7 @@ def filled_share(room: Room, count: int, order: Sequence[str]) -> Share:
 
 
 def _quickest(cluster: ClusterView, room: Room, count: int) -> dict[str, list[str]] | None:
-    """The room without hosts slower than the last of the ``count`` fastest; None if there are none."""
+    """The room without hosts slower than the last of the ``count`` fastest; None if no host is slower."""
     factors = sorted(cluster.slowdown.get(host, 1.0) for hosts in room.values() for host in hosts)
     most = factors[count - 1] * (1 + SAME_SPEED)
     if factors[-1] <= most:
@@ -500,7 +500,7 @@ def packed(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str
 
 @register_placement("cassini")
 def cassini(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The candidate with the highest compatibility; among equals the fewest racks, the least reading, then packed's.
+    """The share with the highest compatibility; among equals the fewest racks, the least reading, then the packed one.
 
     A link is compatible with its tasks if their times on it fit one after the other into a period: 1 - max(0, sum of
     comm / period - 1), the score of the best rotation for commensurable periods. The worst link counts. Rajasekaran et
@@ -531,7 +531,7 @@ def _compatibility(cluster: ClusterView, load: IterationLoad) -> float:
 
 
 def _share(cluster: ClusterView, load: IterationLoad, link: int) -> float:
-    """Share of its period alone that a task uses a link."""
+    """Share of a task's period, if it were alone, in which it uses a link."""
     longest = max(bits / cluster.capacity_bps[other] for other, bits in load.bits.items())
     return float(load.bits[link] / cluster.capacity_bps[link] / (load.compute_s + longest))
 
@@ -541,7 +541,7 @@ LOOKED_AHEAD = 4
 WORTH_WAITING = 0.7
 """share of the present cost below which waiting pays: other tasks may take what becomes free"""
 EQUAL = 0.005
-"""relative difference of predicted costs that counts as equal: the prediction is no better"""
+"""relative difference of predicted costs that counts as equal: the prediction is not more accurate"""
 
 
 @register_placement("ina-aware")
@@ -549,8 +549,9 @@ def ina_aware(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[
     """Compares candidates by time: the task's own until it ends, and the time that others lose until they end.
 
     The prediction covers iteration times with the switches' free slots, the rates that background traffic leaves,
-    running tasks, slow hosts, and the reading of remote shards. Among equal candidates, the one that leaves others the
-    better racks is taken, then the one that breaks up the fewest, then packed's.
+    running tasks, slow hosts, and the reading of remote shards. Among equal candidates, the share is taken that leaves
+    the better racks to other tasks, then the share that leaves the fewest hosts in racks taken in part, then the share
+    with the fewest racks, then the packed share.
     """
     room = cluster.check(task)
     options = shares(cluster, task, room)
@@ -586,7 +587,7 @@ def _wait(task: Task, cluster: ClusterView, now_s: float) -> None:
 
 
 def _least_s(task: Task, cluster: ClusterView) -> float:
-    """Lower bound in seconds at any hosts: computing at a usual host, and a model on the fastest link."""
+    """Lower bound in seconds at any hosts: computing at the fastest host, and sending a model on the fastest link."""
     sending = 32.0 * task.elements / float(cluster.racks.rate_bps.max())
     return task.rounds * (task.training_ps / PS_PER_S * min(1.0, *cluster.slowdown.values(), 1.0) + sending)
 
@@ -617,5 +618,5 @@ def rack_worth(cluster: ClusterView, switch: str) -> float:
 
 
 def broken(room: Mapping[str, Sequence[str]], share: Share) -> int:
-    """Number of hosts left in racks that the task takes in part, which large tasks will miss."""
+    """Number of hosts left in racks that the task takes in part; large tasks will lack them."""
     return sum(len(room[switch]) - own for switch, own in share.items())

@@ -1,8 +1,8 @@
 """Plans of several trees at once, each for a part of the tensor: their load on links, their times, and their choice.
 
-``striped`` has a tree for each switch next to workers. The other plans come from the literature: the path of a block of
-the tensor is a tree in them, too, whose inner nodes are workers (relays) and, for ``rina``, switches. Their blocks
-travel chunk by chunk, so that no step waits for the end of another.
+``striped`` has a tree for each switch next to workers. The other plans come from the literature: in them, too, the path
+of a block of the tensor is a tree; its inner nodes are workers (relays) and, for ``rina``, switches. Blocks travel
+chunk by chunk, so that no step waits for the end of another.
 """
 
 from collections import Counter
@@ -88,9 +88,10 @@ def predicted_forest_ps(problem: Problem, parts: Sequence[TreeShare]) -> int:
     """Predicted time in ps of an all-reduce of ``problem.elements`` in these trees at once, on idle lossless links.
 
     A worker sends the lanes of a tree after the round trip of the frame with its exponents, which takes longer in some
-    trees, and for some workers, than for others. Each directed link therefore gets the chunks of each tree from a
-    different time on, is busy with them, and the last of them still has to reach its end. The last link decides, or the
-    last tree: its busiest link, its pace and its slots set the spacing of its chunks.
+    trees, and for some workers, than for others. The chunks of each tree therefore begin to arrive at a directed link
+    at a different time; the link is busy with them, and the last of them still has to reach the end of its tree. The
+    result is the latest end over all links and all trees; a tree's busiest link, its pace and its slots set the spacing
+    of its chunks.
     """
     shares = chunks_of([part.weight for part in parts], problem.chunks)
     in_flight = (1 << (slots_of_each(len(parts)).bit_length() - 1)) // 2 if len(parts) > 1 else MOST_CHUNKS
@@ -111,10 +112,10 @@ def predicted_forest_ps(problem: Problem, parts: Sequence[TreeShare]) -> int:
 
 
 def _end_of_link(ways: Sequence["_OnLink"]) -> float:
-    """Time in ps when the last of all chunks that cross a link has reached its end from there.
+    """Time in ps when the last of all chunks that cross a link has reached the end of its tree.
 
     Trees whose frames arrive at the same time share the link in proportion to their remaining load on it. A tree whose
-    frames arrive early is finished early, so a long path from here to its end does not count in full.
+    frames arrive early leaves the link early, so a long remaining path does not count in full.
     """
     left = dict.fromkeys(ways, 1.0)  # the share of a tree's frames that is not sent yet
     now = last = 0.0
@@ -137,7 +138,7 @@ def _end_of_link(ways: Sequence["_OnLink"]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _OnLink:
-    """Chunks of a tree on a directed link, in ps: arrival of the first, time for all, remaining path of the last."""
+    """Chunks of a tree on a directed link, in ps: arrival of the first, time of all, remaining path of the last."""
 
     begins: int
     busy: int
@@ -255,7 +256,7 @@ def slots_of_each(trees: int, slots: int = SLOTS) -> int:
 
 
 def refuse_one_tree(name: str) -> PlanError:
-    """The error for a job with only one tree, for which the network would carry something else than requested."""
+    """The error for a job that can have only one tree, although plan ``name`` consists of several."""
     return PlanError(
         f"plan {name} is several trees, which all-reduces of a whole group have ('run', 'compare', 'sweep', "
         "'launch'; without a deadline); choose steiner here"

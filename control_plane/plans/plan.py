@@ -157,7 +157,7 @@ class Plan:
 
     @property
     def exchanged(self) -> bool:
-        """Whether the hosts end up with the sum among themselves, without a server: in a ring, or in trees."""
+        """Whether the hosts exchange data among themselves, without a server: in a ring, in trees, or all to all."""
         return self.server is None
 
     @property

@@ -326,9 +326,9 @@ def link_frames(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pa
 
 
 def choose_window(needed: int) -> int:
-    """The window for a needed one: a quarter and four chunks of margin, rounded up to a power of two.
+    """The needed window plus a margin of a quarter and four chunks, rounded up to a power of two.
 
-    The margin covers frames that wait behind others at merging ports; the power of two makes slots = 2 * window one.
+    The margin covers frames that wait behind others at merging ports; slots = 2 * window must be a power of two.
     """
     return power_of_two(with_margin(needed))
 
@@ -344,7 +344,7 @@ def late_slots(needed: int, levels: int) -> int:
 
 
 def with_margin(needed: int) -> int:
-    """A window with room for frames that wait behind others."""
+    """The needed window plus a margin for frames that wait behind others."""
     return needed + needed // 4 + 4
 
 

@@ -132,7 +132,8 @@ def ps(problem: Problem) -> StarLayout:
     """For every worker in rank order, the shortest path to the server on which its share of the server's link fits.
 
     A worker's share is the server's rate divided by the number of workers. Switches forward by destination, so a path
-    that meets an earlier worker's path stays on it. If nothing fits, the shortest path is taken. Down is up reversed.
+    that meets an earlier worker's path stays on it. If nothing fits, the shortest path is taken. Paths down are the
+    reversed paths up.
 
     Raises
     ------

@@ -158,7 +158,7 @@ class SwitchGraph:
         return of_arcs[:-1]
 
     def _arcs_of(self, hops: list[Hop]) -> Ints:
-        # Lists are mostly the same as before, and comparing them is faster than looking their links up.
+        # Most calls repeat an earlier list, and comparing lists is faster than looking up their links.
         for known, arcs in self._looked_up:
             if known == hops:
                 return arcs
@@ -259,10 +259,10 @@ class Routes:
     graph : SwitchGraph
         Its switches.
     words : int64 (m, 3)
-        Weight of every arc: cost, then tie-breakers. A negative cost closes the arc. Sums must be
-        unique (``words[:, 2]`` ensures it), or equal paths may part after they met.
+        Weight of every arc: cost, then tie-breakers. A negative cost closes the arc. Sums must be unique
+        (``words[:, 2]`` ensures it); otherwise equal paths may meet and part again.
     twin : Routes or None
-        Routes with all links reversed, if there are any, whose results are reused.
+        Routes with all links reversed, whose results are reused; None: there are none.
     """
 
     def __init__(self, topology: Topology, graph: SwitchGraph, words: Ints, twin: "Routes | None" = None) -> None:
@@ -442,7 +442,7 @@ def hops(topology: Topology, path: tuple[str, ...]) -> list[tuple[str, int]]:
     return [(a, topology.port(a, b)) for a, b in pairwise(path)]
 
 
-# Unique shortest paths, on which all users of them agree.
+# Unique shortest paths, the same for all callers.
 #
 # Switches forward by destination alone. If every overlay edge of a plan takes *the* shortest path of its two ends, then
 # both directions use the same links, every part of a path is the path of its own ends, and no switch ever has to

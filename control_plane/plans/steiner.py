@@ -390,7 +390,7 @@ class _Model:
         return sorted(taken.values())
 
     def layout(self, parent: Mapping[str, str]) -> TreeLayout:
-        """The tree of an overlay's parents; its root is the server's or first worker's switch, or the one below it."""
+        """The tree for the overlay's parents; its root is the server's or first worker's switch, or a switch below."""
         problem = self._problem
         above = dict(parent)
         root = self.root

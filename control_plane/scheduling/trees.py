@@ -1,4 +1,4 @@
-"""The trees of a task with explicit paths that fit the network, or a star if it takes fewer bytes or only it fits."""
+"""The trees of a task, with explicit paths that fit the network; a star if it takes fewer bytes or no tree fits."""
 
 import contextlib
 from collections import Counter
@@ -222,7 +222,7 @@ class _FirstFit:
         return path
 
     def _of_frames(self, arc: int) -> int:
-        """The arc of the frames on a path's arc."""
+        """The arc that frames take for an arc of a path: for a broadcast, its reverse."""
         return arc if self._direction == "upload" else int(self._view.graph.reverse[arc])
 
     def _find(self, worker: str) -> Routes:
@@ -275,7 +275,7 @@ def _hashes(text: str, count: int) -> Ints:
 _ATTEMPTS: Final = 8
 """number of attempts to plan a tree when too many copies of a frame cross a link"""
 _PENALTY: Final = 16
-"""factor on the weight of such a link in the next attempt"""
+"""factor on the weight of a link without room in the next attempt"""
 _DEAREST: Final = 10**12
 
 TreePlanner = Callable[[TaskProblem], TreeLayout]

@@ -23,11 +23,11 @@ SMALL: Final = 100
 ENOUGH_S: Final = 1.0
 """processor time that a process spends in plain Python before it compiles or loads machine code"""
 FAR: Final = 1 << 52
-"""a distance that means: there is no path; the sum of 2,000 of them still fits"""
+"""distance that means that there is no path; the sum of 2,000 of them still fits into 64 bits"""
 NEVER: Final = FAR * 1024
 """more than the cost of any tree"""
 ONCE: Final = 1 << 48
-"""added to edges of which a tree must not have more than it needs"""
+"""penalty on edges of which a tree must have as few as possible"""
 Array = Any
 """Numba infers the types; callers pass NumPy arrays as the docstrings say"""
 

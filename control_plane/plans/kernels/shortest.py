@@ -24,12 +24,12 @@ def rows_of(graph: Array, symmetric: bool, order: Array, store: Array) -> Array:
     Parameters
     ----------
     graph : tuple
-        ``starts``, ``heads`` and ``cost`` as in `settled` for paths from a node, the costs for paths to one, and
-        ``names``, int32 (n,): the graph's numbers of the n nodes in question.
+        ``starts``, ``heads`` and ``cost`` as in `settled` for paths from a node, the costs for paths to a node, and
+        ``names``, int32 (n,): the graph's numbers of the n candidate nodes.
     symmetric : bool
         Whether the two directions of every link weigh the same.
     order : int32 (k,)
-        Some of these nodes, numbered 0 to n - 1.
+        Some of the candidate nodes, numbered 0 to n - 1.
     store : tuple
         ``to`` and ``away``, int64 (r, n): distances to and from a node, one row each (one array if symmetric);
         ``place``, int32 (n + 1,): a node's row or -1, and last the number of rows in use.
@@ -102,7 +102,7 @@ def improve(
     Parameters
     ----------
     graph, symmetric, leaf, hosts, store
-        As in `priced`. The search ends when the store is full. All nodes may be in the set; a leaf's is the last one.
+        As in `priced`. The search ends when the store is full. Every candidate may be in the set; a leaf is the last.
     order : int32 (k,)
         The set to start from.
     first : int
@@ -314,14 +314,14 @@ def direct(starts: Array, heads: Array, cost: Array, capable: Array, source: int
 def settled(
     starts: Array, heads: Array, cost: Array, source: int, distance: Array, arc: Array, tied: Array
 ) -> tuple[Array, bool]:
-    """Dijkstra's algorithm with an indexed heap with four children a node: O((n + m) log n).
+    """Dijkstra's algorithm with an indexed heap whose nodes have four children: O((n + m) log n).
 
     Parameters
     ----------
     starts, heads : int32 (n + 1,), (m,)
         Arcs of node i are ``starts[i] .. starts[i + 1] - 1``; ends of arcs.
     cost : int64 (m,)
-        Cost of arcs, 0 or more; :data:`FAR` closes one.
+        Cost of arcs, 0 or more; :data:`FAR` closes an arc.
     source : int
         Node at which paths begin.
     distance : int64 (n,)
