@@ -30,9 +30,9 @@ from p4switch.base.values import is_loopback
 GROUPS: Final = 256
 """cells of register ``newest`` (p4src/sizes.p4)"""
 BATCHES: Final = 8
-"""number of successive iterations with entries of their own; iterations that are equal modulo 8 share an entry"""
+"""number of successive iterations with separate entries; iterations that are equal modulo 8 share an entry"""
 _BY_BATCH: Final = 30
-"""P4Runtime priority: above the class of a job and that of its RESULTs (`entries.py`)"""
+"""P4Runtime priority: above the entries for a job and for its RESULTs (`entries.py`)"""
 _DIRECTIONS: Final = ((PacketType.RESULT, 0), (PacketType.PUSH, 1))
 """rank within a batch: packets down the tree before packets up the tree"""
 
@@ -125,7 +125,7 @@ _BATCH: Final = 500
 _PACKETS: Final = 1024
 """number of packets, and of digests, that are kept until they are taken"""
 _TICKS: Final = 10
-"""parts of a deadline: a pause of this process, however long, counts as one part at most"""
+"""number of parts of a deadline; a pause of this process, however long, counts as one part at most"""
 _CHANNEL: Final = (
     ("grpc.max_metadata_size", 64 * 1024),
     ("grpc.use_local_subchannel_pool", 1),
@@ -147,7 +147,7 @@ class ControllerTls:
     certificate, key : bytes or None
         PEM certificate chain and private key of the controller, for switches that ask for one (mutual TLS).
     server_name : str or None
-        Name in the switch's certificate, where it is not that of the address.
+        Name in the switch's certificate, if it differs from the name in the address.
     """
 
     authorities: bytes
@@ -218,7 +218,7 @@ class PacketIn:
 
 
 class _RefusedError(ControllerError):
-    """Some updates of a write were refused; ``failed`` has their indices in the batch. The others are done."""
+    """Some updates of a write were refused; ``failed`` has their indices in the batch. All other updates are done."""
 
     def __init__(self, text: str, failed: frozenset[int]) -> None:
         super().__init__(text)
@@ -283,7 +283,7 @@ class _Client(P4Client):
         self._schema, self._complete_request = schema, complete_request
 
     async def close(self, *, lost: bool = False) -> None:
-        """End the stream; ``lost``: the channel may have failed, too."""
+        """End the stream and leave the channel; ``lost``: the channel may have failed."""
         if self._stream is not None:
             self._stream.cancel()
         channel, self._channel = self._channel, None
@@ -372,7 +372,7 @@ class Connection:
             raise
 
     async def _runs_program(self) -> bool:
-        """Whether the switch runs our program already: by the cookie, or else by comparing the programs."""
+        """Whether the switch runs this program already: compares the cookies, then the programs."""
         for kind in (p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY, p4r.GetForwardingPipelineConfigRequest.ALL):
             request = p4r.GetForwardingPipelineConfigRequest(device_id=self.target.device_id, response_type=kind)
             answer = await self._call("asking for the program", request, none=fy.GRPCStatusCode.FAILED_PRECONDITION)
@@ -479,7 +479,7 @@ class Connection:
     async def _read(
         self, doing: str, request: p4r.ReadRequest, *, none: fy.GRPCStatusCode | None = None
     ) -> AsyncIterator[p4r.ReadResponse]:
-        """The answers to a read, each with its own deadline; the status code ``none`` ends them."""
+        """Yield the answers to a read, each with a separate deadline; the status code ``none`` ends them."""
         answers = None
         try:
             while True:
@@ -501,7 +501,7 @@ class Connection:
                 answers.cancel()
 
     def _stub(self) -> Any:
-        """A stub whose calls have none of finsy's time-outs."""
+        """A stub whose calls have no time-outs from finsy."""
         return p4r_grpc.P4RuntimeStub(self._client.channel)
 
     def _explain(
@@ -587,7 +587,7 @@ class Connection:
 async def _patience(deadline_s: float) -> AsyncIterator[None]:
     """Raise ``TimeoutError`` after ``deadline_s`` seconds in which this process was scheduled.
 
-    A clock alone would also count the time without a processor; the answer may have arrived by then.
+    A clock would also count the time in which this process does not run, although the answer may have arrived.
     """
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []

@@ -300,7 +300,7 @@ class Controller(Closable):
         """Install several plans of jobs that send nothing yet, with far fewer writes than one at a time.
 
         The counter cells of the jobs are not reset. A job with a priority must be new, and in one of the plans only.
-        Errors are those of :meth:`install`; after one nothing of the plans is left.
+        Raises the errors of :meth:`install`; after an error no entries of the plans are left.
         """
         with self._lock:
             for plan in plans:
@@ -346,7 +346,7 @@ class Controller(Closable):
         return blamed(plan, seq, self._read_cell)
 
     def out_of_turn(self, plan: Plan, seqs: Collection[int], *, pulls: bool) -> frozenset[str]:
-        """Workers that block the slots of others (:func:`~p4reduce.control_plane.entries.out_of_turn`)."""
+        """Workers that block other workers' slots (:func:`~p4reduce.control_plane.entries.out_of_turn`)."""
         return out_of_turn(plan, seqs, self._read_cell, pulls=pulls)
 
     def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:

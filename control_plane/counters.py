@@ -207,7 +207,7 @@ def plan_bound(plan: Plan, elements: int, operation: Operation = Operation.ALL_R
 
 
 def parts_bound(parts: Sequence[tuple[Plan, int]], operation: Operation = Operation.ALL_REDUCE) -> PlanBound:
-    """The least time of a collective whose parts run at the same time, each with its own plan.
+    """The least time of a collective whose parts run at the same time, each with a separate plan.
 
     Adds up the loads of all parts on a link of :func:`plan_bound`; ``copies`` refers to a chunk of the whole.
 
@@ -549,15 +549,15 @@ def _peer_counter(plan: Plan, port: int, ip: int) -> fy.P4DirectCounterEntry:
     return fy.P4DirectCounterEntry("peer_received", table_entry=fy.P4TableEntry("peer", match=fy.P4TableMatch(match)))
 
 
-# Predictions against counters: first transmissions on links and in the switches' own counters.
+# Comparison of predictions with counters: first transmissions on links and in the switches' counters.
 
 
 class Fate(StrEnum):
     """Events that can happen to a first transmission on a link.
 
-    A frame is counted where its sender puts it on the link. A lost or corrupted frame was counted there, but is missing
-    from the links after it; a duplicate is counted on the links after it only; a frame that a full queue dropped is
-    missing from its own link, too.
+    A frame is counted when its sender puts it on the link. A lost or corrupted frame is counted on that link, but is
+    missing from all later links; a duplicate is counted on later links only; a frame that a full queue dropped is
+    missing from that link and all later links.
     """
 
     LOST = "lost"

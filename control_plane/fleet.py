@@ -117,7 +117,7 @@ class Fleet:
         """Connect to all switches, load the program, install settings and base entries.
 
         With ``keep`` a switch that runs the program already keeps the entries of plans, and the base entries that are
-        right; only missing ones are added.
+        right; only missing base entries are added.
         """
         self._settings = settings
 
@@ -137,7 +137,7 @@ class Fleet:
         entries = (*classes, *base_entries(self._topology, switch, self._routes.of(switch)), nonce_entry(nonce))
         there = {fingerprint(entry) for entry in present}
         wanted = {fingerprint(entry) for entry in entries}
-        # Wrong entries are removed first: another one with the same key may have to replace them.
+        # Wrong entries are removed first, since the right entry may have the same key.
         wrong = [entry for entry in present if isinstance(entry, Entity) and fingerprint(entry) not in wanted]
         await connection.delete(wrong)
         await connection.insert([entry for entry in entries if fingerprint(entry) not in there])
@@ -268,7 +268,7 @@ class Fleet:
         async def change(switch: str) -> int:
             connection, key = self._connections[switch], (switch, plan.job)
             before, users = self._priorities[key]
-            apart = self._results.get(key)  # where RESULTs have a separate queue
+            apart = self._results.get(key)  # queue of RESULTs; None if it is that of all packets
             written = 0
             if before != priority:
                 await connection.modify([priority_entry(plan.job, priority)])
@@ -323,7 +323,7 @@ class Fleet:
             self._count_priority(plan, -1)
 
     async def read_counters(self, plans: Sequence[Plan], switches: Iterable[str]) -> dict[str, SwitchCounters]:
-        """The counters of some switches, with the cells of the given plans."""
+        """Read the counters of some switches, with the cells of these plans."""
 
         async def read(switch: str) -> tuple[str, SwitchCounters]:
             wanted: list[P4Entity] = counters.requests(self._topology, switch, plans)
@@ -455,12 +455,12 @@ def _levels(plan: Plan) -> list[list[str]]:
     return levels
 
 
-# A controller that looks at its switches periodically, to find those that were restarted or do not answer.
+# Periodic looks of a controller at its switches, to find switches that were restarted or do not answer.
 
 
 LOOK_S: Final = LOOK_MS / 1000
 SILENT_S: Final = 1.0
-"""seconds without an answer until a switch is called silent; also the time-out of a look"""
+"""seconds without an answer after which a switch counts as silent; also the time-out of a look"""
 
 
 @dataclass(frozen=True)

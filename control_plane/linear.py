@@ -22,7 +22,7 @@ class Rows:
         self._high.append(high)
 
     def solve(self, cost: npt.ArrayLike, *, whole: npt.ArrayLike, most: npt.ArrayLike, **options: float) -> Any:
-        """Minimize ``cost`` with columns from 0 to ``most``, integral where ``whole`` is 1; returns scipy's result."""
+        """Minimize ``cost`` with columns in 0..``most``, integral if ``whole`` is 1; return scipy's result."""
         from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
         from scipy.sparse import csr_array  # noqa: PLC0415
 

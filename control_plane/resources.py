@@ -198,7 +198,7 @@ class Resources:
         return Grant(generation, stats, slots, tuple(shares))
 
     def begin_at(self, generation: int) -> None:
-        """Give out no generation below this one."""
+        """Give out no generation below ``generation``."""
         self._generation = max(self._generation, generation)
 
     def adopt(self, grant: Grant) -> None:

@@ -54,9 +54,9 @@ class TaskQueue:
         return sorted(rows, key=lambda row: (served.get(row.task.owner, 0.0), self._place(row)))
 
     def candidates(self) -> Iterator[TaskRow]:
-        """Waiting tasks: the first of the order, then all in a cycle that begins after the task that was tried last.
+        """Waiting tasks: the first of the order, then the others in a cycle that begins after the last task tried.
 
-        Where owners take turns, the first task of each owner comes first.
+        If owners take turns, the first task of each owner comes first.
         """
         first = self._store.first_of_owners() if self._order.by_owner else self._store.waiting_tasks(_BEFORE_ALL, 1)
         yield from first
@@ -137,10 +137,10 @@ class Admission:
         """time in ps of the last look at tasks that had arrived"""
 
     def admit(self) -> None:
-        """Schedule tasks that have arrived, in order; with backfill, later tasks may pass one that does not fit.
+        """Schedule tasks that have arrived, in order; with backfill, later tasks may pass a task that does not fit.
 
-        A new task is tried at once. A waiting task is tried again when there may be more room: first the first task,
-        then those after the last one tried, until ``OrchestratorOptions.retries`` of them did not fit. The cost for a
+        A new task is tried at once. Waiting tasks are tried again when there may be more room: the first task, then the
+        tasks after the last one tried, until ``OrchestratorOptions.retries`` of them did not fit. The work for each
         task therefore does not grow with the number of waiting tasks.
         """
         now = self.admitted_ps = self._executor.now()
@@ -191,7 +191,7 @@ class Admission:
                 break
 
     def _fault(self, row: TaskRow) -> str:
-        """Reason why a task can never run here; empty where it may."""
+        """Reason why a task can never run here; '' if it may."""
         unknown = sorted({row.task.server, *row.task.workers} - self._hosts - {""})
         fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
         if self._turns is not None:

@@ -35,8 +35,8 @@ def _pass(step: str) -> None:
 class Orchestrator:
     """Runs the tasks of a database.
 
-    All state is in the database, in the switches or at the executor. Every write to switches is recorded before, so
-    another orchestrator that opens the database continues where this one ended.
+    All state is in the database, in the switches or at the executor. Every write to switches is recorded beforehand, so
+    another orchestrator can open the database and continue.
 
         with Store(path) as store, Controller(..., keep=True) as controller:
             orchestrator = Orchestrator(store, controller, executor, policy_named("steiner"), name="steiner")
@@ -171,7 +171,7 @@ class Orchestrator:
             pass
 
     def step(self, until_ps: int | None = None) -> bool:
-        """Do what is due now, then let time pass to the next event; returns False when there is nothing to wait for."""
+        """Do all due work, then let time pass to the next event; returns False when there is nothing to wait for."""
         self.store.check_charge()
         self._take_reports()
         self._cancel()
@@ -180,7 +180,7 @@ class Orchestrator:
             self.rescheduler.consider_all()
             if self.turns is None:
                 self.mover.consider()
-        self._clean()  # slots of ended tasks become free for waiting ones
+        self._clean()  # frees the slots of ended tasks for waiting tasks
         self.admission.admit()
         if self.turns is None:
             self.giver.share()
@@ -225,8 +225,8 @@ class Orchestrator:
     def _look(self) -> bool:
         """Restore switches that were restarted; tasks that had entries in them must leave their trees.
 
-        Returns whether there were any. If the orchestrator is killed after any step, the next one finds entries of
-        these tasks missing (`Recovery`).
+        Returns whether there were any. If the orchestrator is killed after any step, the next orchestrator finds that
+        entries of these tasks are missing (`Recovery`).
         """
         controller = self.installer.controller
         restarted = controller.look().restarted
@@ -344,7 +344,7 @@ class Orchestrator:
             return
         self._end(name, TaskState.FAILED, self.executor.now(), reason)
         self._checkpoint("recorded stop")
-        self.executor.stop(name)  # if this orchestrator is killed here, the next one stops the task
+        self.executor.stop(name)  # if this orchestrator is killed before, the next one stops the task
         self._checkpoint("stopped")
 
     def _find_stopped(self) -> None:

@@ -52,7 +52,7 @@ class HostProfile:
         (:class:`~p4reduce.control_plane.scheduling.task.Selection`); any unit, the same at all hosts. None: not
         known.
     slots : int
-        Slots (GPUs) for tasks whose hosts are chosen; tasks that name their hosts take theirs regardless.
+        Slots (GPUs) for tasks whose hosts are chosen; tasks that name their hosts take slots even if none are free.
     """
 
     slowdown: float = 1.0
@@ -150,7 +150,7 @@ class ComputingManager:
         self._used.update(dict.fromkeys(more, task.slots))
 
     def settle(self, task: Task) -> None:
-        """Set the hosts of a placed task after its move; all others no longer train it."""
+        """Set the hosts of a placed task after its move; its former hosts no longer train it."""
         if task.name in self._placed:
             self.release(task.name)
             self.place(task, even_if_full=True)
@@ -187,7 +187,7 @@ class ComputingManager:
         return {host: self._profiles[host].slots for host in self._workers}
 
     def free_slots(self) -> dict[str, int]:
-        """Slots that no task has, by host; 0 at a host that trains its largest number of models."""
+        """Free slots by host; 0 for a host that trains its largest number of models."""
         return {
             host: 0 if self.is_full(host) else max(0, self._profiles[host].slots - self._used[host])
             for host in self._workers
@@ -367,8 +367,8 @@ def ranks_at(before: Sequence[str], ranks: Sequence[int], now: Sequence[str]) ->
 def lost_hosts(task: Task, topology: Topology, down: Collection[Hop], died: Collection[str]) -> tuple[str, ...]:
     """Hosts that a task has lost: their processes have died, or no link leads to them any more.
 
-    When a network falls apart, the part with the global model goes on. If the host of that model is lost, only it is
-    named, since no worker goes on without it.
+    When a network is partitioned, the part with the global model continues. If the host of that model is lost, only
+    this host is returned, since no worker can continue without it.
 
     ``down`` has the directed links without a carrier, ``died`` the hosts where the task's process has ended.
     """
@@ -402,7 +402,7 @@ def named(task: Task, ranks: Sequence[int], lost: Sequence[str]) -> str:
     return f"worker{'s' if len(lost) > 1 else ''} {workers} {'are' if len(lost) > 1 else 'is'} lost"
 
 
-# A schedule in the executor's terms: circuits at ports, the order of turns, and trees that tasks change to.
+# A schedule in the executor's terms: circuits at ports, the order of turns, and the next trees of running tasks.
 
 
 Role = str
@@ -467,8 +467,8 @@ class TurnWindow:
 class Timetable:
     """Everything that the executor needs to let tasks take turns without further requests.
 
-    A timetable holds from the end of a round on. A window ends when all its tasks have communicated; the next one opens
-    when its own tasks have trained as well.
+    A timetable takes effect at the end of a round. A window ends when all its tasks have communicated; the next window
+    opens when its tasks have trained as well.
 
     Attributes
     ----------
@@ -479,7 +479,7 @@ class Timetable:
     delta_ps : int
         Time during which ports carry nothing after a change of their circuits.
     guard_ps : int
-        Time that circuits stay after a task is given up within its window, so that its frames arrive.
+        Time for which circuits stay after a task is abandoned within its window, so that its frames arrive.
     plans : mapping
         Task -> role -> plan: installed trees to which running tasks change with this schedule.
     """
@@ -500,7 +500,7 @@ class ScheduleTurn:
     schedule : int
         Number of the schedule in force; 0: none.
     waiting : int
-        Number of the schedule that holds from the end of this round on; 0: none.
+        Number of the schedule that takes effect at the end of this round; 0: none.
     round, window : int
         The round of this schedule, and the index of its window that was open last; -1 before the first.
     configuration : tuple of Link
@@ -532,7 +532,7 @@ class TaskOrder:
 
     ``plans`` has one installed plan for each of the task's :func:`roles`, in this order. ``training_ps`` is how long
     each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and broadcast. A
-    task that infers has a plan for each client, and ``training_ps`` says how long its server computes for a request.
+    task that infers has a plan for each client, and ``training_ps`` is its server's computing time for a request.
     ``reads``: data that hosts read over the network before they begin. ``read_plans``: of a task that takes turns, an
     installed plan for each home and reader, in the network that is lit for the read. ``schedule``: number of the first
     schedule in which the task takes turns; None: it takes none. ``ranks``: ranks of the workers, if some of the
@@ -571,23 +571,23 @@ class ExecutorReport:
     kind : str
         'round': a round of a task is done; ``data`` has 'round' (from 0) and the times 'started_ps', 'trained_ps',
         'uploaded_ps', 'aggregated_ps', 'done_ps' (of the slowest host). A job that does both directions at once has no
-        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': those of the models in it.
-        'training_ps': how long each worker trained, by host, where that is known.
+        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': ranks of the models in it.
+        'training_ps': training time of each worker, by host, if known.
         'served': a task has answered all its requests; 'requests', the latencies 'p50_ps', 'p99_ps' and 'worst_ps',
         and 'met': whether 'p99_ps' is within the task's objective (None: it has none).
         'finished': all rounds are done; 'digest' of all weights: SHA-256 of the previous round's and these weights.
         Of a task that infers: SHA-256 of its clients' digests, each of all its answers.
         'failed': a host gave up; 'reason'.
-        'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.
-        'replanned': a task goes on with the plans of another order (:meth:`Executor.replan`); 'keys' (role ->
+        'resumed': a job continues after its tree was swapped; see :class:`Interruption`.
+        'replanned': a task continues with the plans of another order (:meth:`Executor.replan`); 'keys' (role ->
         [job, epoch]), 'round' that it begins, 'again': whether that round had begun before. If the task did not change,
-        'error' says why.
-        'restored': all of its workers have their data, and the model where they lacked it, and train; 'round',
-        'read_bytes', 'model_bytes', 'duration_ps' since it began, or was replanned.
-        'died': a process of a task has ended before the task; 'host', 'round'. Nothing of the task goes on until it is
+        'error' is the reason.
+        'restored': all workers of a task have their data, and the model if they lacked it, and train; 'round',
+        'read_bytes', 'model_bytes', 'duration_ps' since the task began, or was replanned.
+        'died': a process of a task has ended before the task; 'host', 'round'. The whole task stands still until it is
         stopped, or replanned without that host.
         'link': a link went down or came back; 'node', 'port', 'up'.
-        'schedule': a schedule holds from now on; 'number'.
+        'schedule': a schedule has taken effect; 'number'.
         'window': a window of a schedule has ended; 'schedule', 'round', 'window' (its index), 'started_ps', 'lit_ps',
         'ended_ps', and the frames that were 'dark_lost' and 'misrouted' since the end of the window before.
     """
@@ -650,14 +650,14 @@ class Executor(Protocol):
 
     @property
     def instance(self) -> str:
-        """Identifier that changes at every start of the executor, which loses what was running."""
+        """Identifier that changes at every start of the executor; a start loses all running tasks."""
 
     @property
     def switches_count(self) -> bool:
-        """Whether switches have counters to read; False if the executor runs tasks without packets."""
+        """Whether frames cross switches, which then count them; False for an executor without frames."""
 
     def take_charge(self, term: int, database: str) -> None:
-        """Accept orders of the orchestrator with this term, and refuse those of earlier terms.
+        """Accept orders of the orchestrator with this term, and refuse orders of earlier terms.
 
         The first call decides to which database the running tasks belong.
         """
@@ -681,14 +681,14 @@ class Executor(Protocol):
     def replan(self, order: TaskOrder, *, at_once: bool = False) -> None:
         """Change a running task to other plans between two rounds, perhaps at other hosts, with new endpoints.
 
-        A report follows ('replanned'). ``at_once``: the present round is abandoned and begins again, from the model as
-        it was before. New workers get the model, and read the data in ``order.reads``. No effect if the task has these
-        plans or has ended; a later order replaces one that still waits. With ``order.ranks`` it may have fewer workers
+        A report follows ('replanned'). ``at_once``: the present round is abandoned and repeated from the model at its
+        beginning. New workers get the model, and read the data in ``order.reads``. No effect if the task has these
+        plans or has ended; a later order replaces an order that waits. With ``order.ranks`` it may have fewer workers
         than before. `TaskRefusedError` for a host where a process has died, unless the host is in ``order.anew``.
         """
 
     def keep_plans(self, task: str) -> None:
-        """Cancel an order to replan that still waits; no effect if there is none."""
+        """Cancel a waiting order to replan; no effect if there is none."""
 
     def set_schedule(self, timetable: Timetable) -> None:
         """Let tasks take turns by this timetable from the end of the round on, or at once if no task takes turns.
@@ -698,10 +698,10 @@ class Executor(Protocol):
         """
 
     def turn(self) -> ScheduleTurn:
-        """The schedule in force, the one that waits, and the present configuration."""
+        """The schedule in force, the waiting schedule, and the present configuration."""
 
     def stop(self, task: str) -> None:
-        """Stop a task wherever it is. No effect if it has ended or is not known."""
+        """Stop a task at all its hosts. No effect if it has ended or is not known."""
 
     def advance(self, until_ps: int, *, after: int | None = None) -> int:
         """Let time pass to ``until_ps``, and return the time in ps then.

@@ -1,8 +1,8 @@
-"""Distributes slots: whole trees for the tasks whose trees save most worker-seconds; hosts add up for the others.
+"""Distribution of slots: whole trees for the tasks whose trees save most worker-seconds; other tasks' hosts add up.
 
-Part of a tree is worse than a ring (`docs/placement.md`). With ``slots='whole'`` the task that comes first gets a whole
-tree; with ``'value'`` all tasks compete at every arrival and end, and running tasks change between two rounds. A
-winner's slots must be free first, so it waits until the losers have changed and their trees are removed.
+A part of a tree is worse than a ring (`docs/placement.md`). With ``slots='whole'`` tasks get whole trees in order of
+arrival; with ``'value'`` all tasks compete at every arrival and end, and running tasks change between two rounds. A
+task that wins slots waits until the losing tasks have changed and their trees are removed.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ class Kinds:
 
 
 class KindsOf:
-    """Finds the kinds of plans of tasks; cached while a task's hosts and the links that are down stay the same."""
+    """Finds the kinds of plans of a task, and caches them while its hosts and the links that are down are the same."""
 
     def __init__(self, installer: Installer, policy: Policy, *, served: bool = True) -> None:
         self._served = served
@@ -179,7 +179,7 @@ def training_s(task: Task, slowdown: Mapping[str, float]) -> float:
 class Placer:
     """Chooses hosts; the same task in the same cluster gets the same hosts.
 
-    It keeps the predicted load of running tasks on links, so the cost of a choice depends on the cluster, not on the
+    It stores the predicted load of running tasks on links, so the time for a choice depends on the cluster, not on the
     number of tasks so far.
     """
 
@@ -205,12 +205,12 @@ class Placer:
         return Placement(placement.workers, placement.server, {"placement": self._policy, **placement.why})
 
     def serve(self, task: Task, state: NetworkState, lanes: int) -> Placement:
-        """A host for the server of a task that infers; `PlanError` when there is none."""
+        """Choose a host for the server of a task that infers; `PlanError` when there is none."""
         server, why = server_of(task, self._cluster(state), lanes)
         return Placement(task.workers, server, why)
 
     def paths(self, task: Task, state: NetworkState, lanes: int) -> list[TreeDecision]:
-        """Paths between the server of a task that infers and its clients; `PlanError` where a link is full."""
+        """Paths between the server of a task that infers and its clients; `PlanError` if a link is full."""
         return paths_of(task, self._cluster(state), lanes)
 
     def begin(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> None:
@@ -335,7 +335,7 @@ class Giver:
     def propose(self, task: Task, state: NetworkState) -> tuple[TreeDecision, list[Proposal]]:
         """Plan a task at its hosts: a whole tree if its slots are free now, otherwise no aggregation in the network.
 
-        `PlanError` where neither fits; nothing is taken then.
+        `PlanError` if neither fits; nothing is taken then.
         """
         kinds = self._kinds.of(task, state)
         trains = self._trains(task)
@@ -464,7 +464,7 @@ class Mover:
         self._kept: dict[str, tuple[str, ...]] = {}
 
     def consider(self) -> None:
-        """Move the tasks for which a move pays, a few in each call in turn. No effect where moving is off."""
+        """Move tasks for which a move pays; each call considers a few, in turn. No effect if moving is disabled."""
         threshold = self._installer.options.move
         if threshold is None:
             return

@@ -18,7 +18,7 @@ from p4reduce.topologies import Link
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
-# Rows of the database as objects. An unreadable row becomes an object that gives the reason and stands for its task.
+# Rows of the database as objects. An unreadable row becomes an object with the reason and a substitute for its task.
 
 
 UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
@@ -35,9 +35,9 @@ class TaskRow:
 
     ``task`` has the workers that take part: with a selection, all candidates until it is made, and then the chosen
     workers without a selection; with chosen hosts, these hosts as soon as the task is scheduled. ``ranks`` has the rank
-    of each of these workers, which stays the same when others die. ``candidates`` are the workers of the submitted
-    task, ``wanted`` its request for hosts instead of names. ``attempt`` is the number of its restarts; ``arrival_ps``
-    is then the earliest time of the next one. ``fault`` is the reason why the row cannot be used, or empty; with a
+    of each of these workers, which stays the same when other workers die. ``candidates`` are the workers of the
+    submitted task, ``wanted`` its request for hosts instead of names. ``attempt`` is the number of its restarts; after
+    a restart ``arrival_ps`` is its earliest time. ``fault`` is the reason why the row cannot be used, or empty; with a
     fault ``task`` is `UNREADABLE`. ``waits`` is the reason why a queued task did not fit when it was last tried; None
     before that.
     """
@@ -68,7 +68,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class PlacedTask:
-    """The hosts that were chosen for a task, or that it has left. ``ranks``: of the workers; None: 0, 1, ..."""
+    """The hosts that were chosen for a task, or that remain after losses. ``ranks`` of the workers; None: 0, 1, ..."""
 
     workers: tuple[str, ...]
     server: str
@@ -195,7 +195,7 @@ class SchedulePhase(StrEnum):
     """in force, or was in force until all of its tasks had ended"""
     PAST = "past"
     DROPPED = "dropped"
-    """was never in force, or its network has ended"""
+    """was never in force, or was in force when its network ended"""
 
 
 OPEN: Final = (SchedulePhase.INSTALLING, SchedulePhase.SET)
@@ -254,7 +254,7 @@ class Schedules:
         self._connection.execute("UPDATE schedules SET phase = ? WHERE number = ?", (phase, number))
 
     def begin(self, number: int, at_ps: int) -> None:
-        """Put a schedule in force; the one before becomes past."""
+        """Put a schedule in force; the schedule before it becomes past."""
         self._connection.execute(
             "UPDATE schedules SET phase = ? WHERE phase = ? AND number < ?",
             (SchedulePhase.PAST, SchedulePhase.ACTIVE, number),
@@ -271,11 +271,11 @@ class Schedules:
         )
 
     def open(self) -> ScheduleRow | None:
-        """The pending schedule; there is at most one."""
+        """The pending schedule; None if there is none, and never more than one."""
         return self._last("phase IN (?, ?)", OPEN)
 
     def active(self) -> ScheduleRow | None:
-        """The schedule in force."""
+        """The schedule in force; None if there is none."""
         return self._last("phase = ?", (SchedulePhase.ACTIVE,))
 
     def _last(self, where: str, values: Sequence[str]) -> ScheduleRow | None:
@@ -306,7 +306,7 @@ class Schedules:
         )
 
     def configurations(self) -> dict[int, tuple[Link, ...]]:
-        """Circuits of all configurations, by the configuration's number."""
+        """Circuits of all configurations, by number."""
         rows = self._connection.execute("SELECT * FROM configurations ORDER BY number")
         return {row["number"]: from_json(Circuits, row["circuits"], f"configuration {row['number']}") for row in rows}
 
@@ -487,7 +487,7 @@ class TaskHistory:
         """Saving and interruption of swaps, one row for each swap of a job: the data of a figure.
 
         'saving_bytes' is the reduction on links in the remaining rounds, 'cost_bytes' the bytes expected to be sent
-        twice, both stored with the first job of a task; the others were measured
+        twice, both stored with the first job of a task; the other values were measured
         (:class:`~p4reduce.control_plane.orchestrator.executor.Interruption`), None until the job has caught up.
         """
         return [dict(row) for row in self._connection.execute("SELECT * FROM swaps ORDER BY at_ps, job, epoch")]
@@ -521,7 +521,7 @@ class TaskHistory:
         self._connection.execute(query, (at_ps, number, generation))
 
     def note_restored(self, report: ExecutorReport) -> None:
-        """Record the time and bytes until a changed task's hosts had their data; no effect without a change."""
+        """Record the time and bytes until a task's hosts had their data after its last change, if there was one."""
         names = ("read_bytes", "model_bytes", "duration_ps")
         self._connection.execute(
             "UPDATE replans SET read_bytes = ?, model_bytes = ?, duration_ps = ? WHERE generation = "
@@ -534,7 +534,7 @@ class TaskHistory:
 
         'what' is 'tree', 'hosts add' (a ring, or paths to the server), 'move', 'rescue' (its plans or hosts failed) or
         'shrink'; 'saving_s' and 'cost_s' were predicted, in worker-seconds; 'done_ps' is None until the round has
-        ended; the last three columns were measured where hosts needed data or a model.
+        ended; the last three columns were measured, if hosts needed data or a model.
         """
         where, values = ("", ()) if task is None else (" WHERE task = ?", (task,))
         rows = self._connection.execute(f"SELECT * FROM replans{where} ORDER BY generation", values)  # noqa: S608
@@ -561,7 +561,7 @@ class TaskHistory:
         self._measurements = len(times) - most - 1
 
     def _measured_at(self) -> list[int]:
-        """All measurement times, with one index lookup each: rows of other links are not read."""
+        """All measurement times, with one index lookup for each instead of reading all rows."""
         return [
             int(row[0])
             for row in self._connection.execute(

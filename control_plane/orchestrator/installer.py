@@ -194,7 +194,7 @@ class Selector:
         self._lanes = lanes
 
     def fault(self, task: Task) -> str:
-        """Reason why no choice will ever be possible, or ''. The task's hosts must exist in the topology."""
+        """Reason why no choice of workers will ever be possible; '' if one may be. The task's hosts must exist."""
         if task.select is not None and task.select.how == "useful":
             known = dict(task.select.utilities)
             for worker in task.workers:
@@ -276,7 +276,7 @@ class _Trees:
         return self._ask(hosts)[0]
 
     def decision(self, hosts: Sequence[str]) -> TreeDecision:
-        """The trees for these hosts; `PlanError` where there are none."""
+        """The trees for these hosts; `PlanError` if there are none."""
         answer = self._ask(hosts)[1]
         if isinstance(answer, str):
             raise PlanError(answer)
@@ -497,7 +497,7 @@ class Installer:
             self.controller.release(proposal.plan)
 
     def plan_of(self, row: PlanRow) -> Plan:
-        """The plan of a row, the same object until it is removed; any kind of error if the row is damaged."""
+        """The plan of a row, the same object until it is removed; a damaged row may raise any exception."""
         plan = self._plans.get(row.generation)
         if plan is None:
             plan = from_json(Plan, row.plan, f"generation {row.generation}", topology=self.controller.topology)
@@ -507,7 +507,7 @@ class Installer:
         return plan
 
     def adopt(self, row: PlanRow) -> Plan:
-        """Take over a plan of an earlier orchestrator; any kind of error if that is not possible."""
+        """Take over a plan of an earlier orchestrator; may raise any exception if that is not possible."""
         try:
             plan = self.plan_of(row)
             plan_entries(plan)  # a damaged plan fails here, before anything is taken
@@ -566,7 +566,7 @@ class Installer:
     def swap(self, task: str, proposals: Sequence[Proposal], policy: str, *, cause: str, trade_off: TradeOff) -> None:
         """Install the next epochs, change to them, and leave the old ones to :meth:`clean`.
 
-        `InstallError`: the old trees stay in use, the new ones are to be removed.
+        `InstallError`: the old trees stay in use, and the new trees must be removed.
         """
         now = self.executor.now()
         with self.store.transaction():
@@ -653,11 +653,11 @@ class Installer:
         for proposal in proposals:
             try:
                 self.controller.install(proposal.plan)
-            except Exception as error:  # entries that cannot be encoded are this task's fault, too
+            except Exception as error:  # includes entries of this task that cannot be encoded
                 known = {plan.generation for plan in self.controller.installed}
                 for plan in (other.plan for other in proposals):
                     if plan.generation not in known:
-                        self.controller.release(plan)  # and adopt it: it may be in switches
+                        self.controller.release(plan)  # adopted next, since its entries may be in switches
                         self.controller.adopt(plan)
                 raise InstallError(one_line(error)) from None
             self.checkpoint(f"installed {proposal.role}")
@@ -683,7 +683,7 @@ class Installer:
             plan = self.plan_of(row)
             try:
                 self.controller.uninstall(plan)
-            except Exception as error:  # one plan's error must not keep the others
+            except Exception as error:  # one plan's error must not prevent the removal of other plans
                 self._note_stuck(row, one_line(error))
                 continue
             self.checkpoint("uninstalled")

@@ -29,14 +29,14 @@ _WORD: Final = 4
 
 
 class Lightpaths:
-    """Grooms tasks one after the other, as they come and go.
+    """Grooms tasks one by one, as they begin and end.
 
     Parameters
     ----------
     installer : Installer
         Writes to switches.
     network : Wdm
-        The network whose physical topology the controller has.
+        The network; the controller's topology is its physical topology.
     policy : str
         A policy that aggregates on the way, and handles one task at a time.
 
@@ -74,7 +74,7 @@ class Lightpaths:
         """circuits of lightpaths, by number"""
 
     def fault(self, task: Task) -> str:
-        """Reason why a task can never run here; empty where it may."""
+        """Reason why a task can never run here; '' if it may."""
         if task.exchange is not None:
             return f"kind: {task.exchange}: over lightpaths models are summed in trees; leave it out"
         if task.on_failure == "shrink":

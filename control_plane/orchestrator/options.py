@@ -21,7 +21,7 @@ class TaskError(BadInput, ValueError):
 
 
 class TaskRefusedError(P4ReduceError, RuntimeError):
-    """The executor refuses a request for one task; it changed nothing, and continues with all others."""
+    """The executor refuses a request for one task; it changed nothing, and continues with all other tasks."""
 
 
 # The states of a task and of a plan, and the allowed transitions.
@@ -96,7 +96,7 @@ class OrchestratorOptions:
         A running task's trees are swapped when the saving exceeds this many times the cost
         (:class:`~p4reduce.control_plane.orchestrator.installer.TradeOff`). None: only when they must be.
     queueing : bool
-        Whether a task that does not fit waits until another one ends; otherwise it is rejected.
+        Whether a task that does not fit waits until another task ends; otherwise it is rejected.
     retries : int
         Largest number, at one time, of waiting tasks to try, and of running tasks whose trees are reconsidered without
         need. A higher number finds room sooner and costs more.

@@ -41,9 +41,9 @@ def order_of(
     anew: tuple[str, ...] = (),
     attempt: int = 0,
 ) -> TaskOrder:
-    """The order to run a task. ``wanted``: the task's request for hosts, which says what data they read.
+    """The order to run a task. ``wanted``: the task's request for hosts, which names the data that they read.
 
-    ``plans``: the plans of its jobs, and of its reads where it takes turns.
+    ``plans``: the plans of its jobs, and of its reads if it takes turns.
 
     ``ranks``, ``anew`` and ``attempt`` as in :class:`TaskOrder`. In a ring every host adds up about one model, like the
     server of a tree.
@@ -96,7 +96,7 @@ class PlanChange:
     why : mapping
         Further reasons, for the database.
     anew : tuple of str
-        Hosts where a new process replaces one that died.
+        Hosts where a new process replaces a dead one.
     """
 
     task: Task

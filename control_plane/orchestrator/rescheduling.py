@@ -29,7 +29,7 @@ MOST_ANEW: Final = 8
 
 
 class Losses:
-    """Records where processes of tasks have died, and continues these tasks without them, or fails them.
+    """Records the hosts where processes of tasks have died, and continues these tasks without them, or fails them.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Cause:
 
 
 class Rescheduler:
-    """Decides whether running tasks keep their trees, and swaps those that must or should be swapped."""
+    """Decides whether running tasks keep their trees, and swaps trees that must or should be swapped."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class Rescheduler:
             self._note_kept(row.name, trade_off, changed)
 
     def _exchanges(self, row: TaskRow) -> bool:
-        """Whether the hosts exchange the sum among themselves; such tasks change only between rounds, or repeat one."""
+        """Whether the hosts exchange the sum among themselves; such a task changes between rounds, or repeats one."""
         return any(self._installer.plan_of(plan_row).exchanged for plan_row in self._rows(row))
 
     def _give_up(self, row: TaskRow, cause: str, otherwise: str) -> None:

@@ -84,7 +84,7 @@ class Standing:
     # --- admission and placement
 
     def fault(self, task: Task) -> str:
-        """Reason why a service can never run here; empty where it may."""
+        """Reason why a service can never run here; '' if it may."""
         pods = {self._home[host] for host in (*task.workers, *([task.server] if task.server else []))}
         if len(pods) > 1 and not any(self._kept.values()):
             return (

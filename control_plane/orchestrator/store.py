@@ -365,7 +365,7 @@ class Store(Closable):
     # --- the term of the orchestrator, and other facts
 
     def take_charge(self) -> int:
-        """Become the orchestrator, so that changes by earlier ones are refused. Returns the term, from 1.
+        """Become the orchestrator, so that changes by earlier orchestrators are refused. Returns the term, from 1.
 
         The term is also the election id for P4Runtime, so switches refuse an earlier orchestrator's writes as well.
         """
@@ -575,7 +575,7 @@ class Store(Closable):
             )
 
     def place(self, name: str, workers: Sequence[str], server: str, ranks: Sequence[int] | None = None) -> None:
-        """Record the hosts of a task; they change when it is moved, when some are lost, or when it waits again.
+        """Record the hosts of a task, which change when it moves, loses hosts, or waits again.
 
         ranks: ranks of the workers; None: 0, 1, ...
         """

@@ -50,7 +50,7 @@ COLUMNS: Final = (
     "objective",
     "seed",
 )
-"""fields of a task in a file; those from 'rounds' on are optional, and so is the server where hosts are chosen"""
+"""fields of a task in a file; fields from 'rounds' on are optional, and so is the server if hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
 _MAX_CELL: Final = 1 << 16
 """largest number of characters of a mapping in CSV"""

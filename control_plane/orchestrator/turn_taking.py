@@ -119,7 +119,7 @@ def hosts_of(plan: JobPlan, network: OpticalNetwork) -> tuple[str, tuple[str, ..
     return server, tuple(host for host in hosts if host != server)
 
 
-# Schedules of tasks that come and go: the first tasks are scheduled together, later ones join their turns.
+# Schedules of tasks that begin and end: the first tasks are scheduled together, later tasks join their turns.
 
 
 JOINED = frozenset({"tdm", "random", "exact-one-tree"})
@@ -223,7 +223,7 @@ def _pinned(job: TdmJob, plan: JobPlan) -> TdmJob:
 def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tuple[TurnWindow, ...], Laid]:
     """The windows of a round, and the circuits of their configurations.
 
-    known: circuits that exist already; they stay where they are if no new configuration is needed.
+    known: circuits that exist already; they keep their ports if no new configuration is needed.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tup
 
 
 def configuration_of(plan: JobPlan) -> int:
-    """Index of the configuration, within its process, that a job needs; 0 where the job crosses no circuit."""
+    """Index of the configuration, within its process, that a job needs; 0 if the job crosses no circuit."""
     if plan.ring is not None:
         return plan.ring.configuration
     if plan.routes:
@@ -342,14 +342,14 @@ class Holding:
         return self._within(() if window is None else window.circuits, self._see(demands))
 
     def windows(self, number: int) -> tuple[TurnWindow, ...]:
-        """The windows of a schedule; empty when the database has no readable ones."""
+        """The windows of a schedule; empty when they are missing in the database, or damaged."""
         try:
             return self._store.schedules.windows(number)
         except (ValueError, TypeError, KeyError, RecursionError):
             return ()
 
     def _within(self, circuits: Sequence[Link], state: NetworkState) -> NetworkState:
-        """The state with only these circuits; where one direction of a circuit is down, so is the other."""
+        """The state with only these circuits; if one direction of a circuit is down, so is the other."""
         down = set(state.down)
         for link in circuits:
             ends = {(link.a, link.port_a), (link.b, link.port_b)}
@@ -372,7 +372,7 @@ class Turns:
     installer : Installer
         Writes to switches.
     policy, name
-        The policy for trees, and its name; it is called with the view of a configuration.
+        The policy for trees, which is called with the view of a configuration, and its name.
     scheduler : str
         One of `p4reduce.schedulers`.
     computing : ComputingManager
@@ -420,7 +420,7 @@ class Turns:
     # --- admission
 
     def fault(self, task: Task) -> str:
-        """Reason why a task can never take turns here, or be served beside them; empty where it may."""
+        """Reason why a task can never take turns here, or a service never run beside them; '' if it may."""
         if task.serving is not None:
             return self.standing.fault(task)
         if task.on_failure == "shrink":
@@ -577,7 +577,7 @@ class Turns:
     def _propose_reads(
         self, task: Task, ways: Sequence[Read], circuits: Joined, beside: Sequence[Proposal]
     ) -> list[Proposal]:
-        """Plans over which a task's hosts read their data; `PlanError` where a link is down."""
+        """Plans over which a task's hosts read their data; `PlanError` if a link of them is down."""
         switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
         views = [
             view(self._topology, circuits.get(frozenset((switch_of[home], switch_of[reader])), ()))
@@ -596,7 +596,7 @@ class Turns:
     def _moved(
         self, name: str, windows: Sequence[TurnWindow], planned: Mapping[str, Sequence[Proposal]]
     ) -> list[Proposal]:
-        """Plans for a running task whose circuits would move; empty where its circuits stay."""
+        """Plans for a running task whose circuits would move; empty if its circuits stay."""
         rows = [row for row in self._store.plans((PlanPhase.ACTIVE,), name) if not is_read(row.role)]
         lit = {link for window in windows if name in window.tasks for link in window.circuits}
         if not rows or all(set(circuits_of(self._installer.plan_of(row))) <= lit for row in rows):
@@ -701,7 +701,7 @@ class Turns:
         self._installer.checkpoint("recorded schedule")
 
     def began(self, number: int, at_ps: int) -> None:
-        """Record that a schedule holds and that running tasks use its trees; runs in the transaction of its report."""
+        """Record that a schedule is in force and running tasks use its trees, in the transaction of its report."""
         self._store.schedules.begin(number, at_ps)
         for task in self._store.tasks(AT_WORK):
             rows = self._store.plans((PlanPhase.INSTALLED,), task.name)

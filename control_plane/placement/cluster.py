@@ -16,7 +16,7 @@ from p4reduce.control_plane.scheduling.view import NetworkState, Rejection
 from p4reduce.topologies import Topology
 from p4switch.base.values import PS_PER_S
 
-# Forecasts of a link's load: plug-ins, compared by their error on later samples than those learned from.
+# Forecasts of a link's load: plug-ins, compared by their error on samples after the part that they learn from.
 
 
 Floats = NDArray[np.float64]
@@ -211,7 +211,7 @@ class Racks:
     def ways(self, switches: Iterable[str], roots: Collection[str] | None = None) -> tuple[RackTree, ...]:
         """The ways to join the switches of some racks, along shortest paths to one root.
 
-        The roots are those with the least sum of distances; switches between racks are preferred to those of racks.
+        The roots are the switches with the least sum of distances, preferably switches between racks.
         Equal paths count separately, up to `MOST_WAYS` ways. ``roots``: possible roots; None: all switches.
         """
         wanted = frozenset(switches)
@@ -533,7 +533,7 @@ class ClusterView:
         return room
 
     def check(self, task: Task) -> dict[str, list[str]]:
-        """The hosts with free slots for a task, by switch; a `Rejection` says what is missing if they are too few."""
+        """The hosts with free slots for a task, by switch; `Rejection`, with their number, if they are too few."""
         wanted = asked(task)
         room = {
             switch: kept
@@ -549,7 +549,7 @@ class ClusterView:
         return room
 
     def fault(self, task: Task) -> str:
-        """Reason why no choice will ever be possible, even without other tasks; empty where one may be."""
+        """Reason why no choice will ever be possible, even without other tasks; '' if one may be."""
         wanted = asked(task)
         most = sum(slots >= task.slots for slots in self.slots.values())
         if most < wanted.count:
@@ -612,7 +612,7 @@ class ClusterView:
         return users
 
     def seconds(self, load: IterationLoad) -> tuple[float, float]:
-        """Predicted seconds of a new task's iteration, and the seconds that others lose by it until they end."""
+        """Predicted seconds of a new task's iteration, and the seconds that running tasks lose by it until they end."""
         mine = set(load.bits)
         touched = [other for other in self.running.values() if not mine.isdisjoint(other.bits)]
         if not touched:
@@ -672,7 +672,7 @@ def asked(task: Task) -> WantedHosts:
 def reads(wanted: WantedHosts, hosts: Sequence[str]) -> list[tuple[str, str]]:
     """(home, reader) of every shard that is read over the network.
 
-    Shards at a worker's host belong to this worker; the others go to workers with the fewest shards.
+    Shards at a worker's host belong to this worker; other shards go to workers with the fewest shards.
     """
     if not wanted.shard_bytes:
         return []
@@ -692,8 +692,8 @@ def reads(wanted: WantedHosts, hosts: Sequence[str]) -> list[tuple[str, str]]:
 def server_for(cluster: ClusterView, task: Task, hosts: Iterable[str]) -> str:
     """A host for the global model of a task that names none; `Rejection` when no host is left.
 
-    Hosts reserved for servers come first, if there are any; then the host with the fewest global models, then the one
-    nearest to the workers, then the one with the fewest free slots.
+    If the topology has hosts for servers, only these are considered. Takes the host with the fewest global models, then
+    the host nearest to the workers, then the host with the fewest free slots.
     """
     chosen = list(hosts)
     if task.server:

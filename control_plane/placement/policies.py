@@ -21,7 +21,7 @@ from p4switch.base.values import PS_PER_S
 
 
 LINE_BPS: Final = 10**10
-"""rate with which a task's communication is estimated, where only the order of estimates matters"""
+"""rate in bit/s with which a task's communication is estimated; only the order of the estimates matters"""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Contender:
     name : str
         Unique; breaks ties.
     trees : tuple of tuples of str
-        Equally good trees; for each the switches where it needs slots, one range each.
+        Equally good trees; for each tree the switches in which it needs slots.
     tree_s, ring_s : float
         Seconds of an iteration through the tree, and without it.
     workers : int
@@ -95,7 +95,7 @@ class Contender:
     ranges : int
         Number of ranges, in the unit of :func:`whole_trees`, that it needs in each switch of a tree.
     keeps : bool
-        Whether it keeps its first tree whatever the value: it has, or is about to have it, and cannot change now.
+        Whether it keeps its first tree regardless of the value, because it has or will have it and cannot change now.
     """
 
     name: str
@@ -118,9 +118,9 @@ class Contender:
 def whole_trees(contenders: Sequence[Contender], ranges: Mapping[str, int]) -> dict[str, int]:
     """Distribute whole trees: returns the index of the chosen tree for each task that gets one.
 
-    A part of a tree forwards what some switch cannot add up, which is more traffic than a ring's. In the order of their
-    values, tasks take the slots of a tree if all are free; a task that gains nothing gets none. This is a greedy
-    solution of a multidimensional knapsack problem, computed again at every arrival and end.
+    In a part of a tree, switches without slots forward all copies, which is more traffic than in a ring. In the order
+    of their values, tasks take the slots of a tree if all are free; a task that gains nothing gets none. This is a
+    greedy solution of a multidimensional knapsack problem, computed again at every arrival and end.
 
     Parameters
     ----------
@@ -165,10 +165,10 @@ def cheapest_shares(cluster: ClusterView, task: Task, room: Mapping[str, Sequenc
     """The cheapest numbers of workers in each rack; None when the racks have too few hosts.
 
     best[w] is the least cost of w workers in the racks so far, and each rack adds cost(rack, w): its upward traffic
-    takes copies / residual of its best uplink, with 1 copy if its switch aggregates, else w; a share that is the whole
-    task sends nothing up except, without aggregation, its own copies. Shards that a share must read from other hosts
-    cost their time on the rack's best uplink, spread over the rounds. Time: racks * workers * hosts of a rack. After Li
-    et al., 'NetPack', ASPLOS 2024, whose programme also chooses parameter servers, and reads no data.
+    takes copies / residual of its best uplink, with 1 copy if its switch aggregates, else w. A rack with all workers
+    sends nothing up if its switch aggregates. Shards that a share must read from other hosts cost their time on the
+    rack's best uplink, spread over the rounds. Time: racks * workers * hosts of a rack. After Li et al., 'NetPack',
+    ASPLOS 2024, whose dynamic programme also chooses parameter servers, and ignores the reading of data.
     """
     count, capacity = asked(task).count, cluster.capacity_bps
     bits = 32.0 * task.elements
@@ -296,7 +296,7 @@ def shards_by_rack(task: Task, room: Room) -> dict[str, int]:
 
 
 def with_data(task: Task, hosts: Sequence[str], count: int) -> list[str]:
-    """``count`` of some hosts, in their order: those with most of a task's shards, then the first ones."""
+    """``count`` of some hosts, in their order: the hosts with most of a task's shards, then the first hosts."""
     held = Counter(asked(task).shards)
     ranked = sorted(range(len(hosts)), key=lambda place: (-held[hosts[place]], place))
     return [hosts[place] for place in sorted(ranked[:count])]
@@ -339,7 +339,7 @@ def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) ->
     largest = max(left[switch] for switch in among)
 
     def most_with(switch: str) -> int:
-        """Number of hosts in ``needed`` racks: this one and the largest others."""
+        """Number of hosts in ``needed`` racks: the rack ``switch`` and the largest other racks."""
         others = sum(sizes[: needed - 1]) if left[switch] < sizes[needed - 1] else sum(sizes[:needed]) - left[switch]
         return left[switch] + others
 
@@ -370,7 +370,7 @@ def _quickest(cluster: ClusterView, room: Room, count: int) -> dict[str, list[st
 
 
 def hosts_of(cluster: ClusterView, task: Task, room: Room, share: Share) -> list[str]:
-    """The hosts of a share: in each rack the fastest, then those with shards of its data, in the order of racks."""
+    """The hosts of a share, in the order of racks: in each rack the fastest, then the hosts with most shards."""
     held = Counter(asked(task).shards)
     hosts: list[str] = []
     for switch in sorted(share, key=list(room).index):
@@ -429,7 +429,7 @@ def shares(cluster: ClusterView, task: Task, room: Room) -> list[Share]:
 
 @register_placement("first-fit")
 def first_fit(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Fills rack after rack, those with most of its shards first; prefers hosts with shards in the last rack."""
+    """Fills rack after rack, racks with most of its shards first; in the last rack, prefers hosts with shards."""
     room = cluster.check(task)
     data = shards_by_rack(task, room)
     share = filled_share(room, asked(task).count, sorted(room, key=lambda switch: -data[switch]))
@@ -487,7 +487,7 @@ def netpack(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[st
 
 @register_placement("packed")
 def packed(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Hosts of the packed share: in each rack those with its shards, then the first in the topology, at any speed."""
+    """Hosts of the packed share: in each rack hosts with its shards, then the first in the topology, at any speed."""
     room = cluster.check(task)
     share = packed_share(cluster, task, room)
     if share is None:
@@ -539,14 +539,14 @@ def _share(cluster: ClusterView, load: IterationLoad, link: int) -> float:
 LOOKED_AHEAD = 4
 """largest number of other tasks' ends that are considered for waiting"""
 WORTH_WAITING = 0.7
-"""share of the present cost below which waiting pays: other tasks may take what becomes free"""
+"""share of the present cost below which waiting pays; below 1, since other tasks may take the freed hosts"""
 EQUAL = 0.005
 """relative difference of predicted costs that counts as equal: the prediction is not more accurate"""
 
 
 @register_placement("ina-aware")
 def ina_aware(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Compares candidates by time: the task's own until it ends, and the time that others lose until they end.
+    """Compares candidates by the time until the task ends, plus the time that other tasks lose until they end.
 
     The prediction covers iteration times with the switches' free slots, the rates that background traffic leaves,
     running tasks, slow hosts, and the reading of remote shards. Among equal candidates, the share is taken that leaves

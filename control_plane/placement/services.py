@@ -72,10 +72,10 @@ def server_of(task: Task, cluster: ClusterView, lanes: int) -> tuple[str, Mappin
 
 
 def paths_of(task: Task, cluster: ClusterView, lanes: int) -> list[TreeDecision]:
-    """A path for each client of a task that infers: among the shortest paths, the one with the least traffic.
+    """A path for each client of a task that infers: the shortest path with the least traffic (:func:`_quiet`).
 
-    If a link of each of them is down, the shortest remaining path is taken. Frames are in class `FIRST` if the task has
-    no class. `PlanError` names a link that has too little rate left.
+    If every shortest path has a link that is down, the shortest remaining path is taken. Frames are in class `FIRST` if
+    the task has no class. `PlanError` names a link that has too little rate left.
     """
     task = replace(task, priority=FIRST if task.priority is None else task.priority)
     state = replace(cluster.network, reserved_bps=dict(cluster.network.reserved_bps))
@@ -176,7 +176,7 @@ def _weigh(task: Task, cluster: ClusterView, host: str, lanes: int) -> tuple[flo
 
 
 def check_objective(task: Task, cluster: ClusterView, lanes: int) -> str:
-    """Reason why a task's objective can never be met; empty where it may be."""
+    """Reason why a task's objective can never be met; '' if it may be."""
     if task.serving is None or task.serving.objective_ps is None:
         return ""
     hosts = [task.server] if task.server else [host.name for host in cluster.racks.topology.hosts]

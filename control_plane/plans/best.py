@@ -57,7 +57,7 @@ BY_HOSTS: Final = 0.99
 WORTH: Final = 0.97
 """share of the best time of one tree: several trees, except a packing, must be faster than that"""
 PACKED: Final = 0.985
-"""share of the best time of the others: a packing, whose prediction is closer, must be faster than that"""
+"""share of the best time of all other plans: a packing, whose prediction is more accurate, must be faster than that"""
 MOST_HOSTS: Final = 32
 """number of workers up to which ``best`` tries plans with a tree for each"""
 MOST_ROOTS: Final = 64
@@ -71,9 +71,9 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     a server sends a chunk of exponents there and back, then C full chunks; their distance is the time of the busiest
     link for all frames of a chunk, up and down, or is set by the slots if these are fewer than the chunks of a round
     trip. A ring of n sends m = ceil(C/n) chunks 2 (n-1) times; frame f of a host leaves b after frame f-1 (b: the time
-    of the busiest link for a frame) and not before frame f-m of the host before is in. The last frame therefore arrives
-    after the longest chain of k successive hops and 2 (n-1) m - 1 - (k-1) m times b, for the k from 1 to 2 (n-1) that
-    gives most.
+    of the busiest link for a frame), and not before frame f-m of the previous host has arrived. The last frame
+    therefore arrives after the longest chain of k successive hops and 2 (n-1) m - 1 - (k-1) m times b, for the k from 1
+    to 2 (n-1) with the largest sum.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -
 
 
 def choose(problem: Problem) -> tuple[str, Layout]:
-    """The name and layout of the plan with the least predicted time; of equal ones, the first in the list.
+    """The name and layout of the plan with the least predicted time; among equals, the first in the list.
 
     Plans in the network: ``steiner``, ``spt``, ``mst``, and ``flat``, in which every switch next to workers is a child
     of the root. By hosts: ``ring``, or ``ps`` with a server; they win only if they take less than :data:`BY_HOSTS` of
@@ -155,8 +155,9 @@ def best(problem: Problem) -> Layout:
 def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[TreeShare]]:
     """As :func:`choose`, but for a job that may have several trees at once: also the plans of :data:`FORESTS`.
 
-    ``striped``, and plans with a tree for each host, must be 3 % faster than one tree or hosts, and ``packing`` 1.5 %
-    faster than all others. Without ``relays`` no host adds inside a tree, and only ``striped`` is left of these plans.
+    ``striped``, and plans with a tree for each host, must be 3 % faster than one tree or a plan by hosts, and
+    ``packing`` 1.5 % faster than all other plans. Without ``relays`` no host adds inside a tree, and only ``striped``
+    is left of these plans.
 
     Raises
     ------

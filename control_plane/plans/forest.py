@@ -43,11 +43,12 @@ MOST_CHUNKS: Final = SLOTS // 2
 class TreeShare:
     """A tree, or any layout, with its part of each tensor.
 
-    weight: share of the sum of weights. pace_ps: least time between two of its chunks; None: as its own links allow.
+    weight: the tree's weight; its part is the weight divided by the sum of weights. pace_ps: least time between two of
+    the tree's chunks; None: as its links allow.
     """
 
     layout: Layout | None
-    """None: the plan makes its own layout"""
+    """None: the planner makes the layout later"""
     weight: int = 1
     pace_ps: int | None = None
 
@@ -373,7 +374,7 @@ def rina(problem: Problem) -> list[TreeShare]:
 
     Chen et al., "Rina: Enhancing Ring-AllReduce with In-network Aggregation in Distributed Model Training", ICNP 2024
     (arXiv 2407.19721), III. Here the member of a rack is its switch, not an agent on a host, which the hosts' links
-    would limit. A block travels along the ring from one member to the one before it, and back.
+    would limit. A block travels along the ring from one member to the member before it, and back.
 
     Raises
     ------
@@ -433,7 +434,7 @@ def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> 
     """Trees with equal parts that all end at the same time; at most as many as there are chunks.
 
     Edges take the paths on which all trees together load links least; they take shortest paths if these load links no
-    more, or if switches could not forward the others.
+    more, or if switches could not forward the least loaded paths.
     """
     trees = trees[: max(1, problem.chunks)]
     ways = spread_paths(problem, [edge for _, above in trees for edge in above.items()])

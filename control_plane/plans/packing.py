@@ -1,4 +1,4 @@
-"""``packing``: trees with shares that use all links as well as any plan can; workers aggregate inside them, too.
+"""``packing``: trees with shares that use all links as well as any plan can; workers may aggregate inside trees.
 
 The trees come from the linear program of the best plan (`bounds.py`), in the form with a column for each tree: shares
 y_k of trees k, sum(y) = 1, with the least time T such that on every link l the trees' frames, each in its share, take
@@ -206,10 +206,10 @@ class Packer:
 
     @property
     def least_ps(self) -> float:
-        """Lower bound in ps on every packing: the optimum's rate, and the path to a worker far from the first."""
+        """Lower bound in ps on every packing: the optimum's rate, and the farthest worker's path from the first."""
         routes, workers = self.problem.paths, self.problem.workers
         lengths = (self.problem.frame_bytes, frame_bytes(0))
-        first = workers[0]  # a lower bound: the farthest two are at least as far apart as the first and any other
+        first = workers[0]  # the two workers farthest apart are at least as far apart as the first and any other
         there = max(sum(routes.latency_ps(first, other, length) for length in lengths) for other in workers[1:])
         return (self.problem.chunks - 1) * self.optimum[0] * self.unit_ps + there
 

@@ -90,7 +90,7 @@ class SwitchGraph:
     capable : tuple of str
         Switches that can aggregate.
     access : mapping
-        The switch of every host; a switch is its own.
+        The switch of every host; a switch is mapped to itself.
     """
 
     names: tuple[str, ...]
@@ -288,7 +288,7 @@ class Routes:
         self._places: tuple[Sequence[str], frozenset[str], Short] = ((), frozenset(), np.zeros(0, np.int32))
 
     def access(self, node: str) -> str:
-        """The access switch of a host; a switch is its own."""
+        """The access switch of a host; for a switch, the switch itself."""
         try:
             return self.graph.access[node]
         except KeyError:
@@ -461,9 +461,9 @@ _LOAD_STEPS: Final = 512
 class Paths(Routes):
     """Shortest paths that are the same in both directions.
 
-    Among paths of equal ``cost`` the one with the smaller delay is taken, then with the smaller load, then with links
-    that come first in the topology: equal paths merge. With ``spread`` a hash decides instead, so pairs spread over
-    equal paths.
+    Among paths of equal ``cost`` the path with the smaller delay is taken, then with the smaller load, then with links
+    that come first in the topology: equal paths merge. With ``spread`` a hash replaces the order of links, so pairs
+    spread over equal paths.
 
     Parameters
     ----------
@@ -539,12 +539,12 @@ def _weight(link: Link, cost: Cost) -> int:
 ONE_BY_ONE: Final = 512
 """number of nodes up to which switches have a route to each; in larger networks neighbouring addresses share routes"""
 _BLOCKS: Final = 128
-"""largest number of address blocks of a larger network; a block takes one path where possible"""
+"""largest number of address blocks of a larger network; a block takes one path if possible"""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The next hop of a switch for addresses that begin with the first ``length`` bits of ``value``; the longest wins.
+    """The next hop of a switch for addresses that begin with the first ``length`` bits of ``value``; longest match.
 
     ``neighbour`` is None for unreachable addresses.
     """

@@ -77,9 +77,9 @@ def spanning_tree(problem: Problem, root: str, switches: Sequence[str], *, sprea
     """A minimum spanning tree on the metric closure of switches, directed to ``root``.
 
     A data centre has many edges of equal cost. Among them, the edge is taken that keeps its new node nearest to the
-    root in time, so that the tree is shallow; with ``spread``, first the edge whose path adds least to the busiest
-    link, so that several edges do not share one. If links cost differently in their two directions, the result is the
-    cheapest arborescence instead.
+    root in time, so that the tree is shallow; with ``spread``, first the edge whose path's busiest link is least busy,
+    so that edges share few links. If links cost differently in their two directions, the result is the cheapest
+    arborescence instead.
 
     Parameters
     ----------
@@ -231,8 +231,8 @@ def prune(problem: Problem, layout: TreeLayout) -> TreeLayout:
 def limit_fan_in(problem: Problem, layout: TreeLayout, limit: int = MAX_CHILDREN) -> TreeLayout:
     """The tree with at most ``limit`` children at every switch.
 
-    Surplus children move to another capable switch: one in the tree that has room, or a new one, which then becomes a
-    child. In each step the cheapest move is made.
+    Surplus children move to another capable switch: a switch of the tree that has room, or a new switch, which then
+    becomes a child. In each step the cheapest move is made.
 
     Raises
     ------
@@ -315,7 +315,7 @@ def best(problem: Problem, layouts: Sequence[TreeLayout]) -> TreeLayout:
 
 
 _TOP = ""
-"""stands for the parent of the root: the server, or none"""
+"""name of the root's parent: stands for the server, or for none"""
 
 
 def solve_crowded(
@@ -503,7 +503,7 @@ def spt_cheapest(problem: Problem) -> TreeLayout:
 
 
 def _candidates(problem: Problem, *, cheapest: bool) -> list[TreeLayout]:
-    """The finished trees of the roots whose trees are cheapest, or have the least loaded links and are shallowest."""
+    """The finished trees of the best roots: with the cheapest trees, or the least loaded links and the least depth."""
     graph = problem.paths.graph
     roots = [graph.index[name] for name in problem.capable]
     estimates = [_estimate(problem, root) for root in roots]

@@ -313,7 +313,7 @@ for _name in FORESTS:
 
 # `spff`: the poster's fixed scheduler: shortest path, first fit, for every local model; aggregation only at G.
 #
-# `spff-ecmp` uses a random path among those that cross equally many links.
+# `spff-ecmp` uses a random path among the shortest paths.
 
 
 @register_policy("spff")
@@ -562,7 +562,7 @@ def choose_capable_for(topology: Topology, tasks: Sequence[Task], count: int) ->
 
     One task gets the result of :func:`choose_capable`. Several tasks get a greedy choice: in every step the switch that
     saves most copies on links, over all tasks, each on its shortest paths. A smaller count therefore gives the first
-    switches of a larger one.
+    switches of the choice for a larger count.
 
     Parameters
     ----------

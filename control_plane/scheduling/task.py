@@ -131,7 +131,7 @@ def at_random(models: Sequence[_C], budget: Budget, random: np.random.Generator)
 
 
 def cheapest(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
-    """As many candidates as fit: in each step, the one with the least additional cost."""
+    """As many candidates as fit: in each step, the candidate with the least additional cost."""
     del random
     return _greedy(models, budget, lambda _model, extra: -float(extra))
 
@@ -224,7 +224,7 @@ MOST_HZ: Final = 1e9
 MOST_REQUESTS: Final = 1 << 20
 """largest number of requests of a client"""
 _FRAMING: Final = 1.1
-"""upper bound of the bytes on a link divided by those of an answer's numbers: headers, gaps, requests"""
+"""upper bound on (bytes on a link) / (bytes of an answer's numbers): adds headers, gaps, requests"""
 
 
 @dataclass(frozen=True)
@@ -315,15 +315,15 @@ class Task:
         How to choose the workers that take part; None: all of them do. Policies get a task with the chosen
         workers and without a selection.
     wanted : WantedHosts or None
-        Request for hosts that are still to be chosen: there are no ``workers`` then, and the server is ''
-        if it is to be chosen, too. Policies get the task with its hosts and without the request.
+        Request for hosts that are still to be chosen; ``workers`` is then empty, and the server is '' if it is to be
+        chosen as well. Policies get the task with its hosts and without the request.
     owner : str
         Owner of the task, for the order 'fair'.
     slots : int
         Slots (GPUs) of its host that each local model takes.
     on_failure : 'abort', 'raise' or 'shrink'
-        Reaction to the death or loss of a worker while the task runs. shrink: the others go on. raise: the task fails
-        at once, and the reason names the lost workers. abort: it fails if its workers cannot be replaced.
+        Reaction to the death or loss of a worker while the task runs. shrink: the other workers continue. raise: the
+        task fails at once, and the reason names the lost workers. abort: it fails if its workers cannot be replaced.
     max_restarts : int
         Number of restarts from the last checkpoint instead of a failure; 0 with ``on_failure`` 'raise'.
     serving : ServiceRequests or None

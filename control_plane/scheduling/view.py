@@ -123,8 +123,8 @@ class TreeDecision:
     number), so that the second finds enough.
 
     ``parts``: several trees at once over the workers' hosts and G's (:func:`ring_members`), which carry all-reduces,
-    each with its part of the model. ``upload`` and ``broadcast`` are then the layout of the first, and each may take
-    ``max_slots``.
+    each with its part of the model. ``upload`` and ``broadcast`` are then the layout of the first tree, and each tree
+    may take ``max_slots``.
     """
 
     policy: str
@@ -307,7 +307,7 @@ class View:
         return weights.words(self.graph, self.residual_bps, self.rate_bps, self.task.reserved_bps)
 
     def check_hosts(self, copies: int = 1) -> None:
-        """Raise `Rejection` when a host's link has too little rate left; the server's carries ``copies`` copies."""
+        """Raise `Rejection` when a host's link has too little rate left; the server's link carries ``copies``."""
         topology = self.state.topology
         for host in (self.task.server, *self.task.workers):
             switch = topology.neighbours(host)[0]
@@ -552,7 +552,7 @@ def copies(task: Task, topology: Topology, layout: Layout, direction: Direction)
 
 
 def loads(decision: TreeDecision, topology: Topology, direction: Direction) -> Mapping[Hop, float]:
-    """Copies of a frame on each directed link for a decision: those of several trees in proportion to their parts."""
+    """Copies of a frame on each directed link for a decision; several trees count in proportion to their parts."""
     if not decision.parts:
         layout = decision.upload if direction == "upload" else decision.broadcast
         return copies(decision.task, topology, layout, direction)
@@ -573,8 +573,8 @@ def consumed(decision: TreeDecision, topology: Topology) -> int:
 def chunk_bytes(decision: TreeDecision, topology: Topology, lanes: int) -> int:
     """Bytes of one chunk on all links at a fixed scale of numbers, including empty frames, without FCS.
 
-    One job answers a gradient with the sum. Two jobs answer each frame of one direction with an empty one in the other:
-    an acknowledgement of a push, a request for a pull.
+    One job answers a gradient with the sum. Two jobs send an empty frame in the other direction for each full frame: an
+    acknowledgement of a push, a request for a pull.
     """
     task = decision.task
     total = consumed(decision, topology) * frame_bytes(lanes)
@@ -610,17 +610,17 @@ def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> T
 
 
 def ring_members(task: Task) -> tuple[str, ...]:
-    """Hosts that exchange a task's models, in rank order: the local models', then G's."""
+    """Hosts that exchange a task's models, in rank order: hosts of local models, then G's host."""
     return (*task.workers, task.server)
 
 
 def plan_requests(
     decision: TreeDecision, *, job: int, lanes: int | None = None, priority: int | None = None, epoch: int = 0
 ) -> list[PlanRequest]:
-    """The jobs of a decision: one that does push_pull if both trees are equal, else one that pushes and one that pulls.
+    """The jobs of a decision: one push_pull job if both trees are equal, else a push job and a pull job.
 
-    A ring is one job that does all_reduce, with G's host as the last worker (:func:`ring_members`); so is an
-    all-to-all. Several trees are one such job each.
+    A ring is one all_reduce job with G's host as the last worker (:func:`ring_members`); an all-to-all is one job of
+    the same hosts. Each of several trees is one all_reduce job.
 
     Parameters
     ----------
@@ -631,7 +631,7 @@ def plan_requests(
     lanes : int or None
         Numbers in a frame; None: those of the switches' program.
     priority : int or None
-        Queue; None: the task's own.
+        Queue; None: the task's priority.
     epoch : int
         Epoch of all jobs.
 

@@ -53,9 +53,9 @@ def plain(compiled: Any) -> Callable[..., Any]:
 
 
 def sized(compiled: Any, switches: int) -> Callable[..., Any]:
-    """A kernel for a network with this number of switches: plain Python for a small one, machine code for others.
+    """A kernel for a network with this number of switches: plain Python for a small network, else machine code.
 
-    A process that continues to plan uses machine code, too, after ``ENOUGH_S`` in plain Python.
+    After ``ENOUGH_S`` in plain Python, a process uses machine code for small networks as well.
     """
     if switches > SMALL or _spent_s[0] > ENOUGH_S:
         return compiled  # type: ignore[no-any-return]

@@ -140,7 +140,7 @@ def improve(
 def _better(
     graph: Array, order: Array, first: int, leaf: bool, hosts: Array, store: Array, price: int
 ) -> tuple[int, Array]:
-    """A cheaper set with one node more, less or exchanged, and its price; else the given ones (symmetric)."""
+    """Price and set with one node more, less or exchanged, if cheaper; else the given price and set (symmetric)."""
     after, option = _added(graph, order, leaf, hosts, store, price)
     last = len(order) - leaf
     if after >= price:
@@ -396,7 +396,7 @@ def _sink(keys: Array, nodes: Array, place: Array, size: int) -> None:
 def shortest(
     starts: Array, heads: Array, reverse: Array, cost: Array, words: Array, source: int, inward: bool
 ) -> tuple[Array, Array]:
-    """Shortest paths under all three words: among paths equally short by the first, the others decide.
+    """Shortest paths under all three words: among paths equally short by the first word, the other words decide.
 
     Parameters
     ----------
@@ -405,8 +405,8 @@ def shortest(
     reverse : int32 (m,)
         The arc of the same link in the other direction.
     words : int64 (m, 3)
-        Weights, most significant word first: of the arc itself, or with ``inward`` of its reverse; the first ones are
-        in ``cost``.
+        Weights, most significant word first: of the arc itself, or with ``inward`` of its reverse; ``cost`` has the
+        first words.
     inward : bool
         False: paths from the source. True: paths to the source.
 

@@ -328,7 +328,7 @@ def shallow_tree(
     arcs : int32 (k, n)
         First arcs of the paths to the overlay nodes.
     nodes, heads : int32 (k,), (m,)
-        Graph nodes of the overlay nodes; where arcs lead.
+        Graph nodes of the overlay nodes; ends of arcs.
     busy : int64 (m,)
         Time of a frame on every arc.
 
@@ -398,7 +398,7 @@ _EXCHANGED = 3
 def better_directed(
     order: Array, rows: Array, first: int, leaf: bool, hosts: Array, store: Array, price: int
 ) -> tuple[int, Array]:
-    """A cheaper set with one node more, less or exchanged, and its price; else the given set and price.
+    """Price and set with one node more, less or exchanged, if cheaper; else the given price and set.
 
     Parameters
     ----------
