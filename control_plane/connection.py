@@ -242,10 +242,7 @@ class Channels:
         return channel
 
     async def leave(self, target: Target, channel: grpc.aio.Channel, *, lost: bool) -> None:
-        """Give a channel back, and close it after its last user; ``lost``: later users get a new channel.
-
-        A new channel connects at once; gRPC would let the old one wait.
-        """
+        """Give a channel back; its last user closes it. ``lost``: later users get a new one, which connects at once."""
         end = target.address, target.tls
         self._users[channel] -= 1
         if self._newest.get(end) is channel and (lost or not self._users[channel]):

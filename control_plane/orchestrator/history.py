@@ -381,9 +381,7 @@ class SwitchSample:
 
 
 class TaskHistory:
-    """The tables of measurements, decisions, rounds, swaps and changes of plans.
-
-    Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
+    """Measurements, decisions and changes; part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
 
     Methods that write must be called inside one of the store's transactions.
     """

@@ -79,7 +79,7 @@ LIVE: Final = (PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE, Plan
 
 
 MOST_BACK_OFFS: Final = 64
-"""longest wait before a restart, divided by the shortest"""
+"""ratio of the longest wait before a restart to the shortest"""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class Losses:
         self._died = {name: dict.fromkeys(run.died) for name, run in running.items() if run.died and not run.ended}
 
     def forget(self, name: str) -> None:
-        """Forget the deaths of a task that has ended, or that goes on without those hosts."""
+        """Forget the deaths of a task that has ended, or that continues without those hosts."""
         self._died.pop(name, None)
 
     def died(self, name: str) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class Standing:
         return check_objective(task, empty, self._lanes)
 
     def serve(self, task: Task, computing: ComputingManager) -> Placement:
-        """Choose the server's host with the fewest new circuits, then the shortest paths; `PlanError` for none."""
+        """Choose the server's host with the fewest new circuits, then the shortest paths; `PlanError`: none fits."""
         down = {node for node, _ in self._installer.executor.links_down()}
         server, why = self._choose(task, self._circuits(), computing.serving, down)
         return Placement(task.workers, server, why)

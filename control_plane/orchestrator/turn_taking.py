@@ -562,10 +562,7 @@ class Turns:
         return Admitted(row, task, placement, proposals)
 
     def _circuits_to_read(self, placed: Sequence[tuple[TaskRow, Task]]) -> Joined:
-        """The circuits over which tasks that are about to begin read data, by pair of switches.
-
-        See :func:`~p4reduce.topologies.optical.joined`.
-        """
+        """The circuits for the reads of starting tasks; see :func:`~p4reduce.topologies.optical.joined`."""
         switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
         wanted: Counter[frozenset[str]] = Counter()
         for row, task in placed:

@@ -61,7 +61,7 @@ def learn(name: str, history: Sequence[float] | Floats, ahead: int) -> Callable[
 
 
 def nrmse(name: str, history: Sequence[float] | Floats, ahead: int, *, learned: float = 0.5) -> float:
-    """Root mean square error on the later part of a history, over its standard deviation there: the mean has about 1.
+    """Root mean square error on the later part of a history, divided by its standard deviation; the mean has about 1.
 
     Parameters
     ----------

@@ -290,7 +290,7 @@ MOST: Final = 32
 
 
 def shards_by_rack(task: Task, room: Room) -> dict[str, int]:
-    """Number of shards of a task's data at hosts that it could have, by rack."""
+    """Number of shards of a task's data at hosts with room for it, by rack."""
     held = Counter(asked(task).shards)
     return {switch: sum(held[host] for host in hosts) for switch, hosts in room.items()}
 
@@ -469,7 +469,7 @@ def spread(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str
     return [host for switch, hosts in room.items() for host in with_data(task, hosts, taken[switch])], {}
 
 
-# `netpack`: shares of racks by a dynamic programme, whose cost is the traffic that they send up.
+# `netpack`: shares of racks by a dynamic programme that minimizes the traffic from racks to upper switches.
 
 
 @register_placement("netpack")

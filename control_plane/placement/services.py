@@ -112,8 +112,8 @@ def paths_within(task: Task, state: NetworkState, lanes: int) -> list[TreeDecisi
 def _quiet(cluster: ClusterView, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
     """The shortest path whose fullest link is least loaded; None if each shortest path has a link that is down.
 
-    The load of a link is that of the training jobs on it, each for the share of its time in communication, and the
-    bit/s of other clients (``taken``).
+    The load of a link is the number of training jobs on it, each weighted by its share of time in communication, plus
+    the share of the rate that other clients take (``taken``).
     """
     racks, topology, best = cluster.racks, cluster.racks.topology, None
     for way in racks.ways({racks.of[client], racks.of[server]}):

@@ -153,7 +153,7 @@ def _flow_to(
 ) -> None:
     """Add a flow of 1 to one worker of the group ``target``; the rest of the group is a separate node.
 
-    Flow out of the target is useless. Flows between other members of a group cancel out by symmetry.
+    No flow leaves the target, since that would be useless. Flows between other members of a group cancel by symmetry.
     """
     worker = len(adders)  # the worker itself; ``target`` stands for the rest of its group
     count = [adder.count for adder in adders]

@@ -265,9 +265,9 @@ def refuse_one_tree(name: str) -> PlanError:
 
 
 # `striped`: each tree has an equal part of the tensor. Each switch that is the nearest one for some worker is the root
-# of a tree: workers are children of their nearest switch, and these switches of the root. With k roots a link to the
-# upper switches carries 1/k of the tensor for each tree that crosses it, where a single tree sends all of it over the
-# links next to its root.
+# of a tree: workers are children of their nearest switch, and these switches are children of the root. With k roots a
+# link to the upper switches carries 1/k of the tensor for each tree that crosses it; a single tree sends the whole
+# tensor over the links next to its root.
 
 
 def striped(problem: Problem) -> list[TreeShare]:
@@ -330,7 +330,7 @@ def double_binary_tree(problem: Problem) -> list[TreeShare]:
     """Two binary trees with half of the tensor each; a worker is an inner node in at most one of them.
 
     Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing
-    35, 2009, 2.2. The second tree is the first one mirrored, or shifted by one where the number of workers is odd.
+    35, 2009, 2.2. The second tree is the first one mirrored, or shifted by one if the number of workers is odd.
 
     Raises
     ------

@@ -4,7 +4,7 @@ The trees come from the linear program of the best plan (`bounds.py`), in the fo
 y_k of trees k, sum(y) = 1, with the least time T such that on every link l the trees' frames, each in its share, take
 at most T. Trees are found on demand (column generation): the dual prices of links tell which tree would lower T most,
 namely the cheapest tree under these prices, approximately a Steiner tree over workers and capable switches. Dual prices
-are smoothed (Wentges, 1997), since single ones oscillate. Fractional packings of Steiner trees: Jain, Mahdian,
+are smoothed (Wentges, 1997), since they oscillate. Fractional packings of Steiner trees: Jain, Mahdian,
 Salavatipour, Packing Steiner trees (SODA 2003).
 
 The optimum may take many trees. A few trees with about equal shares are therefore sought as well, as in packings by
@@ -145,7 +145,7 @@ class Packer:
         return self._known.setdefault(frames.tobytes(), _Tree(tuple(made), frames))
 
     def _thinned(self, edges: list[Edge]) -> list[Edge]:
-        """Move surplus leaf workers so that no node has more neighbours than a relay may have children; the edges."""
+        """Move surplus leaf workers so that no node has more neighbours than a relay may have children; new edges."""
         around: dict[int, list[int]] = {}
         for a, b in edges:
             around.setdefault(a, []).append(b)

@@ -1,7 +1,7 @@
-"""Compiled graph algorithms on arrays: nodes and arcs are numbers, weights integers; topologies are unknown here.
+"""Compiled graph algorithms on arrays: nodes and arcs are numbers, weights are integers; independent of topologies.
 
-Small networks are planned in plain Python, which is faster there than starting the compiler. Compiled code is cached on
-disk under a key of this folder's sources. Compiling all of it takes half a minute of processor time, once; in plain
+Small networks are planned in plain Python, which is faster for them than starting the compiler. Compiled code is cached
+on disk under a key of this folder's sources. Compiling everything once takes half a minute of processor time; in plain
 Python the same functions plan a job on some ten switches in milliseconds.
 """
 
@@ -21,7 +21,7 @@ kernel: Decorator = Compiler(Path(__file__).parent).kernel
 SMALL: Final = 100
 """number of switches up to which planning runs in plain Python"""
 ENOUGH_S: Final = 1.0
-"""processor time that a process spends in plain Python before it compiles or loads machine code"""
+"""processor time in s that a process spends in plain Python before it compiles or loads machine code"""
 FAR: Final = 1 << 52
 """distance that means that there is no path; the sum of 2,000 of them still fits into 64 bits"""
 NEVER: Final = FAR * 1024
@@ -41,7 +41,7 @@ def at_once() -> None:
 
 @functools.cache
 def plain(compiled: Any) -> Callable[..., Any]:
-    """A kernel in plain Python, including every kernel that it calls. Same arguments, same results."""
+    """A kernel in plain Python, including every kernel that it calls, with the same arguments and results."""
     function: types.FunctionType = compiled.py_func
     namespace = {**function.__globals__}
     interpreted = types.FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)

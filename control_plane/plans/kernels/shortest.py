@@ -329,7 +329,7 @@ def settled(
     arc : int32 (n,)
         Filled with last arcs of paths; -1 at the source and where there is no path.
     tied : bool (n,)
-        Filled: whether other paths are as short.
+        Filled with whether other paths are as short.
 
     Returns
     -------
