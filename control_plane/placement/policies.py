@@ -587,7 +587,7 @@ def _wait(task: Task, cluster: ClusterView, now_s: float) -> None:
 
 
 def _least_s(task: Task, cluster: ClusterView) -> float:
-    """Lower bound in seconds at any hosts: computing at the fastest host, and sending a model on the fastest link."""
+    """Lower bound in seconds at any hosts: computing at the fastest or a standard host, sending on the fastest link."""
     sending = 32.0 * task.elements / float(cluster.racks.rate_bps.max())
     return task.rounds * (task.training_ps / PS_PER_S * min(1.0, *cluster.slowdown.values(), 1.0) + sending)
 
