@@ -234,7 +234,7 @@ class Rescheduler:
     def _consider(self, row: TaskRow, cause: Cause | None) -> None:
         if self._store.task(row.name).state not in AT_WORK:
             return  # ended while another task was given up
-        self._replanner.cancel(row.name)  # a task with a pending change is only considered if it must change
+        self._replanner.cancel(row.name)  # with a pending change or a ring, a task comes here only if it must change
         row = self._store.task(row.name)
         if row.state not in AT_WORK:
             return
