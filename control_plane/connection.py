@@ -22,18 +22,17 @@ from p4reduce.topologies.model import Hop
 from p4reduce.workers.wire import PacketType
 from p4switch.base.values import is_loopback
 
-# Traffic classes by iteration within a group of jobs (the workers of one asynchronous training): those behind first.
-#
-# Either the switch computes how far a packet is behind (``by_lag``), or the controller writes a class for each of eight
-# successive iterations, and again as iterations advance.
+# Traffic classes by iteration within a group of jobs (the workers of one asynchronous training): older iterations have
+# higher classes. Either the switch computes by how many iterations a packet lags (``by_lag``), or the controller writes
+# a class for each of eight successive iterations, and rewrites the classes as iterations advance.
 
 
 GROUPS: Final = 256
 """cells of register ``newest`` (p4src/sizes.p4)"""
 BATCHES: Final = 8
-"""number of successive iterations with entries of their own; iterations that are equal modulo 8 share an entry"""
+"""number of successive iterations with separate entries; iterations that are equal modulo 8 share an entry"""
 _BY_BATCH: Final = 30
-"""P4Runtime priority: above the class of a job and that of its RESULTs (`entries.py`)"""
+"""P4Runtime priority: above the entries for a job and for its RESULTs (`entries.py`)"""
 _DIRECTIONS: Final = ((PacketType.RESULT, 0), (PacketType.PUSH, 1))
 """rank within a batch: packets down the tree before packets up the tree"""
 
@@ -77,22 +76,23 @@ class JobGroup:
 
 
 def group_size(jobs: int) -> int:
-    """The least size of a group for this number of jobs."""
+    """The smallest size of a group (a power of two) for this number of jobs."""
     return 1 << max(0, jobs - 1).bit_length()
 
 
 def lag_entry(group: JobGroup) -> fy.P4TableEntry:
-    """Entry for classes by the switch: base + min(lag, most), with the lag behind the group's newest iteration."""
+    """Entry that lets the switch compute the class: base + min(lag, most), lag behind the group's newest iteration."""
     action = fy.P4TableAction("by_lag", group=group.cell, generation=group.generation, base=group.base, most=group.most)
     match = fy.P4TableMatch({"hdr.inc.job": group.match})
     return fy.P4TableEntry("traffic_class", match=match, action=action, priority=_BY_BATCH)
 
 
 def batch_entries(group: JobGroup, oldest: int, span: int = BATCHES) -> tuple[fy.P4TableEntry, ...]:
-    """Entries for classes by the controller: one for each of eight iterations from ``oldest`` and each direction.
+    """Entries with classes from the controller: one for each of eight iterations from ``oldest`` and each direction.
 
     The rank of a packet is r = 2 * batch + [push]; the ranks of ``span`` batches are spread evenly over the group's
-    classes, later ones have the lowest class. The matches of the sixteen entries are constant; new entries replace old.
+    classes; later batches have the lowest class. The sixteen entries always have the same matches, so they replace the
+    entries of an earlier call.
     """
     if not 1 <= span <= BATCHES:
         raise ControllerError(f"span: {span} batches, must be 1..{BATCHES}")
@@ -125,7 +125,7 @@ _BATCH: Final = 500
 _PACKETS: Final = 1024
 """number of packets, and of digests, that are kept until they are taken"""
 _TICKS: Final = 10
-"""parts of a deadline: a pause of this process, however long, counts as one part at most"""
+"""number of parts of a deadline; a pause of this process, however long, counts as one part at most"""
 _CHANNEL: Final = (
     ("grpc.max_metadata_size", 64 * 1024),
     ("grpc.use_local_subchannel_pool", 1),
@@ -147,7 +147,7 @@ class ControllerTls:
     certificate, key : bytes or None
         PEM certificate chain and private key of the controller, for switches that ask for one (mutual TLS).
     server_name : str or None
-        Name in the switch's certificate, where it is not that of the address.
+        Name in the switch's certificate, if it differs from the name in the address.
     """
 
     authorities: bytes
@@ -187,14 +187,14 @@ def _read_pem(path: Path, kind: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a switch answers.
+    """The P4Runtime server of a switch.
 
     Attributes
     ----------
     name : str
-        As in the topology.
+        Name of the switch in the topology.
     address : str
-        Of its P4Runtime server, host:port. An address beyond this machine needs ``tls``.
+        Address of the server, host:port. An address beyond this machine needs ``tls``.
     device_id : int
         P4Runtime's number of the switch at this address.
     tls : ControllerTls or None
@@ -218,7 +218,7 @@ class PacketIn:
 
 
 class _RefusedError(ControllerError):
-    """Some updates of a write were refused; ``failed`` has their indices in the batch. The others are done."""
+    """Some updates of a write were refused; ``failed`` has their indices in the batch. All other updates are done."""
 
     def __init__(self, text: str, failed: frozenset[int]) -> None:
         super().__init__(text)
@@ -226,14 +226,14 @@ class _RefusedError(ControllerError):
 
 
 class Channels:
-    """The gRPC channels of a controller: one for each address and its TLS, which the switches there share."""
+    """The gRPC channels of a controller; switches with the same address and TLS settings share a channel."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, ControllerTls | None], grpc.aio.Channel] = {}
         self._users: dict[grpc.aio.Channel, int] = {}
 
     def take(self, target: Target) -> grpc.aio.Channel:
-        """The channel to a target's address, which connects with the first call; to be given to :meth:`leave`."""
+        """Return the channel to a target, for a later :meth:`leave`; it connects with the first call."""
         end = target.address, target.tls
         if end not in self._newest:
             self._newest[end] = _open_channel(target)
@@ -242,7 +242,7 @@ class Channels:
         return channel
 
     async def leave(self, target: Target, channel: grpc.aio.Channel, *, lost: bool) -> None:
-        """Close it behind the last user. Where it is ``lost``, others take a new one: gRPC has it wait to connect."""
+        """Give a channel back; its last user closes it. ``lost``: later users get a new one, which connects at once."""
         end = target.address, target.tls
         self._users[channel] -= 1
         if self._newest.get(end) is channel and (lost or not self._users[channel]):
@@ -267,20 +267,20 @@ def _open_channel(target: Target) -> grpc.aio.Channel:
 
 
 class _Client(P4Client):
-    """finsy's stream, over a channel that is shared with other switches at the address."""
+    """A finsy client whose channel is shared with other switches at the same address."""
 
     def __init__(self, target: Target, channels: Channels) -> None:
         super().__init__(target.address)
         self._target, self._channels = target, channels
 
     async def open(self, *, schema: fy.P4Schema | None = None, complete_request: Any = None) -> None:
-        """Take the channel; it connects with the first call."""
+        """Take the shared channel; it connects with the first call."""
         self._channel = self._channels.take(self._target)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._schema, self._complete_request = schema, complete_request
 
     async def close(self, *, lost: bool = False) -> None:
-        """End the stream; ``lost``: the channel may have failed, too."""
+        """End the stream and leave the channel; ``lost``: the channel may have failed."""
         if self._stream is not None:
             self._stream.cancel()
         channel, self._channel = self._channel, None
@@ -306,18 +306,18 @@ class Connection:
         self._schema = schema
         self._deadline_s = deadline_s
         self._election_id = election_id
-        # finsy's stream; calls go by its channel, because finsy gives each of them up after 10 s, whatever its size.
+        # Used for the stream only: finsy ends every other call after 10 s, whatever its size, so calls use the channel.
         self._client = _Client(target, self._channels)
         self._receiver: asyncio.Task[None] | None = None
         self._lost: str | None = None
         self.packets: deque[PacketIn] = deque(maxlen=_PACKETS)
         self.loads: deque[LoadDigest] = deque(maxlen=_PACKETS)
         self.told = 0
-        """number of digests of links' loads so far"""
+        """number of link load digests received so far"""
         self.told_bytes = 0
         """bytes of all digest messages so far, serialized"""
         self.tells = asyncio.Event()
-        """set when a digest came, or none will come any more; its waiter clears it"""
+        """set when a digest arrives or the stream ends; its waiter clears it"""
         self.read_bytes = 0
         """bytes of all reads and their answers so far, serialized"""
 
@@ -369,7 +369,7 @@ class Connection:
             raise
 
     async def _runs_program(self) -> bool:
-        """Whether the switch runs our program already: by the cookie, or else by comparing the programs."""
+        """Whether the switch runs this program already: compares the cookies, then the programs."""
         for kind in (p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY, p4r.GetForwardingPipelineConfigRequest.ALL):
             request = p4r.GetForwardingPipelineConfigRequest(device_id=self.target.device_id, response_type=kind)
             answer = await self._call("asking for the program", request, none=fy.GRPCStatusCode.FAILED_PRECONDITION)
@@ -411,7 +411,7 @@ class Connection:
             raise
 
     async def subscribe(self, digest: fy.P4DigestEntry) -> None:
-        """Subscribe to a digest of the switch."""
+        """Subscribe to a kind of digest of the switch."""
         await self._write("subscribing to", p4r.Update.INSERT, [digest])
 
     async def delete(self, entities: Sequence[Entity]) -> None:
@@ -476,7 +476,7 @@ class Connection:
     async def _read(
         self, doing: str, request: p4r.ReadRequest, *, none: fy.GRPCStatusCode | None = None
     ) -> AsyncIterator[p4r.ReadResponse]:
-        """The answers to a read, each with its own deadline; the status code ``none`` ends them."""
+        """Yield the answers to a read, each with a separate deadline; the status code ``none`` ends them."""
         answers = None
         try:
             while True:
@@ -498,7 +498,7 @@ class Connection:
                 answers.cancel()
 
     def _stub(self) -> Any:
-        """A stub whose calls have none of finsy's time-outs."""
+        """A stub whose calls have no time-outs from finsy."""
         return p4r_grpc.P4RuntimeStub(self._client.channel)
 
     def _explain(
@@ -545,7 +545,7 @@ class Connection:
 
     def _take_digest(self, message: p4r.StreamMessageResponse) -> None:
         digest_list = fy.p4entity.decode_stream(message, self._schema)
-        if digest_list.digest_id == DIGEST:  # other programs' digests are not ours to read
+        if digest_list.digest_id == DIGEST:  # others are ignored: they come from other programs
             self.loads.extend(LoadDigest.decode(self.target.name, values) for values in digest_list)
             self.told += len(digest_list)
             self.told_bytes += message.ByteSize()
@@ -584,7 +584,7 @@ class Connection:
 async def _patience(deadline_s: float) -> AsyncIterator[None]:
     """Raise ``TimeoutError`` after ``deadline_s`` seconds in which this process was scheduled.
 
-    A clock alone would also count the time without a processor; the answer may have arrived by then.
+    A clock would also count the time in which this process does not run, although the answer may have arrived.
     """
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []
@@ -634,7 +634,7 @@ def targets_by_name(targets: Iterable[Target], switches: Iterable[str]) -> dict[
     return by_switch
 
 
-# The load of links by plain traffic, which switches of the build `p4src/watching.p4` report by digests at thresholds.
+# The load of links by plain traffic: switches of the build `p4src/watching.p4` send digests at thresholds.
 
 
 DIGEST: Final = "link_load_t"
@@ -651,8 +651,8 @@ class LoadThresholds:
     window_us : int
         Microseconds over which bytes are added up, 1 to 2^31.
     high, low : float
-        Shares of the link's rate: a window above ``high`` is reported, then those above ``low``,
-        and the first one below it.
+        Shares of the link's rate: a window above ``high`` is reported, then all windows above ``low``,
+        and the first window below ``low``.
     again : int
         A busy link is reported every ``again`` windows, 1 to 65,535. A link without a report for longer
         is silent: it has no packet that could cause a report.
@@ -726,5 +726,5 @@ def watch_entries(
 
 
 def digest_entry() -> fy.P4DigestEntry:
-    """Settings by which every digest is a message of its own, sent at once and without an acknowledgement."""
+    """Settings that make switches send each digest at once, in a separate message, without an acknowledgement."""
     return fy.P4DigestEntry(DIGEST, max_list_size=1, max_timeout_ns=0, ack_timeout_ns=0)

@@ -64,9 +64,9 @@ class Controller(Closable):
     settings : SwitchSettings
         ECN threshold and sampling of refused packets.
     deadline_s : float
-        Seconds for every answer of a switch; large requests have more, by their size.
+        Seconds within which a switch must answer; large requests get more time, by their size.
     first_generation : int
-        Above all generations that these switches have seen, if they kept running without this controller.
+        Generation of the first plan: above all generations that these switches have seen, if they kept running.
     election_id : int
         P4Runtime's election id: the controller with the highest id is in charge.
     keep : bool
@@ -300,7 +300,7 @@ class Controller(Closable):
         """Install several plans of jobs that send nothing yet, with far fewer writes than one at a time.
 
         The counter cells of the jobs are not reset. A job with a priority must be new, and in one of the plans only.
-        Errors are those of :meth:`install`; after one nothing of the plans is left.
+        Raises the errors of :meth:`install`; after an error no entries of the plans are left.
         """
         with self._lock:
             for plan in plans:
@@ -331,14 +331,14 @@ class Controller(Closable):
             return plan
 
     def read_counters(self, switches: Sequence[str] | None = None) -> dict[str, SwitchCounters]:
-        """The counters of switches (by default of all), with those of all installed plans."""
+        """Read the counters of switches (by default of all), with the cells of all installed plans."""
         with self._lock:
             loop, fleet = self._run_fleet()
             names = list(self.targets) if switches is None else list(switches)
             return loop.run(fleet.read_counters(self.installed, names))
 
     def who_is_missing(self, plan: Plan, seq: int) -> str:
-        """The contributions that chunk ``seq`` of a job waits for, from the switches' slots; a line for each switch."""
+        """Explain which contributions chunk ``seq`` waits for, from the switches' slots; one line for each switch."""
         return who_is_missing(plan, seq, self._read_cell)
 
     def blamed(self, plan: Plan, seq: int) -> frozenset[str]:
@@ -346,7 +346,7 @@ class Controller(Closable):
         return blamed(plan, seq, self._read_cell)
 
     def out_of_turn(self, plan: Plan, seqs: Collection[int], *, pulls: bool) -> frozenset[str]:
-        """Workers that block the slots of others (:func:`~p4reduce.control_plane.entries.out_of_turn`)."""
+        """Workers that block other workers' slots (:func:`~p4reduce.control_plane.entries.out_of_turn`)."""
         return out_of_turn(plan, seqs, self._read_cell, pulls=pulls)
 
     def watch(self, thresholds: LoadThresholds, hops: Collection[Hop]) -> None:
@@ -375,7 +375,7 @@ class Controller(Closable):
 
     @property
     def told_bytes(self) -> int:
-        """Bytes of all digests of links so far, as serialized messages without transport headers."""
+        """Bytes of all link load digests so far, as serialized messages without transport headers."""
         with self._lock:
             return self._run_fleet()[1].told_bytes
 

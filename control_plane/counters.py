@@ -193,10 +193,10 @@ class PlanBound:
 def plan_bound(plan: Plan, elements: int, operation: Operation = Operation.ALL_REDUCE) -> PlanBound:
     """The least time of a collective with a plan: max over directed links l of C k_l t_l.
 
-    C is the number of chunks, k_l that of full frames on link l for each chunk, t_l the time of one frame on it. A tree
-    has one frame on each of its edges, up and down; a star n on the server's link in each direction; an edge of a ring
-    2 (n-1)/n. In an all-to-all C are the chunks of a block, and each pair has one frame for each. Edges that share a
-    link add up. A barrier is bounded by its empty frames.
+    C is the number of chunks, k_l the number of full frames on link l for each chunk, t_l the time of one frame on it.
+    k_l is 1 on each edge of a tree in each direction, n on the link of a star's server in each direction, and
+    2 (n-1)/n on an edge of a ring. In an all-to-all, C is the number of chunks of a block, and each pair sends one
+    frame for each of them. Edges that share a link add up. A barrier is bounded by its empty frames.
 
     Raises
     ------
@@ -207,9 +207,9 @@ def plan_bound(plan: Plan, elements: int, operation: Operation = Operation.ALL_R
 
 
 def parts_bound(parts: Sequence[tuple[Plan, int]], operation: Operation = Operation.ALL_REDUCE) -> PlanBound:
-    """The least time of a collective whose parts run at the same time, each with its own plan.
+    """The least time of a collective whose parts run at the same time, each with a separate plan.
 
-    As :func:`plan_bound`, with the loads of all parts on a link added up; ``copies`` refers to a chunk of the whole.
+    Adds up the loads of all parts on a link of :func:`plan_bound`; ``copies`` refers to a chunk of the whole.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def _loads(plan: Plan, elements: int, operation: Operation) -> tuple[dict[Hop, F
 
 _BINS: Final = 2048
 _REPAIRS: Final = 1e-9
-"""losses of a frame in a row on a hop are modelled up to the number whose probability falls below this"""
+"""largest probability of a run of losses of one frame on a hop that the model leaves out"""
 
 
 def lossy_bound_ps(bound_ps: int, loss: float, parts: Sequence[tuple[Plan, int]], operation: Operation) -> int:
@@ -274,11 +274,11 @@ def lossy_bound_ps(bound_ps: int, loss: float, parts: Sequence[tuple[Plan, int]]
 
     The bound of :func:`parts_bound` is divided by 1 - loss, since each lost frame is sent once more on its own link;
     the tail is added: the delay of the last complete chunk against a run without losses. Repairs are ideal and hop by
-    hop: the far end of a link notices a missing frame when it is due, and has it after a round trip of this link and
-    the frame's time; the number of losses in a row is geometrically distributed. A chunk is complete at a switch when
-    those of all children are, and in the end at all workers. Chunks follow each other at the pace of the busiest link,
-    so early chunks have time for their repairs. The tail of a ring is that of its last step. Delays are rounded down,
-    to 1/2048 of the longest delay in the model.
+    hop: the far end of a link notices a missing frame when it is due, and receives it after a round trip of this link
+    plus the frame's time; the number of losses in a row is geometrically distributed. A chunk is complete at a switch
+    when all children have delivered it, and complete as a whole when all workers have it. Chunks follow each other at
+    the pace of the busiest link, so early chunks have time for their repairs. For a ring the tail of its last step
+    counts. Delays are rounded down to 1/2048 of the longest delay in the model.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ def _later(lag: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.
 
 
 def _complete(way: Any, loss: float, repairs: int, unit: float, known: dict[Any, Any]) -> npt.NDArray[np.float64]:
-    """The probability, by bin, that a chunk of all branches has arrived by then."""
+    """Cumulative probability, by bin of delay, that a chunk has arrived over all branches."""
     if way not in known:
         arrived = np.ones(_BINS)
         for trips, below in way:
@@ -486,7 +486,7 @@ def requests(topology: Topology, switch: str, plans: Iterable[Plan]) -> list[P4E
 
 
 def resets(plan: Plan) -> list[fy.P4CounterEntry]:
-    """Writes that set the counter cells to zero that a plan takes over from an earlier one."""
+    """Writes that reset a plan's counter cells, which an earlier plan may have used."""
     return [
         fy.P4CounterEntry(counter, index=index, data=fy.P4CounterData())
         for counter in ("job_received", "job_sent")
@@ -549,15 +549,15 @@ def _peer_counter(plan: Plan, port: int, ip: int) -> fy.P4DirectCounterEntry:
     return fy.P4DirectCounterEntry("peer_received", table_entry=fy.P4TableEntry("peer", match=fy.P4TableMatch(match)))
 
 
-# Predictions against counters: first transmissions on links and in the switches' own counters.
+# Comparison of predictions with counters: first transmissions on links and in the switches' counters.
 
 
 class Fate(StrEnum):
     """Events that can happen to a first transmission on a link.
 
-    A frame is counted where its sender puts it on the link. A lost or corrupted frame was counted there, but is missing
-    from the links after it; a duplicate is counted on the links after it only; a frame that a full queue dropped is
-    missing from its own link, too.
+    A frame is counted when its sender puts it on the link. A lost or corrupted frame is counted on that link, but is
+    missing from all later links; a duplicate is counted on later links only; a frame that a full queue dropped is
+    missing from that link and all later links.
     """
 
     LOST = "lost"
@@ -568,7 +568,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkIncident:
-    """First transmissions to ``destination`` (a node's name) that had an event at the link from ``node``'s ``port``."""
+    """First transmissions to ``destination`` (a node's name) that met ``fate`` on the link from ``node``'s ``port``."""
 
     node: str
     port: int
@@ -581,15 +581,15 @@ class LinkIncident:
 def expected_on_links(
     plan: Plan, predicted: Mapping[Hop, Traffic], incidents: Iterable[LinkIncident]
 ) -> dict[Hop, Traffic]:
-    """Correct a prediction for events of first transmissions on their way.
+    """Correct a prediction for losses, duplicates and drops of first transmissions on their way.
 
     A frame that is lost on one link is missing on the rest of its path, up to the next switch or host that aggregates:
-    this one waits for a retransmission, and what it then sends is again a first transmission.
+    that node waits for a retransmission, and its own frames are again first transmissions.
 
     Raises
     ------
     PlanError
-        When an event is at a link where the plan sends no frame to that destination.
+        When an incident is at a link where the plan sends no frame to that destination.
     """
     onward = {(node, path[-1]): following for path in plan.paths.values() for node, following in pairwise(path)}
     total = dict(predicted)
@@ -627,7 +627,7 @@ def compare_counters(
 ) -> list[str]:
     """Differences between expected frames and the switches' counter `link_sent` of first transmissions.
 
-    Only frames: BMv2 counts the bytes that a packet had when it came in.
+    Bytes are not compared: BMv2 counts the bytes that a packet had on arrival.
     """
     differences = []
     for switch, own in counters.items():

@@ -77,8 +77,8 @@ def slot_index(aggregator: Aggregator, seq: int) -> int:
 def who_is_missing(plan: Plan, seq: int, read: ReadCell) -> str:
     """Explain why chunk ``seq`` of a job is not done, from the slots of its tree.
 
-    Follows missing contributions from the root down, and names where they end: workers that have not sent, switches
-    whose partial sum or result is on its way or lost.
+    Follows missing contributions from the root down to their origins: workers that have not sent, switches whose
+    partial sum or result is on its way or lost.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def who_is_missing(plan: Plan, seq: int, read: ReadCell) -> str:
 
 
 def _tops(plan: Plan) -> list[Aggregator]:
-    """Switches without a switch above them: the root, or those directly below workers that aggregate."""
+    """Switches without a switch above them: the root, or switches directly below workers that aggregate."""
     return [
         aggregator
         for aggregator in plan.aggregators
@@ -105,7 +105,7 @@ def _tops(plan: Plan) -> list[Aggregator]:
 
 
 def _explain(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> list[str]:
-    """Causes that keep a switch and those below it from being done; empty when they are done."""
+    """Reasons why a chunk is not done at a switch or below it, one line each; empty when it is done."""
     index = slot_index(aggregator, seq)
     where = f"slot {index} of {aggregator.name}"
     cell = read(aggregator.name, index)
@@ -128,7 +128,7 @@ def _explain(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> li
 def _missing(
     plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell, *, missing: list[Child], where: str
 ) -> list[str]:
-    """Name missing workers; for a missing switch, give its causes."""
+    """Name missing workers; for a missing switch, return the reasons of :func:`_explain`."""
     named = [node_name(plan, child.name) for child in missing if child.is_worker]
     lines: list[str] = []
     for child in missing:
@@ -145,14 +145,14 @@ def node_name(plan: Plan, node: str) -> str:
     return f"worker {plan.workers.index(node)} ({node})" if node in plan.workers else node
 
 
-# The nodes that a chunk waits for: evidence from the data path against members of a job that do not respond.
+# The nodes that a chunk waits for: evidence from the data path that members of a job do not respond.
 
 
 def blamed(plan: Plan, seq: int, read: ReadCell) -> frozenset[str]:
     """Workers and switches whose contributions chunk ``seq`` lacks, in the whole tree; empty when it is done.
 
     A switch is named with the nodes missing below it, since its link or the switch itself may be the cause. If a slot
-    cannot be read, all workers below its switch are named. Only for plans in the network; in others, hosts know it.
+    cannot be read, all workers below its switch are named. Only for plans that aggregate in the network.
 
     If a switch has all contributions and no result, its first child is named too: only this worker asks for the result
     (p4src/slot.p4), and if it has died, a result that was lost on the way down never comes.
@@ -172,7 +172,7 @@ def relaying(plan: Plan) -> set[str]:
 
 
 def _asks_for_all(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell) -> str:
-    """The worker that must ask a switch for a result that the switch waits for, too; "" if there is none."""
+    """The worker that must ask a switch for a result that the switch itself still lacks; "" if there is none."""
     cell = read(aggregator.name, slot_index(aggregator, seq))
     slot = None if cell is None else SlotState.unpack(cell)
     first = min(aggregator.children, key=lambda child: child.bit)
@@ -200,11 +200,11 @@ def _missing_names(plan: Plan, aggregator: Aggregator, seq: int, read: ReadCell)
 
 
 def out_of_turn(plan: Plan, seqs: Collection[int], read: ReadCell, *, pulls: bool) -> frozenset[str]:
-    """Workers that took slots, out of turn, of chunks that some member still lacks.
+    """Workers that occupy, out of turn, the slots of chunks that some member still lacks.
 
     seqs: chunks that members lack. pulls: whether the operation asks for its chunks (PULL) instead of contributing. A
-    slot opened by packets of the other kind is closed to workers that send the right kind. So is the slot of a chunk a
-    whole lap of the slots ahead, which no correct worker sends: the window is at most half of the slots.
+    slot opened by packets of the other kind is closed to workers that send the right kind. A slot is also closed to
+    them while it holds a later chunk, which no correct worker sends: the window is at most half of the slots.
     """
     names: set[str] = set()
     for aggregator in plan.aggregators:
@@ -245,7 +245,7 @@ def awaited_at(plan: Plan, worker: str, wait: WaitStatus) -> tuple[str, tuple[st
 def explain_waits(plan: Plan, waits: Mapping[str, WaitStatus | None]) -> list[str]:
     """One line for each switch that a worker was told to wait for, oldest chunk first; ``waits`` by worker.
 
-    If a switch waits for another switch, and workers behind that one were told the cause, only the cause is given:
+    If a switch waits for another switch, whose workers were told what that switch waits for, only the latter is given:
     "slot 17 of leaf2 waits for worker 3 (h3)".
     """
     told = {name: wait for name, wait in waits.items() if wait is not None}
@@ -374,7 +374,7 @@ BASE_TABLES = ("local_address", "edge", "route")
 PLAN_TABLES = ("job", "peer", "replica", "path", "traffic_class")
 """the tables of :func:`plan_entries` and :func:`priority_entry`"""
 _ANY_PRIORITY = 10
-"""P4Runtime priority of jobs' traffic classes; they never overlap, so any positive number will do"""
+"""P4Runtime priority of jobs' traffic classes; their matches never overlap, so any positive number is possible"""
 _BEFORE_OTHERS = 20
 """P4Runtime priority of classes for some packets of a job, which override the job's class"""
 
@@ -405,8 +405,8 @@ class SwitchSettings:
 class SwitchEntries:
     """The entries of a plan in one switch.
 
-    ``prepare`` has no effect alone: without its entry in table `job` a switch refuses the job's packets, and `path`
-    only forwards. ``activate`` is that entry; it is added last and removed first.
+    ``prepare`` has no effect alone: without an entry in table `job` a switch refuses the job's packets, and `path` only
+    forwards. ``activate`` is the entry in table `job`; it is added last and removed first.
     """
 
     prepare: tuple[Entity, ...]
@@ -595,7 +595,7 @@ def _group_entry(aggregator: Aggregator) -> fy.P4MulticastGroupEntry:
 
 
 def _replica_entries(plan: Plan, aggregator: Aggregator) -> list[Entity]:
-    """The address and token of each child; with a deadline also its bit, to tell it what it has missed."""
+    """The address and token of each child; with a deadline also its bit, by which it learns what it has missed."""
     entries: list[Entity] = []
     for child in aggregator.children:
         address = {"mac": child.address.mac, "ip": child.address.ip, "udp": child.address.udp}
@@ -666,10 +666,10 @@ def _job_match(plan: Plan) -> dict[str, int]:
     return {"hdr.inc.job": plan.job, "hdr.inc.epoch": plan.epoch}
 
 
-# Tokens: a child and its parent show them in every packet of a (job, epoch), so that strangers are detected.
+# Tokens: a child and its parent send them in every packet of a (job, epoch), so that forged packets are refused.
 #
 # A token is the keyed BLAKE2 hash (RFC 7693) of job, epoch, generation and the two names, cut to the header's 24 bits:
-# the same key gives the same tokens in any order, and without the key tokens cannot be derived from others.
+# the same key gives the same tokens in any order, and without the key no token can be derived from other tokens.
 
 
 KEY_BYTES: Final = 32
@@ -681,14 +681,14 @@ def drawn_key() -> bytes:
 
 
 def seeded_key(seed: int) -> bytes:
-    """A key that depends on the seed alone, for virtual time, where equal runs give equal bytes."""
+    """A key that depends on the seed alone, for virtual time, in which equal runs send equal bytes."""
     return blake2b(f"p4reduce tokens of seed {seed}".encode(), digest_size=KEY_BYTES).digest()
 
 
 def tokens_of(plan: Plan, key: bytes) -> Mapping[tuple[str, str], int]:
     """A token (1 .. 2**24 - 1) for each pair of neighbours of a plan, by the names in ``Plan.edges``.
 
-    Two hosts that are each other's child and parent (in an all-to-all, or a ring of two) share one.
+    Two hosts that are each other's child and parent (in an all-to-all, or a ring of two) share one token.
     """
     tokens: dict[tuple[str, str], int] = {}
     for a, b in plan.edges:

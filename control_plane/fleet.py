@@ -44,7 +44,7 @@ from p4reduce.topologies.model import Hop
 from p4switch.base.closing import Closable
 from p4switch.base.event_loop import EventLoopThread
 
-# Detection of restarted switches: a number among a switch's entries is lost with them.
+# Detection of restarted switches: a restart removes a random number (nonce) that is stored as a table entry.
 
 
 LOOK_MS: Final = 250
@@ -69,16 +69,16 @@ def new_nonce() -> int:
 
 
 def nonce_entry(nonce: int = 0) -> fy.P4TableEntry:
-    """The entry with the nonce, 48 bits; for reading and deleting any number will do.
+    """The entry that stores a nonce of 48 bits; reads and deletions ignore the number.
 
-    It is the route to 0.0.0.0, which no host has (RFC 1122, 3.2.1.3): the nonce is the MAC address, the port drops.
+    It is a route to 0.0.0.0, the address of no host (RFC 1122, 3.2.1.3), with the nonce as MAC address and a drop port.
     """
     match = fy.P4TableMatch({"hdr.ipv4.dst": (0, 32)})
     return fy.P4TableEntry("route", match=match, action=fy.P4TableAction("next_hop", port=_DROP_PORT, mac=nonce))
 
 
 def nonce_of(entries: Iterable[P4Entity]) -> int | None:
-    """The nonce among entries that were read; None: it is not there."""
+    """The nonce among entries that were read; None if it is missing."""
     ours = key(nonce_entry())
     for entry in entries:
         if isinstance(entry, fy.P4TableEntry) and isinstance(entry.action, fy.P4TableAction) and key(entry) == ours:
@@ -117,7 +117,7 @@ class Fleet:
         """Connect to all switches, load the program, install settings and base entries.
 
         With ``keep`` a switch that runs the program already keeps the entries of plans, and the base entries that are
-        right; only missing ones are added.
+        right; only missing base entries are added.
         """
         self._settings = settings
 
@@ -137,14 +137,14 @@ class Fleet:
         entries = (*classes, *base_entries(self._topology, switch, self._routes.of(switch)), nonce_entry(nonce))
         there = {fingerprint(entry) for entry in present}
         wanted = {fingerprint(entry) for entry in entries}
-        # Wrong entries are removed first: another one with the same key may have to replace them.
+        # Wrong entries are removed first, since the right entry may have the same key.
         wrong = [entry for entry in present if isinstance(entry, Entity) and fingerprint(entry) not in wanted]
         await connection.delete(wrong)
         await connection.insert([entry for entry in entries if fingerprint(entry) not in there])
         self._nonces[switch] = nonce
 
     async def look(self, switches: Iterable[str]) -> Found:
-        """Read the nonces of switches, over a new stream where the old one has ended."""
+        """Read the nonces of switches, over a new stream if the old one has ended."""
         restarted, silent = list[str](), dict[str, str]()
 
         async def look(switch: str) -> None:
@@ -184,10 +184,10 @@ class Fleet:
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
     async def install(self, plan: Plan) -> None:
-        """Install a plan; on failure remove what was added, as far as switches answer.
+        """Install a plan; on failure remove the added entries from all switches that answer.
 
-        All entries without an effect of their own go first, to all switches; then table `job`, which admits the job's
-        packets, level by level from the root: no partial sum ever meets a parent that refuses it.
+        All entries that have no effect alone are written first, to all switches; then table `job`, which admits the
+        job's packets, level by level from the root, so that no parent refuses a partial sum.
         """
         entries = plan_entries(plan)
         done: list[tuple[str, Sequence[Entity]]] = []
@@ -268,7 +268,7 @@ class Fleet:
         async def change(switch: str) -> int:
             connection, key = self._connections[switch], (switch, plan.job)
             before, users = self._priorities[key]
-            apart = self._results.get(key)  # where RESULTs have a separate queue
+            apart = self._results.get(key)  # queue of RESULTs; None if it is that of all packets
             written = 0
             if before != priority:
                 await connection.modify([priority_entry(plan.job, priority)])
@@ -289,7 +289,7 @@ class Fleet:
         """Install plans of jobs that send nothing yet, with one write for each switch, in any order among switches.
 
         A job with a priority must be new to its switches, and in one of the plans only. Counter cells are not reset. On
-        failure nothing of the plans is left, as far as switches answer.
+        failure the entries of the plans are removed from all switches that answer.
         """
         done: list[tuple[str, Sequence[Entity]]] = []
 
@@ -323,7 +323,7 @@ class Fleet:
             self._count_priority(plan, -1)
 
     async def read_counters(self, plans: Sequence[Plan], switches: Iterable[str]) -> dict[str, SwitchCounters]:
-        """The counters of some switches, with the cells of the given plans."""
+        """Read the counters of some switches, with the cells of these plans."""
 
         async def read(switch: str) -> tuple[str, SwitchCounters]:
             wanted: list[P4Entity] = counters.requests(self._topology, switch, plans)
@@ -348,7 +348,7 @@ class Fleet:
         await self._each(entries, begin)
 
     async def take_loads(self, at_least: int) -> list[LoadDigest]:
-        """Take the loads that switches have reported since the last call; waits until ``at_least`` came in all."""
+        """Take the loads reported since the last call, after waiting for ``at_least`` digests since the start."""
         own = self._connections.values()
         while sum(connection.told for connection in own) < at_least:
             for connection in own:
@@ -380,7 +380,7 @@ class Fleet:
         return packets
 
     async def _undo(self, done: Sequence[tuple[str, Sequence[Entity]]]) -> None:
-        """Remove what a failed installation added, last first; errors are ignored, as the first error is reported."""
+        """Remove the entries of a failed installation, last first; errors are ignored, as the first one is reported."""
         for switch, what in reversed(done):
             with contextlib.suppress(ControllerError):
                 await self._connections[switch].delete(what)
@@ -455,12 +455,12 @@ def _levels(plan: Plan) -> list[list[str]]:
     return levels
 
 
-# A controller that looks at its switches periodically, to find those that were restarted or do not answer.
+# Periodic looks of a controller at its switches, to find switches that were restarted or do not answer.
 
 
 LOOK_S: Final = LOOK_MS / 1000
 SILENT_S: Final = 1.0
-"""seconds without an answer until a switch is called silent; also the time-out of a look"""
+"""seconds without an answer after which a switch counts as silent; also the time-out of a look"""
 
 
 @dataclass(frozen=True)
@@ -472,11 +472,11 @@ class Sighting:
     switch: str
     what: Literal["anew", "silent", "answers"]
     why: str = ""
-    """reason why it does not answer"""
+    """reason why the switch is silent; '' for other events"""
 
 
 class Lookout(Closable):
-    """Reads the nonce of each switch every ``LOOK_S``, by a new stream where the old one has ended.
+    """Reads the nonce of each switch every ``LOOK_S``, over a new stream if the old one has ended.
 
     It runs beside the controller's other work. Use it as a context manager, or :meth:`close` it before the controller.
     """

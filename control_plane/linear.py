@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 
 class Rows:
-    """What the columns of a program must keep to: low <= sum of terms <= high."""
+    """The constraints of a program, each of the form low <= sum of factor * column <= high."""
 
     def __init__(self) -> None:
         self._terms: list[tuple[int, int, float]] = []
@@ -16,19 +16,19 @@ class Rows:
         self._high: list[float] = []
 
     def row(self, terms: Mapping[int, float], low: float, high: float) -> None:
-        """One more; ``terms``: a factor for each column."""
+        """Add a constraint; ``terms`` maps a column's index to its factor."""
         self._terms.extend((len(self._low), column, factor) for column, factor in terms.items())
         self._low.append(low)
         self._high.append(high)
 
     def solve(self, cost: npt.ArrayLike, *, whole: npt.ArrayLike, most: npt.ArrayLike, **options: float) -> Any:
-        """scipy's answer to the least cost with each column from 0 to ``most``, in integers where ``whole`` is 1."""
+        """Minimize ``cost`` with columns in 0..``most``, integral if ``whole`` is 1; return scipy's result."""
         from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (takes a while to import)
         from scipy.sparse import csr_array  # noqa: PLC0415
 
         cost, terms = np.asarray(cost, np.float64), np.array(self._terms, np.float64).reshape(-1, 3)
         places = (terms[:, 0].astype(np.int64), terms[:, 1].astype(np.int64))
-        solver: Any = milp  # its stubs know no options by name
+        solver: Any = milp  # its type stubs do not declare the options
         return solver(
             cost,
             integrality=np.asarray(whole),

@@ -11,7 +11,7 @@ from p4reduce.base.errors import PlanError
 SLOTS: Final = 4096
 """slots of a switch in the bundled programs (p4src/sizes.p4)"""
 STATS_JOBS: Final = 512
-"""number of jobs with counters of their own (p4src/sizes.p4)"""
+"""number of jobs that can have counter cells at one time (p4src/sizes.p4)"""
 _MAX_ID: Final = 65_535
 """largest multicast group and replication id: they have 16 bits, and 0 means none"""
 
@@ -30,7 +30,7 @@ class SlotPool:
 
     @property
     def free(self) -> int:
-        """Number of slots that no job has, in any range."""
+        """Number of free slots, contiguous or not."""
         return self.size - sum(self._used.values())
 
     def largest(self) -> int:
@@ -51,7 +51,7 @@ class SlotPool:
         return base
 
     def reserve(self, base: int, count: int) -> None:
-        """Take a given range, for a plan from before this pool was made; `PlanError` when a part of it is taken."""
+        """Reserve the range of a plan that an earlier controller made; `PlanError` when a part of it is taken."""
         if base < 0 or base + count > self.size:
             raise PlanError(f"slots {base}..{base + count - 1} are outside 0..{self.size - 1}")
         if any(base < start + used and start < base + count for start, used in self._used.items()):
@@ -72,7 +72,7 @@ class SlotPool:
 
 
 class _Ids:
-    """Small numbers: the lowest free number is given out first, freed numbers are used again."""
+    """A pool of numbers: the lowest free number is given out first, and freed numbers are used again."""
 
     def __init__(self, first: int, last: int, what: str) -> None:
         self._next = first
@@ -89,7 +89,7 @@ class _Ids:
         return self._next - 1
 
     def reserve(self, number: int) -> None:
-        """Take a given number, for a plan from before this counter was made."""
+        """Reserve the number of a plan that an earlier controller made; `PlanError` when it is taken."""
         if number >= self._next:
             for skipped in range(self._next, number):
                 heapq.heappush(self._freed, skipped)
@@ -143,7 +143,7 @@ class Resources:
         The next job's generation. A restarted controller, whose switches kept running, must begin above all generations
         that it used before.
     counted_jobs : int
-        Number of jobs with counter cells of their own.
+        Number of jobs that can have counter cells at one time.
     """
 
     def __init__(self, slots: int = SLOTS, first_generation: int = 1, counted_jobs: int = STATS_JOBS) -> None:
@@ -165,11 +165,11 @@ class Resources:
         return self._switch(switch).pool.largest()
 
     def free(self, switch: str) -> int:
-        """Number of slots of a switch that no job has."""
+        """Number of free slots of a switch."""
         return self._switch(switch).pool.free
 
     def grant(self, fan_in: Iterable[tuple[str, int]], slots: int) -> Grant:
-        """Take ``slots`` slots, a group and one replication id a child in every switch of a tree, or nothing at all.
+        """Take ``slots`` slots, a group and a replication id for each child in every switch of a tree, or nothing.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Resources:
         return Grant(generation, stats, slots, tuple(shares))
 
     def begin_at(self, generation: int) -> None:
-        """Give out no generation below this one."""
+        """Give out no generation below ``generation``."""
         self._generation = max(self._generation, generation)
 
     def adopt(self, grant: Grant) -> None:

@@ -22,12 +22,12 @@ from p4switch.base.event_loop import EventLoopThread
 from p4switch.base.files import read_text
 
 SUFFIX: Final = "-runtime.json"
-"""end of a file's name, after the name of the switch"""
+"""suffix of a file's name, after the name of the switch"""
 LARGEST: Final = 64 << 20
 """largest size of a file in bytes"""
 Value: TypeAlias = int | str
 _PAIRS: Final = {P4MatchType.LPM: "{}/{}", P4MatchType.TERNARY: "{}/&{}", P4MatchType.RANGE: "{}...{}"}
-"""finsy's text for a match of two numbers"""
+"""format of finsy's text for a match of two numbers, by kind of match"""
 
 
 class RuntimeFileError(BadInput, ValueError):

@@ -1,5 +1,5 @@
-"""Studies of docs/: what is declared of each, how its cells are run, and what it leaves behind.
+"""Studies of docs/: their declarations, the execution of their cells, and their output files.
 
-``frame.py`` is what a study is made of, ``pages.py`` writes its tables, figures and pages and is its command. Each
-folder holds one study.
+``frame.py`` has the building blocks of a study; ``pages.py`` writes its tables, figures and pages and has its command.
+Each folder holds one study.
 """

@@ -18,11 +18,11 @@ from studies.pages import study_main
 
 _NAMES: Final = ("poster", "placement", "turns", "priorities", "optical", "compare", "bench")
 STUDIES: Final = {name: f"studies.{name}.study" for name in _NAMES}
-"""The module of each study; one is imported alone, because some register policies of their own."""
+"""Module of each study; only the requested one is imported because some studies register policies."""
 
 
 def load(name: str) -> Study:
-    """A study by its name."""
+    """Return the study with this name."""
     study: Study = import_module(STUDIES[name]).STUDY
     return study
 
@@ -36,7 +36,7 @@ def _help() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study that the first argument names; its exit code."""
+    """Run the study that the first argument names; return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in STUDIES:
         return study_main(load(given[0]), given[1:])

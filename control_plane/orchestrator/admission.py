@@ -1,4 +1,4 @@
-"""Waiting tasks: which are tried, when, and how they are started."""
+"""Admission: the queue of waiting tasks, when they are tried, and how they are started."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _BEFORE_ALL: Final[Place] = (float("-inf"), -1, -1)
 
 
 class TaskQueue:
-    """Waiting tasks in the order of the options, which the database stores so that submitted tasks are ranked by it."""
+    """Waiting tasks in the order that the options name; the database stores this order to rank submitted tasks."""
 
     def __init__(self, store: Store, options: OrchestratorOptions) -> None:
         """Raise `PlanError` for an unknown order."""
@@ -54,9 +54,9 @@ class TaskQueue:
         return sorted(rows, key=lambda row: (served.get(row.task.owner, 0.0), self._place(row)))
 
     def candidates(self) -> Iterator[TaskRow]:
-        """Waiting tasks: the first of the order, then all in a cycle that begins after the task that was tried last.
+        """Waiting tasks: the first of the order, then the others in a cycle that begins after the last task tried.
 
-        Where owners take turns, the first task of each owner comes first.
+        If owners take turns, the first task of each owner comes first.
         """
         first = self._store.first_of_owners() if self._order.by_owner else self._store.waiting_tasks(_BEFORE_ALL, 1)
         yield from first
@@ -102,7 +102,7 @@ class Admission:
     failed : callable
         Fails a task that was not sent to its hosts.
     turns, lightpaths : Turns or None, Lightpaths or None
-        Set where tasks take turns, or where they get slots of lightpaths.
+        None unless tasks take turns, or get slots of lightpaths.
     """
 
     def __init__(
@@ -132,15 +132,15 @@ class Admission:
         self._state, self._fail, self._failed = state, fail, failed
         self._turns, self._lightpaths = turns, lightpaths
         self.room = True
-        """whether there may be more room than when the waiting tasks were tried"""
+        """whether room may have been freed since the waiting tasks were tried"""
         self.admitted_ps = -1
         """time in ps of the last look at tasks that had arrived"""
 
     def admit(self) -> None:
-        """Schedule tasks that have arrived, in order; with backfill, later tasks may pass one that does not fit.
+        """Schedule tasks that have arrived, in order; with backfill, later tasks may pass a task that does not fit.
 
-        A new task is tried at once. A waiting task is tried again when there may be more room: first the first task,
-        then those after the last one tried, until ``OrchestratorOptions.retries`` of them did not fit. The cost for a
+        A new task is tried at once. Waiting tasks are tried again when there may be more room: the first task, then the
+        tasks after the last one tried, until ``OrchestratorOptions.retries`` of them did not fit. The work for each
         task therefore does not grow with the number of waiting tasks.
         """
         now = self.admitted_ps = self._executor.now()
@@ -191,7 +191,7 @@ class Admission:
                 break
 
     def _fault(self, row: TaskRow) -> str:
-        """Reason why a task can never run here; empty where it may."""
+        """Reason why a task can never run here; '' if it may."""
         unknown = sorted({row.task.server, *row.task.workers} - self._hosts - {""})
         fault = row.fault or (f"{unknown[0]!r} is no host of the topology" if unknown else "")
         if self._turns is not None:
@@ -267,7 +267,7 @@ class Admission:
         return True
 
     def _place(self, task: Task, state: NetworkState) -> Placement | None:
-        """Hosts for a task that does not name them all; None for one that does. `PlanError` when there are none now."""
+        """Choose the hosts that a task does not name; None if it names all of them. `PlanError`: none fit now."""
         if task.serving is not None and self._lightpaths is not None:
             return self._lightpaths.serve(task, self._computing)
         if task.serving is not None and self._turns is not None:

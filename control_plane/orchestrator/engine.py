@@ -25,7 +25,7 @@ from p4reduce.topologies import format_delay
 from p4switch.base.values import PS_PER_US
 
 LINGER_PS: Final = PS_PER_US
-"""interval of the checks whether the last window has ended"""
+"""virtual time between two checks whether the last window has ended"""
 
 
 def _pass(step: str) -> None:
@@ -35,8 +35,8 @@ def _pass(step: str) -> None:
 class Orchestrator:
     """Runs the tasks of a database.
 
-    All state is in the database, in the switches or at the executor. Every write to switches is recorded before, so
-    another orchestrator that opens the database continues where this one ended.
+    All state is in the database, in the switches or at the executor. Every write to switches is recorded beforehand, so
+    another orchestrator can open the database and continue.
 
         with Store(path) as store, Controller(..., keep=True) as controller:
             orchestrator = Orchestrator(store, controller, executor, policy_named("steiner"), name="steiner")
@@ -55,9 +55,9 @@ class Orchestrator:
     name : str
         Name of the policy, for the database.
     computing : ComputingManager or None
-        Knows the hosts; None: hosts with default profiles.
+        Records the load of hosts; None: hosts with default profiles.
     checkpoint : callable
-        Called with the name of every step that was taken, for tests.
+        Called with the name of a step after it was taken, for tests.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Orchestrator:
         self.computing.measured |= store.history.slowdowns()
         self._name = name
         self._checkpoint = checkpoint
-        self._unmeasured = ""  # why the last measurement failed
+        self._unmeasured = ""  # reason why the last measurement failed
         self._measure_at = options.measure_every_ps
         self.turns = self._make_turns(policy, name)
         self._lightpaths = None if options.wdm is None else Lightpaths(self.installer, options.wdm, options.grooming)
@@ -126,7 +126,7 @@ class Orchestrator:
         self._consider = True
 
     def _make_turns(self, policy: Policy, name: str) -> Turns | None:
-        """The turns of tasks over a cross-connect; None elsewhere. `PlanError` if options and topology do not match."""
+        """The turns over a cross-connect; None without one. `PlanError` if options and topology do not match."""
         topology, options = self.installer.controller.topology, self.options
         if options.wdm is not None and (options.schedule or options.slots != "first" or options.move is not None):
             raise PlanError("schedule, slots, move: tasks over lightpaths have none of them; leave them out")
@@ -171,7 +171,7 @@ class Orchestrator:
             pass
 
     def step(self, until_ps: int | None = None) -> bool:
-        """Do what is due now, then let time pass to the next event; returns False when there is nothing to wait for."""
+        """Do all due work, then let time pass to the next event; returns False when there is nothing to wait for."""
         self.store.check_charge()
         self._take_reports()
         self._cancel()
@@ -180,7 +180,7 @@ class Orchestrator:
             self.rescheduler.consider_all()
             if self.turns is None:
                 self.mover.consider()
-        self._clean()  # slots of ended tasks become free for waiting ones
+        self._clean()  # frees the slots of ended tasks for waiting tasks
         self.admission.admit()
         if self.turns is None:
             self.giver.share()
@@ -225,8 +225,8 @@ class Orchestrator:
     def _look(self) -> bool:
         """Restore switches that were restarted; tasks that had entries in them must leave their trees.
 
-        Returns whether there were any. If the orchestrator is killed after any step, the next one finds entries of
-        these tasks missing (`Recovery`).
+        Returns whether there were any. If the orchestrator is killed after any step, the next orchestrator finds that
+        entries of these tasks are missing (`Recovery`).
         """
         controller = self.installer.controller
         restarted = controller.look().restarted
@@ -245,7 +245,7 @@ class Orchestrator:
             self.store.history.add_decision(self.executor.now(), task, what, self._name, why)
 
     def _next_ps(self, now: int) -> int | None:
-        """Time in ps of the next thing to do; None when there is none."""
+        """Time in ps of the next event or measurement; None when there is none."""
         times = [self.store.next_event_ps(self.admission.admitted_ps)]
         if self.store.any_at_work() or (self.turns is not None and self.turns.changing):
             times.append(max(self._measure_at, now + 1))
@@ -254,7 +254,7 @@ class Orchestrator:
     # --- reports
 
     def _take_reports(self) -> None:
-        """Record what the executor reports, each report once."""
+        """Record new reports of the executor, each of them once."""
         reports = self.executor.reports(self._reported())
         if reports:
             with self.store.transaction():
@@ -344,7 +344,7 @@ class Orchestrator:
             return
         self._end(name, TaskState.FAILED, self.executor.now(), reason)
         self._checkpoint("recorded stop")
-        self.executor.stop(name)  # if this orchestrator is killed here, the next one stops the task
+        self.executor.stop(name)  # if this orchestrator is killed before, the next one stops the task
         self._checkpoint("stopped")
 
     def _find_stopped(self) -> None:

@@ -52,7 +52,7 @@ class HostProfile:
         (:class:`~p4reduce.control_plane.scheduling.task.Selection`); any unit, the same at all hosts. None: not
         known.
     slots : int
-        Slots (GPUs) for tasks whose hosts are chosen; tasks that name their hosts take theirs regardless.
+        Slots (GPUs) for tasks whose hosts are chosen; tasks that name their hosts take slots even if none are free.
     """
 
     slowdown: float = 1.0
@@ -98,7 +98,7 @@ class ComputingManager:
         self.serving: Counter[str] = Counter()
         """number of global models by host"""
         self.measured: dict[str, float] = {}
-        """measured training time of a host divided by that of its tasks; only hosts with a measurement"""
+        """by host: measured training time divided by the training time of its tasks; only hosts with a measurement"""
         self.in_turns = False
         """whether the tasks of a host train one at a time, because they take turns"""
 
@@ -150,7 +150,7 @@ class ComputingManager:
         self._used.update(dict.fromkeys(more, task.slots))
 
     def settle(self, task: Task) -> None:
-        """Set the hosts of a placed task after its move; all others no longer train it."""
+        """Set the hosts of a placed task after its move; its former hosts no longer train it."""
         if task.name in self._placed:
             self.release(task.name)
             self.place(task, even_if_full=True)
@@ -170,7 +170,7 @@ class ComputingManager:
         return _possible(task, f"answering at {task.server}", round(task.training_ps * slowdown))
 
     def aggregation_ps(self, task: Task, arriving: int) -> int:
-        """Time in ps in which a server adds up a round's ``arriving`` models: one if the network aggregates, else all.
+        """Time in ps to add up a round's ``arriving`` models at a server: one if the network aggregates, else all.
 
         `PlanError` when that is longer than a task may take.
         """
@@ -187,7 +187,7 @@ class ComputingManager:
         return {host: self._profiles[host].slots for host in self._workers}
 
     def free_slots(self) -> dict[str, int]:
-        """Slots that no task has, by host; 0 at a host that trains its largest number of models."""
+        """Free slots by host; 0 for a host that trains its largest number of models."""
         return {
             host: 0 if self.is_full(host) else max(0, self._profiles[host].slots - self._used[host])
             for host in self._workers
@@ -340,7 +340,7 @@ def _given(entry: ProfileEntry) -> dict[str, Any]:
     return {_FIELDS.get(name, name): value for name, value in entry.model_dump(exclude_unset=True).items()}
 
 
-# Members of a running task: their ranks, which are lost, and how messages name them.
+# Members of a running task: their ranks, which of them are lost, and how messages name them.
 
 
 def ranks_at(before: Sequence[str], ranks: Sequence[int], now: Sequence[str]) -> tuple[int, ...]:
@@ -367,8 +367,8 @@ def ranks_at(before: Sequence[str], ranks: Sequence[int], now: Sequence[str]) ->
 def lost_hosts(task: Task, topology: Topology, down: Collection[Hop], died: Collection[str]) -> tuple[str, ...]:
     """Hosts that a task has lost: their processes have died, or no link leads to them any more.
 
-    When a network falls apart, the part with the global model goes on. If the host of that model is lost, only it is
-    named, since no worker goes on without it.
+    When a network is partitioned, the part with the global model continues. If the host of that model is lost, only
+    this host is returned, since no worker can continue without it.
 
     ``down`` has the directed links without a carrier, ``died`` the hosts where the task's process has ended.
     """
@@ -392,7 +392,7 @@ def _reached(start: str, topology: Topology, down: Collection[Hop]) -> set[str]:
 
 
 def named(task: Task, ranks: Sequence[int], lost: Sequence[str]) -> str:
-    """The lost hosts in words, for a reason; empty where none is lost."""
+    """Name the lost hosts, for the reason of a failure; '' if none is lost."""
     if not lost:
         return ""
     if lost[0] == task.server:
@@ -402,7 +402,7 @@ def named(task: Task, ranks: Sequence[int], lost: Sequence[str]) -> str:
     return f"worker{'s' if len(lost) > 1 else ''} {workers} {'are' if len(lost) > 1 else 'is'} lost"
 
 
-# A schedule in the executor's terms: circuits at ports, the order of turns, and trees that tasks change to.
+# A schedule in the executor's terms: circuits at ports, the order of turns, and the next trees of running tasks.
 
 
 Role = str
@@ -420,12 +420,12 @@ _READ: Final = "read"
 
 
 def read_roles(count: int) -> tuple[Role, ...]:
-    """Of the plans over which hosts of a task read their data, each of one home and one reader."""
+    """The roles of the ``count`` plans over which a task's hosts read data, one for each pair of home and reader."""
     return tuple(f"{_READ} {number + 1} of {count}" for number in range(count))
 
 
 def is_read(role: Role) -> bool:
-    """Whether it is one of :func:`read_roles`."""
+    """Whether a role is one of :func:`read_roles`."""
     return role.startswith(_READ)
 
 
@@ -453,7 +453,7 @@ class TurnWindow:
     tasks : tuple of str
         Names of the tasks that communicate. Tasks that the executor does not run are skipped.
     planned_start_ps, planned_ps : int
-        Predictions, for records: the time from the first turning mirrors of the round until it is lit, and its length.
+        Predictions, for records: time from the round's first change of circuits until the window is lit; its length.
     """
 
     process: int
@@ -467,8 +467,8 @@ class TurnWindow:
 class Timetable:
     """Everything that the executor needs to let tasks take turns without further requests.
 
-    A timetable holds from the end of a round on. A window ends when all its tasks have communicated; the next one opens
-    when its own tasks have trained as well.
+    A timetable takes effect at the end of a round. A window ends when all its tasks have communicated; the next window
+    opens when its tasks have trained as well.
 
     Attributes
     ----------
@@ -477,9 +477,9 @@ class Timetable:
     windows : tuple of TurnWindow
         Windows of a round, in order.
     delta_ps : int
-        Time in which ports whose circuits change carry nothing.
+        Time during which ports carry nothing after a change of their circuits.
     guard_ps : int
-        Time that circuits stay after a task is given up within its window, so that its frames arrive.
+        Time for which circuits stay after a task is abandoned within its window, so that its frames arrive.
     plans : mapping
         Task -> role -> plan: installed trees to which running tasks change with this schedule.
     """
@@ -500,13 +500,13 @@ class ScheduleTurn:
     schedule : int
         Number of the schedule in force; 0: none.
     waiting : int
-        Number of the schedule that holds from the end of this round on; 0: none.
+        Number of the schedule that takes effect at the end of this round; 0: none.
     round, window : int
         The round of this schedule, and the index of its window that was open last; -1 before the first.
     configuration : tuple of Link
         Circuits that are lit, or will be after the dark time.
     open : bool
-        Whether that window is still open.
+        Whether the window ``window`` is still open.
     """
 
     schedule: int = 0
@@ -532,12 +532,12 @@ class TaskOrder:
 
     ``plans`` has one installed plan for each of the task's :func:`roles`, in this order. ``training_ps`` is how long
     each worker trains in a round, ``aggregation_ps`` how long the server adds models up between upload and broadcast. A
-    task that infers has a plan for each client, and ``training_ps`` says how long its server computes for a request.
+    task that infers has a plan for each client, and ``training_ps`` is its server's computing time for a request.
     ``reads``: data that hosts read over the network before they begin. ``read_plans``: of a task that takes turns, an
-    installed plan for each home and reader, in the network that is lit then. ``schedule``: the number of the first
-    schedule in which the task takes turns; None: it takes none. ``ranks``: ranks of the workers, where some of the
-    first workers have died; (): 0, 1, ... ``anew``: hosts where a new process replaces one that died. ``attempt``: how
-    often the task has been restarted; from 1 on it continues from its last checkpoint.
+    installed plan for each home and reader, in the network that is lit for the read. ``schedule``: number of the first
+    schedule in which the task takes turns; None: it takes none. ``ranks``: ranks of the workers, if some of the
+    first workers have died; (): 0, 1, ... ``anew``: hosts where a new process replaces a dead one. ``attempt``: number
+    of restarts of the task so far; from 1 on it continues from its last checkpoint.
     """
 
     task: Task
@@ -564,32 +564,32 @@ class TaskOrder:
 
 @dataclass(frozen=True)
 class ExecutorReport:
-    """An event at the executor. ``number`` counts from 1.
+    """An event at the executor. ``number`` counts reports from 1.
 
     Attributes
     ----------
     kind : str
         'round': a round of a task is done; ``data`` has 'round' (from 0) and the times 'started_ps', 'trained_ps',
         'uploaded_ps', 'aggregated_ps', 'done_ps' (of the slowest host). A job that does both directions at once has no
-        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': those of the models in it.
-        'training_ps': how long each worker trained, by host, where that is known.
-        'served': a task has answered all its requests; 'requests', and of their latencies 'p50_ps', 'p99_ps',
-        'worst_ps', and whether 'p99_ps' keeps to its objective ('met'; None: it has none).
+        times between 'trained_ps' and 'done_ps': they are equal to the latter. 'ranks': ranks of the models in it.
+        'training_ps': training time of each worker, by host, if known.
+        'served': a task has answered all its requests; 'requests', the latencies 'p50_ps', 'p99_ps' and 'worst_ps',
+        and 'met': whether 'p99_ps' is within the task's objective (None: it has none).
         'finished': all rounds are done; 'digest' of all weights: SHA-256 of the previous round's and these weights.
         Of a task that infers: SHA-256 of its clients' digests, each of all its answers.
         'failed': a host gave up; 'reason'.
-        'resumed': a job goes on after its tree was swapped; see :class:`Interruption`.
-        'replanned': a task goes on with the plans of another order (:meth:`Executor.replan`); 'keys' (role ->
+        'resumed': a job continues after its tree was swapped; see :class:`Interruption`.
+        'replanned': a task continues with the plans of another order (:meth:`Executor.replan`); 'keys' (role ->
         [job, epoch]), 'round' that it begins, 'again': whether that round had begun before. If the task did not change,
-        'error' says why.
-        'restored': all of its workers have their data, and the model where they lacked it, and train; 'round',
-        'read_bytes', 'model_bytes', 'duration_ps' since it began, or was replanned.
-        'died': a process of a task has ended before the task; 'host', 'round'. Nothing of the task goes on until it is
+        'error' is the reason.
+        'restored': all workers of a task have their data, and the model if they lacked it, and train; 'round',
+        'read_bytes', 'model_bytes', 'duration_ps' since the task began, or was replanned.
+        'died': a process of a task has ended before the task; 'host', 'round'. The whole task stands still until it is
         stopped, or replanned without that host.
         'link': a link went down or came back; 'node', 'port', 'up'.
-        'schedule': a schedule holds from now on; 'number'.
-        'window': a window of a schedule has ended; 'schedule', 'round', 'window' (its place), 'started_ps', 'lit_ps',
-        'ended_ps', and the frames that were 'dark_lost' and 'misrouted' since the one before.
+        'schedule': a schedule has taken effect; 'number'.
+        'window': a window of a schedule has ended; 'schedule', 'round', 'window' (its index), 'started_ps', 'lit_ps',
+        'ended_ps', and the frames that were 'dark_lost' and 'misrouted' since the end of the window before.
     """
 
     number: int
@@ -642,22 +642,22 @@ class Running:
 
 
 class Executor(Protocol):
-    """The side that runs tasks. Methods block.
+    """The component that runs tasks. Methods block.
 
-    :class:`~p4reduce.control_plane.orchestrator.options.RefusedError` means that a request cannot be done for one task;
-    any other ``RuntimeError`` means that the executor cannot be reached.
+    :class:`~p4reduce.control_plane.orchestrator.options.TaskRefusedError` means that a request for one task cannot be
+    carried out; any other ``RuntimeError`` means that the executor cannot be reached.
     """
 
     @property
     def instance(self) -> str:
-        """Identifier that changes at every start of the executor, which loses what was running."""
+        """Identifier that changes at every start of the executor; a start loses all running tasks."""
 
     @property
     def switches_count(self) -> bool:
-        """Whether switches count anything; without packets they do not."""
+        """Whether frames cross switches, which then count them; False for an executor without frames."""
 
     def take_charge(self, term: int, database: str) -> None:
-        """Accept orders of the orchestrator with this term, and refuse those of earlier terms.
+        """Accept orders of the orchestrator with this term, and refuse orders of earlier terms.
 
         The first call decides to which database the running tasks belong.
         """
@@ -666,48 +666,48 @@ class Executor(Protocol):
         """The executor's time in ps."""
 
     def start(self, order: TaskOrder) -> None:
-        """Run a task. No effect if it has been started with these plans; `RefusedError` when it cannot run here.
+        """Run a task. No effect if it has been started with these plans; `TaskRefusedError` when it cannot run here.
 
         A later attempt of a task replaces the attempt before, and begins with the round of its last checkpoint, or with
         the first round (:attr:`Running.round`).
         """
 
     def swap(self, task: str, plans: Mapping[Role, Plan]) -> None:
-        """Change all hosts of these jobs at one time to the epochs of other, installed plans; no effect when repeated.
+        """Change all hosts of these jobs at the same time to the epochs of installed plans; no effect when repeated.
 
-        `RefusedError` where a process of the task has died.
+        `TaskRefusedError` if a process of the task has died.
         """
 
     def replan(self, order: TaskOrder, *, at_once: bool = False) -> None:
         """Change a running task to other plans between two rounds, perhaps at other hosts, with new endpoints.
 
-        A report follows ('replanned'). ``at_once``: the present round is abandoned and begins again, from the model as
-        it was before. New workers get the model, and read the data in ``order.reads``. No effect if the task has these
-        plans or has ended; a later order replaces one that still waits. With ``order.ranks`` it may have fewer workers
-        than before. `RefusedError` for a host where a process has died, unless the host is in ``order.anew``.
+        A report follows ('replanned'). ``at_once``: the present round is abandoned and repeated from the model at its
+        beginning. New workers get the model, and read the data in ``order.reads``. No effect if the task has these
+        plans or has ended; a later order replaces an order that waits. With ``order.ranks`` it may have fewer workers
+        than before. `TaskRefusedError` for a host where a process has died, unless the host is in ``order.anew``.
         """
 
     def keep_plans(self, task: str) -> None:
-        """Cancel an order to replan that still waits; no effect if there is none."""
+        """Cancel a waiting order to replan; no effect if there is none."""
 
     def set_schedule(self, timetable: Timetable) -> None:
         """Let tasks take turns by this timetable from the end of the round on, or at once if no task takes turns.
 
-        No effect if it has this number already. `RefusedError` for a lower number, while another timetable waits, and
-        for impossible circuits.
+        No effect if the executor has a timetable with this number already. `TaskRefusedError` for a lower number, while
+        another timetable waits, and for impossible circuits.
         """
 
     def turn(self) -> ScheduleTurn:
-        """The schedule in force, the one that waits, and the present configuration."""
+        """The schedule in force, the waiting schedule, and the present configuration."""
 
     def stop(self, task: str) -> None:
-        """Stop a task wherever it is. No effect if it has ended or is not known."""
+        """Stop a task at all its hosts. No effect if it has ended or is not known."""
 
     def advance(self, until_ps: int, *, after: int | None = None) -> int:
         """Let time pass to ``until_ps``, and return the time in ps then.
 
-        With ``after``, stop as soon as a report with a number above ``after`` exists that is not of a round or a
-        window.
+        With ``after``, stop as soon as there is a report with a number above ``after`` whose kind is neither 'round'
+        nor 'window'.
         """
 
     def reports(self, after: int) -> list[ExecutorReport]:
@@ -717,13 +717,13 @@ class Executor(Protocol):
         """Tasks that were ever started here, by name: all, or those with these names."""
 
     def interface_bytes(self) -> Mapping[Hop, int]:
-        """Bytes that every interface has sent, of whatever kind (as ifOutOctets of RFC 2863)."""
+        """Bytes that every interface has sent, of all traffic (as ifOutOctets of RFC 2863)."""
 
     def host_bytes(self) -> Mapping[Hop, int]:
         """Bytes that hosts sent for tasks, by their uplinks; part of :meth:`interface_bytes`."""
 
     def links_down(self) -> set[Hop]:
-        """Links without a carrier, in both directions."""
+        """Directed links without a carrier; both directions of a link are listed."""
 
 
 def lit_of(plan: Plan) -> tuple[Link, ...]:

@@ -1,8 +1,8 @@
-"""Distributes slots: whole trees for the tasks whose trees save most worker-seconds; hosts add up for the others.
+"""Distribution of slots: whole trees for the tasks whose trees save most worker-seconds; other tasks' hosts add up.
 
-Part of a tree is worse than a ring (`docs/placement.md`). With ``slots='whole'`` the task that comes first gets a whole
-tree; with ``'value'`` all tasks compete at every arrival and end, and running tasks change between two rounds. A
-winner's slots must be free first, so it waits until the losers have changed and their trees are removed.
+A part of a tree is worse than a ring (`docs/placement.md`). With ``slots='whole'`` tasks get whole trees in order of
+arrival; with ``'value'`` all tasks compete at every arrival and end, and running tasks change between two rounds. A
+task that wins slots waits until the losing tasks have changed and their trees are removed.
 """
 
 import contextlib
@@ -44,17 +44,17 @@ class DecisionKind:
 
     Attributes
     ----------
-    decision : Decision
+    decision : TreeDecision
         The layouts of the task.
     switches : mapping
-        Slots needed of every aggregating switch to keep the links busy; empty where hosts add up.
+        Slots needed in every aggregating switch to keep the links busy; empty if hosts add up.
     """
 
     decision: TreeDecision
     switches: Mapping[str, int]
 
     def seconds(self, state: NetworkState, training_s: float) -> float:
-        """Seconds of one round on the free rate of links, by its busiest directed link."""
+        """Seconds of one round: training, and communication at the free rate of the busiest directed links."""
         task, total = self.decision.task, 0.0
         ways: list[Mapping[Hop, float]] = [loads(self.decision, state.topology, way) for way in DIRECTIONS]
         if self.decision.together:
@@ -79,7 +79,7 @@ class Kinds:
 
 
 class KindsOf:
-    """Finds the kinds of plans of tasks; cached while a task's hosts and the links that are down stay the same."""
+    """Finds the kinds of plans of a task, and caches them while its hosts and the links that are down are the same."""
 
     def __init__(self, installer: Installer, policy: Policy, *, served: bool = True) -> None:
         self._served = served
@@ -106,9 +106,9 @@ class KindsOf:
         self._known.pop(name, None)
 
     def _trees(self, task: Task, state: NetworkState) -> tuple[DecisionKind, ...]:
-        """Trees with all slots of switches free, each without the switches between racks of the trees before.
+        """Equally good whole trees as if all slots were free; each avoids the inter-rack switches of earlier trees.
 
-        With a policy that gives several trees at once, its trees in the network as it is.
+        For a policy without a server, its parallel trees in the present network.
         """
         if task.exchange is not None:
             return ()
@@ -141,9 +141,9 @@ class KindsOf:
         return tuple(kinds)
 
     def _hosts(self, task: Task, state: NetworkState) -> DecisionKind | None:
-        """A ring, or paths to the server, whichever takes less time; None where neither fits.
+        """A ring or paths to the server, whichever takes less time; None if neither fits.
 
-        For a task that states what its hosts exchange, that exchange.
+        For a task with an ``exchange``, the policy's plan for that exchange.
         """
         kinds = []
         policies = [self._policy] if task.exchange is not None else [policy_named("ring"), policy_named("spff")]
@@ -169,17 +169,17 @@ def _left(state: NetworkState, hop: Hop) -> float:
 
 
 def training_s(task: Task, slowdown: Mapping[str, float]) -> float:
-    """Seconds of a round that the slowest of a task's hosts trains."""
+    """Training time in seconds of one round at the slowest of a task's hosts."""
     return task.training_ps / PS_PER_S * max((slowdown.get(host, 1.0) for host in task.workers), default=1.0)
 
 
-# Hosts for tasks that name none: the orchestrator's knowledge as the cluster of a placement policy.
+# Hosts for tasks that name none: placement policies see the orchestrator's knowledge as a cluster.
 
 
 class Placer:
     """Chooses hosts; the same task in the same cluster gets the same hosts.
 
-    It keeps the predicted load of running tasks on links, so the cost of a choice depends on the cluster, not on the
+    It stores the predicted load of running tasks on links, so the time for a choice depends on the cluster, not on the
     number of tasks so far.
     """
 
@@ -193,7 +193,7 @@ class Placer:
         self._hosts: dict[str, dict[str, int]] = {}
 
     def fault(self, task: Task, lanes: int) -> str:
-        """Reason why no choice will ever be possible; empty where one may be."""
+        """Reason why no choice of hosts will ever be possible; '' if one may be."""
         if task.serving is None and task.wanted is None:
             return ""
         empty = self._cluster(NetworkState(self._racks.topology))
@@ -205,12 +205,12 @@ class Placer:
         return Placement(placement.workers, placement.server, {"placement": self._policy, **placement.why})
 
     def serve(self, task: Task, state: NetworkState, lanes: int) -> Placement:
-        """A host for the server of a task that infers; `PlanError` when there is none."""
+        """Choose a host for the server of a task that infers; `PlanError` when there is none."""
         server, why = server_of(task, self._cluster(state), lanes)
         return Placement(task.workers, server, why)
 
     def paths(self, task: Task, state: NetworkState, lanes: int) -> list[TreeDecision]:
-        """Paths between the server of a task that infers and its clients; `PlanError` where a link is full."""
+        """Paths between the server of a task that infers and its clients; `PlanError` if a link is full."""
         return paths_of(task, self._cluster(state), lanes)
 
     def begin(self, task: Task, plans: Mapping[Role, Plan], rounds: int) -> None:
@@ -335,7 +335,7 @@ class Giver:
     def propose(self, task: Task, state: NetworkState) -> tuple[TreeDecision, list[Proposal]]:
         """Plan a task at its hosts: a whole tree if its slots are free now, otherwise no aggregation in the network.
 
-        `PlanError` where neither fits; nothing is taken then.
+        `PlanError` if neither fits; nothing is taken then.
         """
         kinds = self._kinds.of(task, state)
         trains = self._trains(task)
@@ -390,7 +390,7 @@ class Giver:
         return _Standing(row, plans, kinds, left, tree_s, ring_s, keeps)
 
     def _change(self, running: _Standing, kinds: list[DecisionKind], what: str, cause: str) -> None:
-        """Have a task change at the end of its round to the first of these kinds that has its slots now."""
+        """Change a task, at the end of its round, to the first of these kinds whose slots are free now."""
         if running.row.name in self._replanner.pending or self._store.task(running.row.name).state not in AT_WORK:
             return
         workers = len(running.row.task.workers)
@@ -413,10 +413,10 @@ class Giver:
         return training_s(task, self._computing.slowdowns())
 
 
-# Moving the workers of running tasks: where they would be quicker by more than the move costs, or a host has died.
+# Moves of running tasks' workers to other hosts: when that saves more than it costs, or when a host has died.
 #
-# A move is a change of plans between two rounds (`replanning`): the server, which stays, sends the model to the workers
-# that are new, these read their data from the homes, and the next round begins. Workers that stay keep their rank.
+# A move is a change of plans between two rounds (`replanning`). The server stays and sends the model to new workers,
+# new workers read their data from its homes, and the next round begins. Workers that stay keep their rank.
 
 
 LEAST_LEFT: Final = 2
@@ -464,7 +464,7 @@ class Mover:
         self._kept: dict[str, tuple[str, ...]] = {}
 
     def consider(self) -> None:
-        """Move the tasks for which a move pays, a few in each call in turn. No effect where moving is off."""
+        """Move tasks for which a move pays; each call considers a few, in turn. No effect if moving is disabled."""
         threshold = self._installer.options.move
         if threshold is None:
             return
@@ -479,10 +479,10 @@ class Mover:
         self._kept = {name: hosts for name, hosts in self._kept.items() if name in names}
 
     def rescue(self, row: TaskRow, cause: str, lost: Sequence[str] = ()) -> bool:
-        """Let a task whose plans or hosts no longer work go on elsewhere at once; returns whether that is possible.
+        """Continue a task at once after its plans or hosts have failed; returns whether that is possible.
 
-        First at its hosts with other plans, if none of them is ``lost``; then, if moving is on and its hosts were
-        chosen, at others.
+        Tries other plans at the same hosts, if none of them is ``lost``; then other hosts, if moving is enabled and the
+        task's hosts were chosen.
         """
         state = self._state(row.name)
         options: list[Task] = [] if lost else [row.task]
@@ -515,7 +515,7 @@ class Mover:
             self._note(row, "stay", {"hosts": list(task.workers), **vars(saving), "threshold": threshold})
 
     def _elsewhere(self, row: TaskRow, wanted: WantedHosts, state: NetworkState) -> tuple[Task, ClusterView]:
-        """The task at the hosts that it would get now, and the cluster without it; `PlanError`: there are none."""
+        """The task with the hosts that it would get now, and the cluster without it; `PlanError`: there are none."""
         asked = replace(row.task, workers=(), wanted=replace(wanted, count=len(row.task.workers)))
         placement, cluster = self._placer.another(asked, state)
         if row.task.server in placement.workers:
@@ -552,9 +552,9 @@ class Mover:
         anew: tuple[str, ...] = (),
         more: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Have a task change to these hosts, with plans made now; returns whether that is possible.
+        """Plan ``task``, which has the next hosts, and change to it; returns whether that is possible.
 
-        more: additional reasons for the database.
+        more: additional reasons to record in the database.
         """
         try:
             decision, proposals = self._giver.propose(task, state)

@@ -18,7 +18,7 @@ from p4reduce.topologies import Link
 from p4reduce.topologies.model import Hop
 from p4switch.base.safe_yaml import one_line
 
-# Rows of the database as objects. An unreadable row becomes an object that gives the reason and stands for its task.
+# Rows of the database as objects. An unreadable row becomes an object with the reason and a substitute for its task.
 
 
 UNREADABLE: Final = Task("unreadable", "?", ("-",), 1)
@@ -35,9 +35,9 @@ class TaskRow:
 
     ``task`` has the workers that take part: with a selection, all candidates until it is made, and then the chosen
     workers without a selection; with chosen hosts, these hosts as soon as the task is scheduled. ``ranks`` has the rank
-    of each of these workers, which stays the same when others die. ``candidates`` are the workers of the submitted
-    task, ``wanted`` its request for hosts instead of names. ``attempt`` is the number of its restarts; ``arrival_ps``
-    is then the earliest time of the next one. ``fault`` is the reason why the row cannot be used, or empty; with a
+    of each of these workers, which stays the same when other workers die. ``candidates`` are the workers of the
+    submitted task, ``wanted`` its request for hosts instead of names. ``attempt`` is the number of its restarts; after
+    a restart ``arrival_ps`` is its earliest time. ``fault`` is the reason why the row cannot be used, or empty; with a
     fault ``task`` is `UNREADABLE`. ``waits`` is the reason why a queued task did not fit when it was last tried; None
     before that.
     """
@@ -68,7 +68,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class PlacedTask:
-    """The hosts that were chosen for a task, or that it has left. ``ranks``: of the workers; None: 0, 1, ..."""
+    """The hosts that were chosen for a task, or that remain after losses. ``ranks`` of the workers; None: 0, 1, ..."""
 
     workers: tuple[str, ...]
     server: str
@@ -130,7 +130,7 @@ def _task(spec: str) -> tuple[Task, str]:
 
 
 def _chosen(task: Task, text: str) -> tuple[Task, str]:
-    """The task with the workers that were chosen for it, and their fault, if any."""
+    """The task with the workers that were chosen for it, and the fault of that choice, if any."""
     fault = "its choice of workers in the database cannot be used"
     try:
         chosen = from_json(Names, text, fault)
@@ -195,7 +195,7 @@ class SchedulePhase(StrEnum):
     """in force, or was in force until all of its tasks had ended"""
     PAST = "past"
     DROPPED = "dropped"
-    """was never in force, or its network has ended"""
+    """was never in force, or was in force when its network ended"""
 
 
 OPEN: Final = (SchedulePhase.INSTALLING, SchedulePhase.SET)
@@ -254,7 +254,7 @@ class Schedules:
         self._connection.execute("UPDATE schedules SET phase = ? WHERE number = ?", (phase, number))
 
     def begin(self, number: int, at_ps: int) -> None:
-        """Put a schedule in force; the one before becomes past."""
+        """Put a schedule in force; the schedule before it becomes past."""
         self._connection.execute(
             "UPDATE schedules SET phase = ? WHERE phase = ? AND number < ?",
             (SchedulePhase.PAST, SchedulePhase.ACTIVE, number),
@@ -271,11 +271,11 @@ class Schedules:
         )
 
     def open(self) -> ScheduleRow | None:
-        """The pending schedule; there is at most one."""
+        """The pending schedule; None if there is none, and never more than one."""
         return self._last("phase IN (?, ?)", OPEN)
 
     def active(self) -> ScheduleRow | None:
-        """The schedule in force."""
+        """The schedule in force; None if there is none."""
         return self._last("phase = ?", (SchedulePhase.ACTIVE,))
 
     def _last(self, where: str, values: Sequence[str]) -> ScheduleRow | None:
@@ -288,7 +288,7 @@ class Schedules:
         return [_row(row) for row in self._connection.execute("SELECT * FROM schedules ORDER BY number")]
 
     def windows(self, number: int) -> tuple[TurnWindow, ...]:
-        """The windows of a schedule, in order; any kind of error when they are damaged."""
+        """The windows of a schedule, in order; damaged rows may raise any exception."""
         rows = self._connection.execute(
             "SELECT windows.*, circuits FROM windows JOIN configurations ON number = configuration "
             "WHERE schedule = ? ORDER BY place",
@@ -306,7 +306,7 @@ class Schedules:
         )
 
     def configurations(self) -> dict[int, tuple[Link, ...]]:
-        """Circuits of all configurations, by the configuration's number."""
+        """Circuits of all configurations, by number."""
         rows = self._connection.execute("SELECT * FROM configurations ORDER BY number")
         return {row["number"]: from_json(Circuits, row["circuits"], f"configuration {row['number']}") for row in rows}
 
@@ -358,7 +358,7 @@ ROUND_TIMES = ("started_ps", "trained_ps", "uploaded_ps", "aggregated_ps", "done
 
 @dataclass(frozen=True)
 class LinkSample:
-    """A directed link at a time.
+    """Counters of a directed link at one time.
 
     ``bytes`` sent since the link was made, ``inc_bytes`` of them for INC; ``utilisation`` (0..1) since the last sample.
     """
@@ -371,7 +371,7 @@ class LinkSample:
 
 @dataclass(frozen=True)
 class SwitchSample:
-    """A switch at a time: INC packets sent, resent and refused since its start, and its largest range of free slots."""
+    """A switch at one time: INC packets sent, resent and refused since its start; its largest range of free slots."""
 
     switch: str
     sent: int
@@ -381,14 +381,14 @@ class SwitchSample:
 
 
 class TaskHistory:
-    """The tables that influence no decision. Part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
+    """Measurements, decisions and changes; part of a :class:`~p4reduce.control_plane.orchestrator.store.Store`.
 
     Methods that write must be called inside one of the store's transactions.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._measurements = -1  # negative: how many can be added until thinning out
+        self._measurements = -1  # minus the number of measurements that may be added before times are counted
 
     def add_decision(self, at_ps: int, task: str | None, what: str, policy: str, why: Mapping[str, Any]) -> None:
         """Add a decision and its reasons."""
@@ -423,7 +423,7 @@ class TaskHistory:
         self._connection.execute("DELETE FROM rounds WHERE task = ? AND round >= ?", (task, first))
 
     def note_slowdowns(self, slowdowns: Mapping[str, float], at_ps: int) -> None:
-        """Record measured slowdowns of hosts, one more round of each."""
+        """Record the newest slowdowns of hosts, and count one more measured round for each host."""
         self._connection.executemany(
             "INSERT INTO host_measurements VALUES (?, ?, 1, ?) ON CONFLICT (host) DO UPDATE SET "
             "slowdown = excluded.slowdown, rounds = rounds + 1, at_ps = excluded.at_ps",
@@ -485,7 +485,7 @@ class TaskHistory:
         """Saving and interruption of swaps, one row for each swap of a job: the data of a figure.
 
         'saving_bytes' is the reduction on links in the remaining rounds, 'cost_bytes' the bytes expected to be sent
-        twice, both stored with the first job of a task; the others were measured
+        twice, both stored with the first job of a task; the other values were measured
         (:class:`~p4reduce.control_plane.orchestrator.executor.Interruption`), None until the job has caught up.
         """
         return [dict(row) for row in self._connection.execute("SELECT * FROM swaps ORDER BY at_ps, job, epoch")]
@@ -519,7 +519,7 @@ class TaskHistory:
         self._connection.execute(query, (at_ps, number, generation))
 
     def note_restored(self, report: ExecutorReport) -> None:
-        """Record the time and bytes until a changed task's hosts had their data; no effect without a change."""
+        """Record the time and bytes until a task's hosts had their data after its last change, if there was one."""
         names = ("read_bytes", "model_bytes", "duration_ps")
         self._connection.execute(
             "UPDATE replans SET read_bytes = ?, model_bytes = ?, duration_ps = ? WHERE generation = "
@@ -532,7 +532,7 @@ class TaskHistory:
 
         'what' is 'tree', 'hosts add' (a ring, or paths to the server), 'move', 'rescue' (its plans or hosts failed) or
         'shrink'; 'saving_s' and 'cost_s' were predicted, in worker-seconds; 'done_ps' is None until the round has
-        ended; the last three columns were measured where hosts needed data or a model.
+        ended; the last three columns were measured, if hosts needed data or a model.
         """
         where, values = ("", ()) if task is None else (" WHERE task = ?", (task,))
         rows = self._connection.execute(f"SELECT * FROM replans{where} ORDER BY generation", values)  # noqa: S608
@@ -556,10 +556,10 @@ class TaskHistory:
         most = max(LEAST_TIMES, KEPT_ROWS // len(links))
         if len(times) > most:
             self._thin_out(times)
-        self._measurements = len(times) - most - 1  # so many may come before the next count
+        self._measurements = len(times) - most - 1
 
     def _measured_at(self) -> list[int]:
-        """All measurement times, with one index lookup each: rows of other links are not read."""
+        """All measurement times, with one index lookup for each instead of reading all rows."""
         return [
             int(row[0])
             for row in self._connection.execute(

@@ -53,7 +53,7 @@ class InstalledEntries:
 
     @classmethod
     def read(cls, controller: Controller) -> "InstalledEntries":
-        """Read all switches; `ControllerError` names one that does not answer."""
+        """Read all switches; `ControllerError` names a switch that does not answer."""
         return cls(controller.read([*wildcards(PLAN_TABLES), fy.P4MulticastGroupEntry()]))
 
     def complete(self, plan: Plan) -> bool:
@@ -105,10 +105,9 @@ class TradeOff:
     Attributes
     ----------
     saving_bytes : int
-        (bytes a round of the old trees - of the new ones) * remaining rounds: saved bandwidth times remaining time.
+        (bytes of a round on the old trees - bytes of a round on the new trees) * remaining rounds.
     cost_bytes : int
-        A window of full frames on every hop of each changed tree, up and down: the most that is
-        sent again.
+        A window of full frames on every hop of each changed tree, up and down: upper bound on the bytes sent again.
     threshold : float
         The saving must exceed this many times the cost.
     """
@@ -154,7 +153,7 @@ def round_traffic(task: Task, role: Role, plan: Plan) -> Mapping[Hop, Traffic]:
 
 
 def interruption_bytes(plan: Plan) -> int:
-    """A window of full frames on every hop of a plan's paths, in bytes: the most that a change of epoch sends again."""
+    """Upper bound on the bytes that a change of epoch sends again: a window of full frames on each hop of all paths."""
     hops = sum(len(path) - 1 for path in plan.paths.values())
     return hops * plan.window * plan.frame_bytes
 
@@ -195,7 +194,7 @@ class Selector:
         self._lanes = lanes
 
     def fault(self, task: Task) -> str:
-        """Reason why no choice will ever be possible, or ''. The task's hosts must exist in the topology."""
+        """Reason why no choice of workers will ever be possible; '' if one may be. The task's hosts must exist."""
         if task.select is not None and task.select.how == "useful":
             known = dict(task.select.utilities)
             for worker in task.workers:
@@ -277,7 +276,7 @@ class _Trees:
         return self._ask(hosts)[0]
 
     def decision(self, hosts: Sequence[str]) -> TreeDecision:
-        """The trees for these hosts; `PlanError` where there are none."""
+        """The trees for these hosts; `PlanError` if there are none."""
         answer = self._ask(hosts)[1]
         if isinstance(answer, str):
             raise PlanError(answer)
@@ -315,8 +314,8 @@ class InstallError(P4ReduceError, RuntimeError):
 class Installer:
     """The only writer to switches for tasks.
 
-    From the intent to its removal, a plan keeps its resources and is among the controller's installed plans, however
-    much of it is in switches: no other plan gets a slot, a group or a counter cell that a switch may still use.
+    A plan keeps its resources from its intent to its removal, even while only a part of its entries is in switches: no
+    other plan gets a slot, a group or a counter cell that a switch may still use.
     """
 
     def __init__(
@@ -332,7 +331,7 @@ class Installer:
         self.executor = executor
         self.checkpoint = checkpoint
         self.options = options
-        self._stuck: dict[int, tuple[str, int]] = {}  # generation -> why it could not be removed, when to retry
+        self._stuck: dict[int, tuple[str, int]] = {}  # generation -> reason why removal failed, time in ps to retry
         self._plans: dict[int, Plan] = {}  # by generation, plans that are not removed
         self._sweep_at: int | None = None
 
@@ -366,7 +365,7 @@ class Installer:
     def propose_reads(
         self, ways: Sequence[Read], views: Sequence[Topology], beside: Sequence[Proposal]
     ) -> list[Proposal]:
-        """A plan for each home and reader, in the network that is lit for it. `PlanError`: nothing is taken."""
+        """Plan the reads of a task, one plan for each home and reader in its view. `PlanError`: nothing is taken."""
         lanes, proposals = self.controller.program.lanes, list[Proposal]()
         keys = self._keys(len(ways), beside)
         try:
@@ -381,7 +380,7 @@ class Installer:
         return proposals
 
     def _keys(self, count: int, beside: Sequence[Proposal]) -> list[tuple[int, int]]:
-        """Free keys, of other jobs than plans that are not written down yet."""
+        """Return ``count`` free (job, epoch) keys, of other jobs than the unrecorded plans ``beside``."""
         taken = {proposal.plan.job for proposal in beside}
         return [key for key in self.store.free_keys(count + len(taken)) if key[0] not in taken][:count]
 
@@ -394,9 +393,9 @@ class Installer:
         beside: Sequence[Proposal] = (),
         pace_ps: int | None = None,
     ) -> list[Proposal]:
-        """A plan for each of these decisions of one task, of one client each: new jobs, or the next epochs of ``rows``.
+        """Plan a task from one decision for each client: as new jobs, or as the next epochs of the jobs of ``rows``.
 
-        The others as of :meth:`propose`. `PlanError`: nothing is taken.
+        Other parameters as in :meth:`propose`. `PlanError`: nothing is taken.
         """
         if rows:
             keys = [(row.job, self.store.next_epoch(row.job)) for row in rows]
@@ -417,7 +416,7 @@ class Installer:
     def _whole(
         self, decision: TreeDecision, requests: Sequence[tuple[Role, PlanRequest]], view: Topology | None
     ) -> list[Proposal]:
-        """Plan with as many slots as are free, but at least enough to keep the links busy."""
+        """Plan with as many slots as are free; `PlanError` if these do not keep the links busy."""
         topology, lanes = view or self.controller.topology, self.controller.program.lanes
         plain = [(role, replace(request, max_slots=None, lanes=lanes)) for role, request in requests]
         ranges = [window_range(topology, request) for _, request in plain]
@@ -439,9 +438,9 @@ class Installer:
     ) -> list[Proposal]:
         """Plan the next epochs of a task's jobs, with as many slots as they have: windows cannot change.
 
-        A job with the role 'both' stays one, on the tree of the two in which less bandwidth is missing. ``state`` is
-        the network without the task. `PlanError` where bandwidth is missing, unless the task ``must`` change to another
-        tree.
+        A job with the role 'both' keeps one tree for both directions: of the decision's two trees the one that lacks
+        less bandwidth. ``state`` is the network without the task. `PlanError` if bandwidth is missing, unless the task
+        ``must`` change to another tree.
         """
         requests = plan_requests(decision, job=0)
 
@@ -498,7 +497,7 @@ class Installer:
             self.controller.release(proposal.plan)
 
     def plan_of(self, row: PlanRow) -> Plan:
-        """The plan of a row, the same object until it is removed; any kind of error if the row is damaged."""
+        """The plan of a row, the same object until it is removed; a damaged row may raise any exception."""
         plan = self._plans.get(row.generation)
         if plan is None:
             plan = from_json(Plan, row.plan, f"generation {row.generation}", topology=self.controller.topology)
@@ -508,7 +507,7 @@ class Installer:
         return plan
 
     def adopt(self, row: PlanRow) -> Plan:
-        """Take over a plan of an earlier orchestrator; any kind of error if that is not possible."""
+        """Take over a plan of an earlier orchestrator; may raise any exception if that is not possible."""
         try:
             plan = self.plan_of(row)
             plan_entries(plan)  # a damaged plan fails here, before anything is taken
@@ -567,7 +566,7 @@ class Installer:
     def swap(self, task: str, proposals: Sequence[Proposal], policy: str, *, cause: str, trade_off: TradeOff) -> None:
         """Install the next epochs, change to them, and leave the old ones to :meth:`clean`.
 
-        `InstallError`: the old trees stay in use, the new ones are to be removed.
+        `InstallError`: the old trees stay in use, and the new trees must be removed.
         """
         now = self.executor.now()
         with self.store.transaction():
@@ -654,11 +653,11 @@ class Installer:
         for proposal in proposals:
             try:
                 self.controller.install(proposal.plan)
-            except Exception as error:  # entries that cannot be encoded are this task's fault, too
+            except Exception as error:  # includes entries of this task that cannot be encoded
                 known = {plan.generation for plan in self.controller.installed}
                 for plan in (other.plan for other in proposals):
                     if plan.generation not in known:
-                        self.controller.release(plan)  # and adopt it: it may be in switches
+                        self.controller.release(plan)  # adopted next, since its entries may be in switches
                         self.controller.adopt(plan)
                 raise InstallError(one_line(error)) from None
             self.checkpoint(f"installed {proposal.role}")
@@ -675,7 +674,7 @@ class Installer:
                 self.store.history.drop_swap(plan.job, plan.epoch)
 
     def clean(self) -> int:
-        """Remove the plans marked for removal; returns how many. What a switch refuses is tried again later."""
+        """Remove the plans marked for removal; returns how many. Plans that a switch refuses are tried again later."""
         removed = 0
         rows = [row for row in self.store.plans((PlanPhase.REMOVING,)) if self._is_due(row)]
         if rows:
@@ -684,7 +683,7 @@ class Installer:
             plan = self.plan_of(row)
             try:
                 self.controller.uninstall(plan)
-            except Exception as error:  # one plan's error must not keep the others
+            except Exception as error:  # one plan's error must not prevent the removal of other plans
                 self._note_stuck(row, one_line(error))
                 continue
             self.checkpoint("uninstalled")
@@ -701,7 +700,7 @@ class Installer:
         return row.generation not in self._stuck or self.executor.now() >= self._stuck[row.generation][1]
 
     def sweep(self, inventory: InstalledEntries | None = None) -> None:
-        """Remove the entries of switches that belong to no plan; where a switch refuses, try again later."""
+        """Remove the entries of switches that belong to no plan; if a switch refuses, try again later."""
         inventory = inventory or InstalledEntries.read(self.controller)
         self._sweep_at = None
         for switch, entries in inventory.strangers(self.controller.installed).items():

@@ -29,21 +29,21 @@ _WORD: Final = 4
 
 
 class Lightpaths:
-    """Grooms tasks one after the other, as they come and go.
+    """Grooms tasks one by one, as they begin and end.
 
     Parameters
     ----------
     installer : Installer
         Writes to switches.
     network : Wdm
-        The network whose physical topology the controller has.
+        The network; the controller's topology is its physical topology.
     policy : str
         A policy that aggregates on the way, and handles one task at a time.
 
     Raises
     ------
     OpticalError
-        The policy is another one, or the switches belong to another network.
+        The policy is of another kind, or the switches belong to another network.
     StoreError
         The database belongs to another network.
     """
@@ -74,7 +74,7 @@ class Lightpaths:
         """circuits of lightpaths, by number"""
 
     def fault(self, task: Task) -> str:
-        """Reason why a task can never run here; empty where it may."""
+        """Reason why a task can never run here; '' if it may."""
         if task.exchange is not None:
             return f"kind: {task.exchange}: over lightpaths models are summed in trees; leave it out"
         if task.on_failure == "shrink":
@@ -89,18 +89,18 @@ class Lightpaths:
         return check_objective(task, self._cluster, self._installer.controller.program.lanes)
 
     def serve(self, task: Task, computing: ComputingManager) -> Placement:
-        """A host for the server of a task that infers, as near to its clients as there is; `PlanError` for none.
+        """Choose the server's host of a service, as near to its clients as possible; `PlanError` when there is none.
 
-        Slots are its own, so training loses nothing, wherever it is.
+        A service has reserved slots of lightpaths, so it takes no bandwidth from training at any host.
         """
         cluster = replace(self._cluster, slots=computing.slots(), free=computing.free_slots())
         server, why = server_of(task, cluster, self._installer.controller.program.lanes)
         return Placement(task.workers, server, why)
 
     def propose(self, task: Task) -> list[Proposal]:
-        """Plan a tree over lightpaths with its slots; `PlanError`: none is free now, and nothing is taken.
+        """Plan a tree over lightpaths and take its slots; `PlanError`: too few are free now, and nothing is taken.
 
-        Clients of a task that infers share slots for the answers of all of them.
+        The clients of a service share slots whose rate is enough for the answers to all of them.
         """
         infers, task = task, _carried(task)
         granted = self._grooming.admit(self._policy, task)
@@ -172,7 +172,7 @@ class Lightpaths:
 
 
 def _carried(task: Task) -> Task:
-    """A task with the demand that its slots are for: of one that infers, what answers to all of its clients take."""
+    """The task with the demand that its slots must carry: for a service, the answers to all of its clients."""
     if task.serving is None:
         return task
     return replace(task, demand_bps=min(MAX_BPS, task.reserved_bps * len(task.workers)))

@@ -21,7 +21,7 @@ class TaskError(BadInput, ValueError):
 
 
 class TaskRefusedError(P4ReduceError, RuntimeError):
-    """The executor refuses a request for one task; it changed nothing, and continues with all others."""
+    """The executor refuses a request for one task; it changed nothing, and continues with all other tasks."""
 
 
 # The states of a task and of a plan, and the allowed transitions.
@@ -79,7 +79,7 @@ LIVE: Final = (PlanPhase.INSTALLING, PlanPhase.INSTALLED, PlanPhase.ACTIVE, Plan
 
 
 MOST_BACK_OFFS: Final = 64
-"""longest wait before a restart, divided by the shortest"""
+"""ratio of the longest wait before a restart to the shortest"""
 
 
 @dataclass(frozen=True)
@@ -96,33 +96,34 @@ class OrchestratorOptions:
         A running task's trees are swapped when the saving exceeds this many times the cost
         (:class:`~p4reduce.control_plane.orchestrator.installer.TradeOff`). None: only when they must be.
     queueing : bool
-        Whether a task that does not fit waits until another one ends; otherwise it is rejected.
+        Whether a task that does not fit waits until another task ends; otherwise it is rejected.
     retries : int
         Largest number, at one time, of waiting tasks to try, and of running tasks whose trees are reconsidered without
         need. A higher number finds room sooner and costs more.
     placement : str
-        Chooses the hosts of tasks that name none (:data:`~p4reduce.control_plane.placement.policies.PLACEMENTS`).
+        Policy that chooses hosts for tasks that name none
+        (:data:`~p4reduce.control_plane.placement.policies.PLACEMENTS`).
     order : str
         Order in which waiting tasks are tried (:data:`~p4reduce.control_plane.placement.policies.ORDERS`).
     backfill : bool
         Whether later tasks may pass a task that does not fit.
     schedule : str
-        Gives tasks turns over an optical cross-connect: one of ``p4reduce.schedulers``; '': none.
+        Scheduler that gives tasks turns over an optical cross-connect (one of ``p4reduce.schedulers``); '': none.
     wdm, grooming : Wdm or None, str
-        Tasks get lightpaths of this network, by a policy of `control_plane/optical` that aggregates on the way.
+        Network of the tasks' lightpaths, and grooming policy (`control_plane/optical`) that aggregates on the way.
     delta_ps : int
-        Time in which ports of the cross-connect whose circuits change carry nothing.
+        Time during which cross-connect ports carry nothing after a change of their circuits.
     service_ports : int
-        Ports of every switch to cross-connects that no schedule uses: circuits of tasks that infer, which stay.
+        Number of each switch's ports to cross-connects that carry permanent circuits of services, and no schedule uses.
     slots : 'first', 'whole' or 'value'
-        Distribution of switch slots. first: tasks take free slots in order of arrival; a tree with too few aggregates
-        where it can. whole: in order of arrival, tasks get a whole tree, or their hosts add up. value: at each arrival
-        and end, slots go to the tasks whose whole trees save most worker-seconds.
+        Distribution of switch slots. first: tasks take free slots in order of arrival; a tree that gets too few slots
+        aggregates in some of its switches. whole: in order of arrival, tasks get a whole tree, or their hosts add up.
+        value: at each arrival and end, slots go to the tasks whose whole trees save most worker-seconds.
     move : float or None
-        Workers of a task whose hosts were chosen move to other hosts when the saving exceeds this many times the cost,
-        and when one of its hosts dies. None: never.
+        A task whose hosts were chosen moves to other hosts when the saving exceeds this many times the cost, and when a
+        host dies. None: tasks never move.
     forecast : str
-        Policies use the load that this forecast predicts
+        Forecast of the load that policies use
         (:data:`~p4reduce.control_plane.placement.cluster.FORECASTS`); '': the measured load.
     ahead : int
         Number of measurements that a forecast looks ahead.

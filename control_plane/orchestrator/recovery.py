@@ -37,7 +37,7 @@ from p4switch.base.values import PS_PER_S
 # The state of the network, from the counters of its switches.
 
 
-# Forecasts of load: what other traffic links will carry when a decision has taken effect.
+# Forecasts of load: the other traffic that links will carry when a decision has taken effect.
 
 
 KEPT: Final = 256
@@ -68,10 +68,10 @@ class Foresight:
         self._history: dict[Hop, deque[float]] = {}
         self._learned: dict[Hop, tuple[int, Callable[[Floats], float]]] = {}
         self.missing = ""
-        """reason why the newest answer is the measured load; empty where it is a forecast"""
+        """reason why the newest result is the measured load; '' if it is a forecast"""
 
     def predict(self, measured: Mapping[Hop, int]) -> dict[Hop, int]:
-        """Predict the load of links in bit/s after one more measurement; the measured load where learning fails."""
+        """Add a measurement of links' load in bit/s and predict the load; the measured load if learning fails."""
         if not self._name:
             return dict(measured)
         for hop in measured:
@@ -103,8 +103,8 @@ class Monitor:
     """Measures the load, records it, and gives the state of the network that a policy may use.
 
     A link's total comes from its interface, the part of INC from the P4 program's counter ``link_sent`` over P4Runtime;
-    the difference is background. (``link_sent`` counts a packet with its length on arrival, so an answer to a resent
-    PULL counts too little. A host's uplink has no such counter: hosts count what they send for tasks.)
+    the difference is background traffic. (``link_sent`` counts a packet with its length on arrival, so an answer to a
+    resent PULL counts too little. A host's uplink has no such counter: hosts count the bytes that they send for tasks.)
     """
 
     def __init__(
@@ -197,7 +197,7 @@ Fail = Callable[[str, str], None]
 LAST_PS: Final = 10 * MAX_PS
 """largest time in ps that a database may hold; tasks arrive within a tenth of it"""
 MOST_NETWORKS: Final = 3
-"""number of networks that may end while a task is being started until it fails, since it may be the cause"""
+"""number of times that the network may end while a task is being started; then the task, a possible cause, fails"""
 _NEW_NETWORK: Final = "the network was started anew"
 _FIRST: Final = (PlanPhase.ACTIVE, PlanPhase.INSTALLED, PlanPhase.INSTALLING, PlanPhase.REMOVING)
 
@@ -229,7 +229,7 @@ class Recovery:
         """running tasks of which a switch has lost entries"""
 
     def run(self) -> None:
-        """Recover; `ControllerError` when a switch does not answer, and then a later try may succeed."""
+        """Carry out the recovery; `ControllerError` when a switch does not answer: a later try may succeed."""
         term = self._store.term
         self._executor.take_charge(term, self._store.fact("database") or "")
         self._check_topology()
@@ -251,7 +251,7 @@ class Recovery:
             self._finish_swap(task, inventory)
 
     def _adopt(self) -> None:
-        """Take over all plans; if two claim the same resource, the one that hosts use comes first."""
+        """Take over all plans; if two claim the same resource, the plan that hosts use gets it."""
         for row in sorted(self._store.plans(), key=lambda row: (_FIRST.index(row.phase), row.generation)):
             try:
                 self._installer.adopt(row)
@@ -268,7 +268,7 @@ class Recovery:
             self._store.history.add_decision(at_ps, row.task, "forget plan", "", {"reason": reason})
 
     def _stop_what_ended(self) -> None:
-        """Stop tasks at their hosts that have ended, or never began, in the database."""
+        """Stop tasks that run at their hosts although they have ended, or never began, in the database."""
         at_work = {row.name: row.attempt for row in self._store.tasks([TaskState.SCHEDULED, *AT_WORK])}
         for name, run in self._executor.running().items():
             if not run.ended and at_work.get(name) != run.attempt:
@@ -276,7 +276,7 @@ class Recovery:
                 self._installer.checkpoint("stopped")
 
     def _usable(self, states: list[TaskState]) -> list[TaskRow]:
-        """Tasks in these states; fails those that cannot be read or placed."""
+        """Tasks in these states; tasks that cannot be read or placed are failed."""
         usable = []
         hosts = {host.name for host in self._controller.topology.hosts}
         for row in self._store.tasks(states):
@@ -299,7 +299,7 @@ class Recovery:
             )
 
     def _meet_executor(self) -> None:
-        """Detect that hosts and switches were started anew, and record that everything that ran there is gone."""
+        """Detect that hosts and switches were started again, and record the loss of everything that ran there."""
         instance = self._executor.instance
         before = self._store.fact("instance")
         if before == instance:

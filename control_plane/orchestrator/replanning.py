@@ -1,8 +1,9 @@
 """Changes of running tasks to other kinds of plans, or to other hosts, between two rounds.
 
-The new plans have their own keys and are installed beside the old ones; hosts are told; at the end of the present
-round, or at once, they change and report it; only then the database is updated and the old plans are removed. Until
-then the new plans are *installed*: another orchestrator tells the hosts again, which ignore the repetition.
+The new plans have their own keys and are installed beside the old ones, and the executor gets the order. The hosts
+change at the end of the present round, or at once, and report it; only then the database is updated and the old plans
+are removed. Until then the new plans have the phase *installed*: a restarted orchestrator sends the order again, and
+the executor ignores the repetition.
 """
 
 from collections import Counter
@@ -40,12 +41,12 @@ def order_of(
     anew: tuple[str, ...] = (),
     attempt: int = 0,
 ) -> TaskOrder:
-    """The order to run a task. ``wanted``: the task's request for hosts, which says what data they read.
+    """The order to run a task. ``wanted``: the task's request for hosts, which names the data that they read.
 
-    ``plans``: the plans of its jobs, and of its reads where it takes turns.
+    ``plans``: the plans of its jobs, and of its reads if it takes turns.
 
-    ``ranks``, ``anew`` and ``attempt`` as in the order. In a ring every host adds up about one model, like the server
-    of a tree.
+    ``ranks``, ``anew`` and ``attempt`` as in :class:`TaskOrder`. In a ring every host adds up about one model, like the
+    server of a tree.
     """
     reading = {role: plan for role, plan in plans.items() if is_read(role)}
     plans = {role: plan for role, plan in plans.items() if role not in reading}
@@ -70,7 +71,7 @@ def order_of(
 
 
 def hosts_of(plan: Plan, server: str) -> tuple[str, ...]:
-    """The workers of a task, from one of its plans; the server's host may exchange models with them."""
+    """The workers of a task, from one of its plans: without the server, which may be among the plan's workers."""
     return tuple(host for host in plan.workers if host != server)
 
 
@@ -81,9 +82,9 @@ class PlanChange:
     Attributes
     ----------
     task : Task
-        With its next hosts: as many workers as before, or some of those.
+        The task with its next hosts: as many workers as before, or a part of the present workers.
     proposals : sequence of Proposal
-        Its plans, which have their resources.
+        The next plans, which have their resources.
     what : str
         'tree', 'hosts add', 'move', 'rescue' or 'shrink'.
     cause : str
@@ -95,7 +96,7 @@ class PlanChange:
     why : mapping
         Further reasons, for the database.
     anew : tuple of str
-        Hosts where a new process replaces one that died.
+        Hosts where a new process replaces a dead one.
     """
 
     task: Task
@@ -117,13 +118,13 @@ class Replanner:
     installer : Installer
         Writes to switches.
     computing : ComputingManager
-        Knows the hosts; a task's next hosts count as its own at once.
+        Records the load of hosts, to which a task's next hosts are added at once.
     policy : str
         Name of the policy, for the database.
     take_reports : callable
-        Records what the executor reports.
+        Records new reports of the executor.
     changed : callable
-        Called with a task that has changed, with its new hosts, and its plans.
+        Called with a task after its change, which has the new hosts, and with its plans.
     """
 
     def __init__(
@@ -142,10 +143,10 @@ class Replanner:
         self.take_reports = take_reports
         self._changed = changed
         self.pending: dict[str, dict[Role, Plan]] = {}
-        """for each task, the plans that wait for the end of a round"""
+        """plans of pending changes, by task"""
 
     def begin(self, row: TaskRow, change: PlanChange) -> bool:
-        """Install the plans of a change and tell the hosts; returns whether that worked. No other change is pending."""
+        """Install the plans of a change and order it; returns whether that worked. No other change may be pending."""
         name, now = row.name, self._executor.now()
         plans = {proposal.role: proposal.plan for proposal in change.proposals}
         try:
@@ -219,7 +220,7 @@ class Replanner:
         self._installer.checkpoint("gave up change")
 
     def take(self, report: ExecutorReport) -> None:
-        """Record that hosts have changed, or could not. Runs in a transaction; the task has not ended."""
+        """Record that a task has changed, or could not change. Runs in a transaction; the task has not ended."""
         name = str(report.task)
         if "error" in report.data:
             self.give_up(name, str(report.data["error"]))

@@ -20,16 +20,16 @@ from p4switch.base.safe_yaml import one_line
 
 # A running task that has lost a worker, or all of its trees: `on_failure` (docs/faults.md).
 #
-# The result does not depend on which orchestrator acts: the executor names what is lost (links without a carrier,
-# processes that have ended), and the decision is in the database before hosts are told.
+# A restarted orchestrator decides the same: the executor reports the losses (links without a carrier, processes that
+# have ended), and the decision is in the database before hosts are told.
 
 
 MOST_ANEW: Final = 8
-"""number of further losses, while survivors get their trees, after which the task fails"""
+"""largest number of attempts to continue a task that loses further hosts; then it fails"""
 
 
 class Losses:
-    """Records where processes of tasks have died, and continues these tasks without them, or fails them.
+    """Records the hosts where processes of tasks have died, and continues these tasks without them, or fails them.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class Losses:
     mover : Mover
         Gives tasks other plans, and other hosts.
     replanner : Replanner
-        Has the pending changes.
+        Knows the pending changes.
     state : callable
-        The network without a task's reservations.
+        Returns the network without a task's reservations.
     fail : callable
         Fails a task, with a reason.
     """
@@ -75,7 +75,7 @@ class Losses:
         self._died = {name: dict.fromkeys(run.died) for name, run in running.items() if run.died and not run.ended}
 
     def forget(self, name: str) -> None:
-        """Forget the deaths of a task that has ended, or that goes on without those hosts."""
+        """Forget the deaths of a task that has ended, or that continues without those hosts."""
         self._died.pop(name, None)
 
     def died(self, name: str) -> tuple[str, ...]:
@@ -91,8 +91,8 @@ class Losses:
     def settle(self, row: TaskRow, cause: str, otherwise: str) -> None:
         """Continue a task that cannot stay as it is and finds no other trees for the same hosts, or fail it.
 
-        The task goes on with other plans, at other hosts or without the lost ones, as it allows; else it fails. The
-        reason has ``cause``, the obstacle to all alternatives (``otherwise``), and the lost hosts.
+        As far as the task allows, it continues with other plans, at other hosts, or without the lost hosts. The reason
+        of a failure names ``cause``, the obstacle to all alternatives (``otherwise``), and the lost hosts.
         """
         before: tuple[str, ...] | None = None
         lost: tuple[str, ...] = ()
@@ -121,11 +121,11 @@ class Losses:
         self._fail(row.name, f"{who}{where}: {told}" if who else told)
 
     def _goes_on(self, row: TaskRow, cause: str, lost: tuple[str, ...]) -> bool:
-        """Let the task go on if it can; returns whether it can."""
+        """Continue a task after losses; returns whether that is possible."""
         if self._installer.options.schedule or self._installer.options.wdm is not None:
             return False  # plans come with turns, or with lightpaths
         if row.task.serving is not None:
-            return False  # no other host has its clients, or its server
+            return False  # its clients and its server cannot move
         if lost and row.task.on_failure == "raise":
             return False
         if self._mover.rescue(row, cause, lost):
@@ -159,7 +159,7 @@ class Cause:
 
 
 class Rescheduler:
-    """Decides whether running tasks keep their trees, and swaps those that must or should be swapped."""
+    """Decides whether running tasks keep their trees, and swaps trees that must or should be swapped."""
 
     def __init__(
         self,
@@ -178,13 +178,13 @@ class Rescheduler:
         self._policy = policy
         self._name = name
         self._state = state
-        self._kept: dict[str, tuple[float, int]] = {}  # task -> (saving a round, cost) last recorded
+        self._kept: dict[str, tuple[float, int]] = {}  # task -> (saving per round, cost) last recorded, in bytes
         self._last = -1  # number of the task that was last reconsidered without need
         self.lost: set[str] = set()
         """tasks of which switches have lost entries"""
 
     def consider_all(self) -> None:
-        """Swap trees that must be swapped, then those for which it pays: of these a few tasks at a time, in turn."""
+        """Swap trees that must be swapped; then, for a few other tasks in turn, trees whose swap pays."""
         tasks = self._store.tasks(AT_WORK)
         if not tasks:
             return
@@ -234,7 +234,7 @@ class Rescheduler:
     def _consider(self, row: TaskRow, cause: Cause | None) -> None:
         if self._store.task(row.name).state not in AT_WORK:
             return  # ended while another task was given up
-        self._replanner.cancel(row.name)  # tasks with a change or a ring come here only if they must go
+        self._replanner.cancel(row.name)  # with a pending change or a ring, a task comes here only if it must change
         row = self._store.task(row.name)
         if row.state not in AT_WORK:
             return
@@ -287,11 +287,11 @@ class Rescheduler:
             self._note_kept(row.name, trade_off, changed)
 
     def _exchanges(self, row: TaskRow) -> bool:
-        """Whether the hosts exchange the sum among themselves; such tasks change only between rounds, or repeat one."""
+        """Whether the hosts exchange the sum among themselves; such a task changes between rounds, or repeats one."""
         return any(self._installer.plan_of(plan_row).exchanged for plan_row in self._rows(row))
 
     def _give_up(self, row: TaskRow, cause: str, otherwise: str) -> None:
-        """Repeat the round with other plans, at other hosts or with fewer; or fail the task. No other trees fit."""
+        """Continue a task for which no other trees fit, with other plans or hosts or with fewer hosts; or fail it."""
         self._losses.settle(row, cause, otherwise)
         self.lost.discard(row.name)
 
@@ -319,7 +319,7 @@ class Rescheduler:
 
 
 def _as_it_runs(row: TaskRow, olds: Mapping[Role, Plan]) -> Task:
-    """The task with what its hosts cannot change: whether switches aggregate."""
+    """The task with ``aggregation`` set as in its present plans, since its hosts cannot change that."""
     return replace(row.task, aggregation="switches" if any(plan.in_network for plan in olds.values()) else "hosts")
 
 

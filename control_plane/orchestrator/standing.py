@@ -1,7 +1,8 @@
-"""Services where tasks take turns: their paths are within pods, or over circuits that stay in all configurations.
+"""Services beside tasks that take turns: their paths stay within pods, or use circuits that all configurations keep.
 
-Ports of every switch that ``Options.service_ports`` keeps for that are in no schedule. Which of them are in use follows
-from the plans of the services that run, so an orchestrator that comes back finds it in the database.
+The last ``OrchestratorOptions.service_ports`` uplinks of every switch are reserved for these circuits, and no schedule
+uses them. The plans of running services tell which of them are in use, so a restarted orchestrator reads it from the
+database.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ class Standing:
     Raises
     ------
     PlanError
-        ``Options.service_ports`` leaves no port for turns.
+        ``OrchestratorOptions.service_ports`` is negative, or leaves no port for turns.
     StoreError
         The database was made with another number of ports for services.
     """
@@ -53,13 +54,13 @@ class Standing:
             )
         self._store.set_fact("service ports", str(count))
         self._kept = {name: own[len(own) - count :] for name, own in uplinks(self._topology).items()}
-        """by switch: links to cross-connects that are kept for services"""
+        """links to cross-connects that are reserved for services, by switch"""
         self._home = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
         self._racks = Racks(self._topology)
 
     @property
     def for_turns(self) -> Topology:
-        """The topology that schedules may use: all but the ports that are kept for services."""
+        """The topology that schedules may use: without the ports that are reserved for services."""
         kept = {link for own in self._kept.values() for link in own}
         ends = {(link.a, link.port_a) for link in kept}
         links = tuple(
@@ -80,10 +81,10 @@ class Standing:
             dict.fromkeys(circuit for row in self._rows() for circuit in circuits_of(self._installer.plan_of(row)))
         )
 
-    # --- who may, and where
+    # --- admission and placement
 
     def fault(self, task: Task) -> str:
-        """Reason why a service can never run here; empty where it may."""
+        """Reason why a service can never run here; '' if it may."""
         pods = {self._home[host] for host in (*task.workers, *([task.server] if task.server else []))}
         if len(pods) > 1 and not any(self._kept.values()):
             return (
@@ -98,7 +99,7 @@ class Standing:
         return check_objective(task, empty, self._lanes)
 
     def serve(self, task: Task, computing: ComputingManager) -> Placement:
-        """Choose the host with the fewest new circuits, then the fewest links; `PlanError` if there is none."""
+        """Choose the server's host with the fewest new circuits, then the shortest paths; `PlanError`: none fits."""
         down = {node for node, _ in self._installer.executor.links_down()}
         server, why = self._choose(task, self._circuits(), computing.serving, down)
         return Placement(task.workers, server, why)
@@ -123,7 +124,7 @@ class Standing:
         return best[1], {"server": best[1], "candidates": len(hosts), "new_circuits": best[0][0]}
 
     def _cost(self, task: Task, pod: str, circuits: Sequence[Link]) -> tuple[int, int] | None:
-        """(New circuits, links between pods on all ways) of a server in a pod; None: clients would not be reached."""
+        """(New circuits, circuits on all paths to clients) of a server in ``pod``; None if a client is out of reach."""
         new = self._join(pod, [self._home[client] for client in task.workers], circuits)
         if new is None:
             return None
@@ -131,7 +132,7 @@ class Standing:
         return len(new), sum(away[self._home[client]] for client in task.workers)
 
     def _join(self, pod: str, ends: Iterable[str], circuits: Sequence[Link]) -> list[Link] | None:
-        """Circuits to add until all these pods are reached from one: each as near to it as ports allow."""
+        """Circuits to add so that ``pod`` reaches all ``ends`` over as few hops as ports allow; None if impossible."""
         free = {name: list(own) for name, own in self._kept.items()}
         for link in circuits:
             for name, port in ((link.a, link.port_a), (link.b, link.port_b)):
@@ -159,10 +160,10 @@ class Standing:
             free[b].remove(other)
         return new
 
-    # --- what it gets
+    # --- plans
 
     def propose(self, task: Task) -> list[Proposal]:
-        """Plan the paths of its clients; `PlanError`: none is free now, and nothing is taken."""
+        """Plan the paths from a server to its clients; `PlanError`: there are none now, and nothing is taken."""
         circuits = self._circuits()
         new = self._join(self._home[task.server], [self._home[client] for client in task.workers], circuits)
         if new is None:
@@ -174,7 +175,7 @@ class Standing:
         return self._installer.propose_for(paths_within(task, state, self._lanes), view=lit)
 
     def _down(self, circuits: Iterable[Link]) -> set[Hop]:
-        """A fibre that is cut takes both directions of its circuit."""
+        """Directed links that are down, and both directions of every circuit with such a link."""
         down = set(self._installer.executor.links_down())
         for link in circuits:
             ends = {(link.a, link.port_a), (link.b, link.port_b)}
@@ -184,7 +185,7 @@ class Standing:
 
 
 def _away(start: str, circuits: Iterable[Link]) -> dict[str, int]:
-    """How many circuits away every pod is that is reached from one."""
+    """Distance in circuits from ``start`` to every pod that can be reached."""
     beside: dict[str, list[str]] = {}
     for link in circuits:
         beside.setdefault(link.a, []).append(link.b)

@@ -224,7 +224,7 @@ CREATE INDEX changes_of_task ON changes (task);
 CREATE INDEX decisions_of_task ON decisions (task);
 CREATE INDEX replans_of_task ON replans (task);
 """
-"""The last indices serve the queries of every step, which need not read tasks that have ended."""
+"""SQL statements. The last indices serve the queries of every step, so that these do not read ended tasks."""
 
 
 def connect(path: Path, *, synchronous: bool) -> sqlite3.Connection:
@@ -311,15 +311,15 @@ Place = tuple[float, int, int]
 class Store(Closable):
     """One SQLite file. Several processes may have it open; one at a time is the orchestrator.
 
-    Every method that changes something is a transaction of its own, or part of the :meth:`transaction` around it. Times
-    are virtual, so the same tasks leave the same rows.
+    Every method that writes is a complete transaction, or part of the :meth:`transaction` around it. Times are virtual,
+    so the same tasks leave the same rows.
     """
 
     def __init__(self, path: Path | str, *, synchronous: bool = True) -> None:
         """Open the file; `StoreError` when that is not possible.
 
-        Without ``synchronous`` the last transactions may be lost when the machine itself crashes, never when a process
-        does.
+        Without ``synchronous`` the last transactions may be lost when the machine crashes, but not when only a process
+        crashes.
         """
         self.path: Final = Path(path)
         self._connection = connect(self.path, synchronous=synchronous)
@@ -356,7 +356,7 @@ class Store(Closable):
             self._connection.execute("ROLLBACK")
 
     def _holder(self, error: sqlite3.DatabaseError) -> str:
-        """Name the process that may hold the lock; a process that was stopped in a transaction holds it for ever."""
+        """Name the process that may hold the lock; a process that is suspended in a transaction keeps the lock."""
         pid = self.fact("pid") if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY" else None
         if pid is None or int(pid) == os.getpid():
             return ""
@@ -365,7 +365,7 @@ class Store(Closable):
     # --- the term of the orchestrator, and other facts
 
     def take_charge(self) -> int:
-        """Become the orchestrator, so that changes by earlier ones are refused. Returns the term, from 1.
+        """Become the orchestrator, so that changes by earlier orchestrators are refused. Returns the term, from 1.
 
         The term is also the election id for P4Runtime, so switches refuse an earlier orchestrator's writes as well.
         """
@@ -390,7 +390,7 @@ class Store(Closable):
             raise StoreError(f"{self.path}: another orchestrator has taken over; this one ends")
 
     def fact(self, name: str) -> str | None:
-        """A single fact ('term', 'topology', 'instance', 'reports' ...); None if it is not set."""
+        """The value of a fact ('term', 'topology', 'instance', 'reports' ...); None if it is not set."""
         row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row["value"])
 
@@ -436,7 +436,7 @@ class Store(Closable):
         )
 
     def waiting_tasks(self, after: Place, count: int) -> list[TaskRow]:
-        """Tasks that did not fit when they were tried, after the one with this rank, arrival and number."""
+        """Tasks that did not fit when they were tried, after the position ``after`` in the queue."""
         return self._tasks(
             "state = 'queued' AND waits IS NOT NULL AND (rank, arrival_ps, number) > (?, ?, ?) "
             "ORDER BY rank, arrival_ps, number LIMIT ?",
@@ -462,7 +462,7 @@ class Store(Closable):
         return {owner: float(self._connection.execute(query, (owner,)).fetchone()[0]) for owner in owners}
 
     def serve(self, owner: str, work: float) -> None:
-        """Add worker-seconds of a started task to its owner's."""
+        """Add the worker-seconds of a started task to its owner's total."""
         with self.transaction():
             self._connection.execute(
                 "INSERT INTO owners VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET served = served + excluded.served",
@@ -575,7 +575,7 @@ class Store(Closable):
             )
 
     def place(self, name: str, workers: Sequence[str], server: str, ranks: Sequence[int] | None = None) -> None:
-        """Record the hosts of a task; they change when it is moved, when some are lost, or when it waits again.
+        """Record the hosts of a task, which change when it moves, loses hosts, or waits again.
 
         ranks: ranks of the workers; None: 0, 1, ...
         """

@@ -50,12 +50,12 @@ COLUMNS: Final = (
     "objective",
     "seed",
 )
-"""fields of a task in a file; those from 'rounds' on are optional, and so is the server where hosts are chosen"""
+"""fields of a task in a file; fields from 'rounds' on are optional, and so is the server if hosts are chosen"""
 MAX_TRACE_BYTES: Final = 64 << 20
 _MAX_CELL: Final = 1 << 16
 """largest number of characters of a mapping in CSV"""
 MAX_YAML: Final = 8 << 20
-"""largest number of characters: some 50,000 tasks take a minute to read; CSV is quicker"""
+"""largest number of characters of a YAML file: some 50,000 tasks take a minute to read; CSV is quicker"""
 
 
 def _rate(value: Any) -> int:
@@ -251,7 +251,7 @@ def _csv_entries(path: Path, text: str) -> list[tuple[str, Any]]:
 
 
 def write_trace(path: Path, tasks: list[Task]) -> None:
-    """Write tasks that :func:`read_trace` reads unchanged; CSV if the name ends in '.csv', else YAML."""
+    """Write tasks so that :func:`read_trace` returns them unchanged; CSV if the name ends in '.csv', else YAML."""
     entries = [_entry(task) for task in tasks]
     if path.suffix.lower() == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:

@@ -60,7 +60,7 @@ _WORD = 4
 def network_of(topology: Topology, delta_ps: int) -> OpticalNetwork:
     """The optical network of a topology of the builder `oxc`; `TdmError` for any other topology.
 
-    delta_ps: the time in which ports whose circuits change carry nothing.
+    delta_ps: time during which ports carry nothing after a change of their circuits.
     """
     known = [switch.name for switch in topology.switches]
     fibres = uplinks(topology)
@@ -119,11 +119,11 @@ def hosts_of(plan: JobPlan, network: OpticalNetwork) -> tuple[str, tuple[str, ..
     return server, tuple(host for host in hosts if host != server)
 
 
-# Schedules of tasks that come and go: the first tasks are scheduled together, later ones join their turns.
+# Schedules of tasks that begin and end: the first tasks are scheduled together, later tasks join their turns.
 
 
 JOINED = frozenset({"tdm", "random", "exact-one-tree"})
-"""policies whose schedules are two groups with circuits of their own, which `switched.join` takes arrivals into"""
+"""policies whose schedules consist of two groups with separate circuits; `switched.join` adds arriving tasks to them"""
 Laid = dict[Matrix, tuple[Link, ...]]
 """the circuits of configurations, as links at ports"""
 
@@ -134,7 +134,7 @@ def first_schedule(policy: str, jobs: Sequence[TdmJob], network: OpticalNetwork)
 
 
 def with_one_more(schedule: Schedule, jobs: Sequence[TdmJob], arrived: TdmJob) -> Schedule:
-    """Add an arriving task to a schedule, all others staying on their hosts; `TdmError` when it does not fit.
+    """Add an arriving task to a schedule without moving the others; `TdmError` when it does not fit.
 
     jobs: the jobs of the schedule, in its order.
     """
@@ -165,7 +165,7 @@ def without(schedule: Schedule, jobs: Sequence[TdmJob], ended: frozenset[str]) -
 
 
 def checked(schedule: Schedule, jobs: Sequence[TdmJob]) -> Schedule:
-    """Return the schedule if tasks can take turns by it; `TdmError` if one is missing or two train at a host."""
+    """Return the schedule if tasks can take turns by it; `TdmError` if, e.g., a task is missing or two share a host."""
     if len(schedule.cycles) != 1 or schedule.cycles[0].mode != "gated" or schedule.clock != "completion":
         raise TdmError(
             f"policy {schedule.policy}: its jobs are not all in turns of one round; the orchestrator runs policies "
@@ -223,7 +223,7 @@ def _pinned(job: TdmJob, plan: JobPlan) -> TdmJob:
 def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tuple[TurnWindow, ...], Laid]:
     """The windows of a round, and the circuits of their configurations.
 
-    known: circuits that exist already; they stay where they are if no new configuration is needed.
+    known: circuits that exist already; they keep their ports if no new configuration is needed.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def windows_of(schedule: Schedule, topology: Topology, known: Laid) -> tuple[tup
 
 
 def configuration_of(plan: JobPlan) -> int:
-    """Index of the configuration, within its process, that a job needs; 0 where the job crosses no circuit."""
+    """Index of the configuration, within its process, that a job needs; 0 if the job crosses no circuit."""
     if plan.ring is not None:
         return plan.ring.configuration
     if plan.routes:
@@ -290,7 +290,7 @@ class Holding:
 
     @property
     def changing(self) -> bool:
-        """Whether a new schedule has been recorded and does not hold yet."""
+        """Whether a new schedule has been recorded and is not in force yet."""
         return self._store.schedules.open() is not None
 
     def number(self) -> int:
@@ -328,7 +328,7 @@ class Holding:
         """The network in the configuration of a task, without the task's own reservations.
 
         Tasks of other windows communicate at other times, so their reservations do not count. ``planned`` are trees
-        that tasks are about to get. None: the whole topology, without any reservations.
+        that tasks are about to get. With ``name`` None: the whole topology, without any reservations.
         """
         if name is None:
             return self._see(())
@@ -342,14 +342,14 @@ class Holding:
         return self._within(() if window is None else window.circuits, self._see(demands))
 
     def windows(self, number: int) -> tuple[TurnWindow, ...]:
-        """The windows of a schedule; empty when the database has no readable ones."""
+        """The windows of a schedule; empty when they are missing in the database, or damaged."""
         try:
             return self._store.schedules.windows(number)
         except (ValueError, TypeError, KeyError, RecursionError):
             return ()
 
     def _within(self, circuits: Sequence[Link], state: NetworkState) -> NetworkState:
-        """The state with only these circuits; where one direction of a circuit is down, so is the other."""
+        """The state with only these circuits; if one direction of a circuit is down, so is the other."""
         down = set(state.down)
         for link in circuits:
             ends = {(link.a, link.port_a), (link.b, link.port_b)}
@@ -372,11 +372,11 @@ class Turns:
     installer : Installer
         Writes to switches.
     policy, name
-        The policy for trees, and its name; it is called with the view of a configuration.
+        The policy for trees, which is called with the view of a configuration, and its name.
     scheduler : str
         One of `p4reduce.schedulers`.
     computing : ComputingManager
-        Knows the hosts.
+        Records the load of hosts.
     see : callable
         Function from the tasks' reservations to the network that policies may use.
     fail : callable
@@ -410,17 +410,17 @@ class Turns:
 
     @property
     def changing(self) -> bool:
-        """Whether a new schedule has been recorded and does not hold yet."""
+        """Whether a new schedule has been recorded and is not in force yet."""
         return self.holding.changing
 
     def state(self, name: str | None) -> NetworkState:
-        """The network for a task as :meth:`Holding.state` describes it."""
+        """The network in the configuration of a task (:meth:`Holding.state`)."""
         return self.holding.state(name)
 
     # --- admission
 
     def fault(self, task: Task) -> str:
-        """Reason why a task can never take turns here, or be served beside them; empty where it may."""
+        """Reason why a task can never take turns here, or a service never run beside them; '' if it may."""
         if task.serving is not None:
             return self.standing.fault(task)
         if task.on_failure == "shrink":
@@ -562,7 +562,7 @@ class Turns:
         return Admitted(row, task, placement, proposals)
 
     def _circuits_to_read(self, placed: Sequence[tuple[TaskRow, Task]]) -> Joined:
-        """Of all tasks that are about to begin; :func:`~p4reduce.topologies.optical.joined`."""
+        """The circuits for the reads of starting tasks; see :func:`~p4reduce.topologies.optical.joined`."""
         switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
         wanted: Counter[frozenset[str]] = Counter()
         for row, task in placed:
@@ -574,7 +574,7 @@ class Turns:
     def _propose_reads(
         self, task: Task, ways: Sequence[Read], circuits: Joined, beside: Sequence[Proposal]
     ) -> list[Proposal]:
-        """Plans over which a task's hosts read their data; `PlanError` where a link is down."""
+        """Plans over which a task's hosts read their data; `PlanError` if a link of them is down."""
         switch_of = {host.name: self._topology.neighbours(host.name)[0] for host in self._topology.hosts}
         views = [
             view(self._topology, circuits.get(frozenset((switch_of[home], switch_of[reader])), ()))
@@ -593,7 +593,7 @@ class Turns:
     def _moved(
         self, name: str, windows: Sequence[TurnWindow], planned: Mapping[str, Sequence[Proposal]]
     ) -> list[Proposal]:
-        """Plans for a running task whose circuits would move; empty where its circuits stay."""
+        """Plans for a running task whose circuits would move; empty if its circuits stay."""
         rows = [row for row in self._store.plans((PlanPhase.ACTIVE,), name) if not is_read(row.role)]
         lit = {link for window in windows if name in window.tasks for link in window.circuits}
         if not rows or all(set(circuits_of(self._installer.plan_of(row))) <= lit for row in rows):
@@ -698,7 +698,7 @@ class Turns:
         self._installer.checkpoint("recorded schedule")
 
     def began(self, number: int, at_ps: int) -> None:
-        """Record that a schedule holds and that running tasks use its trees; runs in the transaction of its report."""
+        """Record that a schedule is in force and running tasks use its trees, in the transaction of its report."""
         self._store.schedules.begin(number, at_ps)
         for task in self._store.tasks(AT_WORK):
             rows = self._store.plans((PlanPhase.INSTALLED,), task.name)
@@ -711,7 +711,7 @@ class Turns:
                 self._store.change(task.name, TaskState.RESCHEDULED, at_ps, f"circuits of schedule {number}")
 
     def _opening(self) -> list[PlanRow]:
-        """Plans that come with a schedule."""
+        """Plans of the pending schedule, which are being installed or wait for it; without plans of services."""
         return [plan for plan in self._store.plans(_OPENING) if self._store.task(plan.task).task.serving is None]
 
     # --- dropping a schedule

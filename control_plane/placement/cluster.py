@@ -16,7 +16,7 @@ from p4reduce.control_plane.scheduling.view import LEAST_SLOTS, NetworkState, Re
 from p4reduce.topologies import Topology
 from p4switch.base.values import PS_PER_S
 
-# Forecasts of a link's load: plug-ins, compared by their error on later samples than those learned from.
+# Forecasts of a link's load: plug-ins, compared by their error on samples after the part that they learn from.
 
 
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ def forecast_named(name: str) -> Forecaster:
 
 
 def learn(name: str, history: Sequence[float] | Floats, ahead: int) -> Callable[[Floats], float]:
-    """The predictor that a forecast learned; `PlanError` for a history that is too short or not finite."""
+    """Let a forecast learn, and return its predictor; `PlanError` for a history that is too short or not finite."""
     given = np.asarray(history, np.float64)
     if ahead < 1:
         raise PlanError(f"forecast {name!r}: {ahead} samples ahead, must be at least 1")
@@ -61,7 +61,7 @@ def learn(name: str, history: Sequence[float] | Floats, ahead: int) -> Callable[
 
 
 def nrmse(name: str, history: Sequence[float] | Floats, ahead: int, *, learned: float = 0.5) -> float:
-    """Root mean square error on the later part of a history, over its standard deviation there: the mean has about 1.
+    """Root mean square error on the later part of a history, divided by its standard deviation; the mean has about 1.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class Racks:
     def ways(self, switches: Iterable[str], roots: Collection[str] | None = None) -> tuple[RackTree, ...]:
         """The ways to join the switches of some racks, along shortest paths to one root.
 
-        The roots are those with the least sum of distances; switches between racks are preferred to those of racks.
+        The roots are the switches with the least sum of distances, preferably switches between racks.
         Equal paths count separately, up to `MOST_WAYS` ways. ``roots``: possible roots; None: all switches.
         """
         wanted = frozenset(switches)
@@ -321,7 +321,7 @@ def tree_copies(
         The network.
     hosts : sequence of str
         Hosts of the workers.
-    way : Way
+    way : RackTree
         Joins the switches of hosts and server.
     able : collection of str
         Switches that may aggregate.
@@ -402,8 +402,8 @@ def iteration_times(loads: Sequence[IterationLoad], capacity_bps: Floats) -> Flo
     """Seconds of an iteration of every job, float64 (jobs,).
 
     A mean-field fixed point. Job k communicates for M_k of its iteration T_k = C_k + M_k, so another job meets its
-    traffic with probability M_k / T_k, and they share a link evenly; a job that other links keep from taking half of
-    this link leaves the rest:
+    traffic with probability M_k / T_k, and they share a link evenly; a job that other links limit to less than half of
+    this link leaves the rest to others:
 
         S_jl = A_jl (1 + sum over k of M_k / T_k min(1, u_kl / (1 - u_kl))),   M_j = max over links of S_jl
         u_kl = min(1, A_kl / max over links m other than l of S_km)
@@ -412,7 +412,7 @@ def iteration_times(loads: Sequence[IterationLoad], capacity_bps: Floats) -> Flo
 
     Parameters
     ----------
-    loads : sequence of Load
+    loads : sequence of IterationLoad
         The jobs.
     capacity_bps : float64 (links,)
         Rate of the links that is available to the jobs.
@@ -470,8 +470,8 @@ class ClusterView:
     free : mapping
         Free slots of hosts; 0 for a host that may take no further model.
     slowdown : mapping
-        Training time at a host divided by that at a usual one; 1 for other hosts.
-    running : mapping of Load
+        Training time at a host divided by that at a standard host; hosts without a value have 1.
+    running : mapping of IterationLoad
         Load on links of running tasks, by name.
     hosts : mapping
         Slots of hosts that running tasks take, by name of the task, if known.
@@ -529,7 +529,7 @@ class ClusterView:
         return room
 
     def check(self, task: Task) -> dict[str, list[str]]:
-        """The hosts with free slots for a task, by switch; a `Rejection` says what is missing if they are too few."""
+        """The hosts with free slots for a task, by switch; `Rejection`, with their number, if they are too few."""
         wanted = asked(task)
         room = {
             switch: kept
@@ -545,7 +545,7 @@ class ClusterView:
         return room
 
     def fault(self, task: Task) -> str:
-        """Reason why no choice will ever be possible, even without other tasks; empty where one may be."""
+        """Reason why no choice will ever be possible, even without other tasks; '' if one may be."""
         wanted = asked(task)
         most = sum(slots >= task.slots for slots in self.slots.values())
         if most < wanted.count:
@@ -562,7 +562,7 @@ class ClusterView:
     def load(self, task: Task, hosts: Sequence[str], server: str = "", way: RackTree | None = None) -> IterationLoad:
         """The predicted load of a task at these hosts, over the best tree or, if allowed, ring.
 
-        For a task that states what its hosts exchange, that exchange. The best has the shortest time on its busiest
+        A task with an ``exchange`` gets the load of that exchange. The best option has the shortest time on its busiest
         link, given the load of running tasks.
         """
         bits = 32.0 * task.elements
@@ -608,7 +608,7 @@ class ClusterView:
         return users
 
     def seconds(self, load: IterationLoad) -> tuple[float, float]:
-        """Predicted seconds of a new task's iteration, and the seconds that others lose by it until they end."""
+        """Predicted seconds of a new task's iteration, and the seconds that running tasks lose by it until they end."""
         mine = set(load.bits)
         touched = [other for other in self.running.values() if not mine.isdisjoint(other.bits)]
         if not touched:
@@ -668,7 +668,7 @@ def asked(task: Task) -> WantedHosts:
 def reads(wanted: WantedHosts, hosts: Sequence[str]) -> list[tuple[str, str]]:
     """(home, reader) of every shard that is read over the network.
 
-    Shards at a worker's host belong to this worker; the others go to workers with the fewest shards.
+    Shards at a worker's host belong to this worker; other shards go to workers with the fewest shards.
     """
     if not wanted.shard_bytes:
         return []
@@ -688,8 +688,8 @@ def reads(wanted: WantedHosts, hosts: Sequence[str]) -> list[tuple[str, str]]:
 def server_for(cluster: ClusterView, task: Task, hosts: Iterable[str]) -> str:
     """A host for the global model of a task that names none; `Rejection` when no host is left.
 
-    Hosts reserved for servers come first, if there are any; then the host with the fewest global models, then the one
-    nearest to the workers, then the one with the fewest free slots.
+    If the topology has hosts for servers, only these are considered. Takes the host with the fewest global models, then
+    the host nearest to the workers, then the host with the fewest free slots.
     """
     chosen = list(hosts)
     if task.server:

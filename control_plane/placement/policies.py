@@ -21,12 +21,12 @@ from p4switch.base.values import PS_PER_S
 
 
 LINE_BPS: Final = 10**10
-"""rate with which a task's communication is estimated, where only the order of estimates matters"""
+"""rate in bit/s with which a task's communication is estimated; only the order of the estimates matters"""
 
 
 @dataclass(frozen=True)
 class QueueOrder:
-    """``key``: a number of a task, the smallest first; ties by arrival. ``by_owner``: owners take turns.
+    """``key``: rank of a task, the smallest is tried first, ties by arrival. ``by_owner``: owners take turns.
 
     The owner with the least service so far comes first, then the key; the service of a task is its estimated work.
     """
@@ -87,15 +87,15 @@ class Contender:
     name : str
         Unique; breaks ties.
     trees : tuple of tuples of str
-        Equally good trees; for each the switches where it needs slots, one range each.
+        Equally good trees; for each tree the switches in which it needs slots.
     tree_s, ring_s : float
         Seconds of an iteration through the tree, and without it.
     workers : int
         Number of hosts that it keeps busy.
     ranges : int
-        Number of ranges, in the unit of :func:`whole_trees`, that it needs of each switch of a tree.
+        Number of ranges, in the unit of :func:`whole_trees`, that it needs in each switch of a tree.
     keeps : bool
-        Whether it keeps its first tree whatever the value: it has, or is about to have it, and cannot change now.
+        Whether it keeps its first tree regardless of the value, because it has or will have it and cannot change now.
     """
 
     name: str
@@ -118,9 +118,9 @@ class Contender:
 def whole_trees(contenders: Sequence[Contender], ranges: Mapping[str, int]) -> dict[str, int]:
     """Distribute whole trees: returns the index of the chosen tree for each task that gets one.
 
-    A part of a tree forwards what some switch cannot add up, which is more traffic than a ring's. In the order of their
-    values, tasks take the slots of a tree if all are free; a task that gains nothing gets none. This is a greedy
-    solution of a multidimensional knapsack problem, computed again at every arrival and end.
+    In a part of a tree, switches without slots forward all copies, which is more traffic than in a ring. In the order
+    of their values, tasks take the slots of a tree if all are free; a task that gains nothing gets none. This is a
+    greedy solution of a multidimensional knapsack problem, computed again at every arrival and end.
 
     Parameters
     ----------
@@ -165,10 +165,10 @@ def cheapest_shares(cluster: ClusterView, task: Task, room: Mapping[str, Sequenc
     """The cheapest numbers of workers in each rack; None when the racks have too few hosts.
 
     best[w] is the least cost of w workers in the racks so far, and each rack adds cost(rack, w): its upward traffic
-    takes copies / residual of its best uplink, with 1 copy if its switch aggregates, else w; a share that is the whole
-    task sends nothing up except, without aggregation, its own copies. Shards that a share must read from other hosts
-    cost their time on the rack's best uplink, spread over the rounds. Time: racks * workers * hosts of a rack. After Li
-    et al., 'NetPack', ASPLOS 2024, whose programme also chooses parameter servers, and reads no data.
+    takes copies / residual of its best uplink, with 1 copy if its switch aggregates, else w. A rack with all workers
+    sends nothing up if its switch aggregates. Shards that a share must read from other hosts cost their time on the
+    rack's best uplink, spread over the rounds. Time: racks * workers * hosts of a rack. After Li et al., 'NetPack',
+    ASPLOS 2024, whose dynamic programme also chooses parameter servers, and ignores the reading of data.
     """
     count, capacity = asked(task).count, cluster.capacity_bps
     bits = 32.0 * task.elements
@@ -290,20 +290,20 @@ MOST: Final = 32
 
 
 def shards_by_rack(task: Task, room: Room) -> dict[str, int]:
-    """Number of shards of a task's data at hosts that it could have, by rack."""
+    """Number of shards of a task's data at hosts with room for it, by rack."""
     held = Counter(asked(task).shards)
     return {switch: sum(held[host] for host in hosts) for switch, hosts in room.items()}
 
 
 def with_data(task: Task, hosts: Sequence[str], count: int) -> list[str]:
-    """``count`` of some hosts, in their order: those with most of a task's shards, then the first ones."""
+    """``count`` of some hosts, in their order: the hosts with most of a task's shards, then the first hosts."""
     held = Counter(asked(task).shards)
     ranked = sorted(range(len(hosts)), key=lambda place: (-held[hosts[place]], place))
     return [hosts[place] for place in sorted(ranked[:count])]
 
 
 def packed_share(cluster: ClusterView, task: Task, room: Room, allowed: Iterable[str] | None = None) -> Share | None:
-    """The fewest racks, among these the racks with most of its shards, then the best fit.
+    """The share with the fewest racks; among equals, the racks with most of its shards, then the best fit.
 
     The best fit is the smallest rack that is large enough, else the largest and racks near it. ``allowed``: only these
     racks. Returns None if they have too few hosts.
@@ -331,7 +331,7 @@ def packed_share(cluster: ClusterView, task: Task, room: Room, allowed: Iterable
 
 
 def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) -> list[str]:
-    """The largest of some racks, and racks with which as few racks suffice as with the largest.
+    """The largest of some racks, and the racks that can replace it without more racks in total.
 
     ``left``: hosts of all racks, each fewer than ``count``; together they have enough.
     """
@@ -340,7 +340,7 @@ def _of_the_fewest(left: Mapping[str, int], count: int, among: Sequence[str]) ->
     largest = max(left[switch] for switch in among)
 
     def most_with(switch: str) -> int:
-        """Number of hosts in ``needed`` racks: this one and the largest others."""
+        """Number of hosts in ``needed`` racks: the rack ``switch`` and the largest other racks."""
         others = sum(sizes[: needed - 1]) if left[switch] < sizes[needed - 1] else sum(sizes[:needed]) - left[switch]
         return left[switch] + others
 
@@ -359,7 +359,7 @@ def filled_share(room: Room, count: int, order: Sequence[str]) -> Share:
 
 
 def _quickest(cluster: ClusterView, room: Room, count: int) -> dict[str, list[str]] | None:
-    """The room without hosts slower than the last of the ``count`` fastest; None if there are none."""
+    """The room without hosts slower than the last of the ``count`` fastest; None if no host is slower."""
     factors = sorted(cluster.slowdown.get(host, 1.0) for hosts in room.values() for host in hosts)
     most = factors[count - 1] * (1 + SAME_SPEED)
     if factors[-1] <= most:
@@ -371,7 +371,7 @@ def _quickest(cluster: ClusterView, room: Room, count: int) -> dict[str, list[st
 
 
 def hosts_of(cluster: ClusterView, task: Task, room: Room, share: Share) -> list[str]:
-    """The hosts of a share: in each rack the fastest, then those with shards of its data, in the order of racks."""
+    """The hosts of a share, in the order of racks: in each rack the fastest, then the hosts with most shards."""
     held = Counter(asked(task).shards)
     hosts: list[str] = []
     for switch in sorted(share, key=list(room).index):
@@ -430,7 +430,7 @@ def shares(cluster: ClusterView, task: Task, room: Room) -> list[Share]:
 
 @register_placement("first-fit")
 def first_fit(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Fills rack after rack, those with most of its shards first; prefers hosts with shards in the last rack."""
+    """Fills rack after rack, racks with most of its shards first; in the last rack, prefers hosts with shards."""
     room = cluster.check(task)
     data = shards_by_rack(task, room)
     share = filled_share(room, asked(task).count, sorted(room, key=lambda switch: -data[switch]))
@@ -470,7 +470,7 @@ def spread(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str
     return [host for switch, hosts in room.items() for host in with_data(task, hosts, taken[switch])], {}
 
 
-# `netpack`: shares of racks by a dynamic programme, whose cost is the traffic that they send up.
+# `netpack`: shares of racks by a dynamic programme that minimizes the traffic from racks to upper switches.
 
 
 @register_placement("netpack")
@@ -488,7 +488,7 @@ def netpack(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[st
 
 @register_placement("packed")
 def packed(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Hosts of the packed share: in each rack those with its shards, then the first in the topology, at any speed."""
+    """Hosts of the packed share: in each rack hosts with its shards, then the first in the topology, at any speed."""
     room = cluster.check(task)
     share = packed_share(cluster, task, room)
     if share is None:
@@ -501,7 +501,7 @@ def packed(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str
 
 @register_placement("cassini")
 def cassini(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """The candidate with the highest compatibility; among equals the fewest racks, the least reading, then packed's.
+    """The share with the highest compatibility; among equals the fewest racks, the least reading, then the packed one.
 
     A link is compatible with its tasks if their times on it fit one after the other into a period: 1 - max(0, sum of
     comm / period - 1), the score of the best rotation for commensurable periods. The worst link counts. Rajasekaran et
@@ -532,7 +532,7 @@ def _compatibility(cluster: ClusterView, load: IterationLoad) -> float:
 
 
 def _share(cluster: ClusterView, load: IterationLoad, link: int) -> float:
-    """Share of its period alone that a task uses a link."""
+    """Share of a task's period, if it were alone, in which it uses a link."""
     longest = max(bits / cluster.capacity_bps[other] for other, bits in load.bits.items())
     return float(load.bits[link] / cluster.capacity_bps[link] / (load.compute_s + longest))
 
@@ -540,18 +540,19 @@ def _share(cluster: ClusterView, load: IterationLoad, link: int) -> float:
 LOOKED_AHEAD = 4
 """largest number of other tasks' ends that are considered for waiting"""
 WORTH_WAITING = 0.7
-"""share of the present cost below which waiting pays: other tasks may take what becomes free"""
+"""share of the present cost below which waiting pays; below 1, since other tasks may take the freed hosts"""
 EQUAL = 0.005
-"""relative difference of predicted costs that counts as equal: the prediction is no better"""
+"""relative difference of predicted costs that counts as equal: the prediction is not more accurate"""
 
 
 @register_placement("ina-aware")
 def ina_aware(task: Task, cluster: ClusterView) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Compares candidates by time: the task's own until it ends, and the time that others lose until they end.
+    """Compares candidates by the time until the task ends, plus the time that other tasks lose until they end.
 
     The prediction covers iteration times with the switches' free slots, the rates that background traffic leaves,
-    running tasks, slow hosts, and the reading of remote shards. Among equal candidates, the one that leaves others the
-    better racks is taken, then the one that breaks up the fewest, then packed's.
+    running tasks, slow hosts, and the reading of remote shards. Among equal candidates, the share is taken that leaves
+    the better racks to other tasks, then the share that leaves the fewest hosts in racks taken in part, then the share
+    with the fewest racks, then the packed share.
     """
     room = cluster.check(task)
     options = shares(cluster, task, room)
@@ -587,7 +588,7 @@ def _wait(task: Task, cluster: ClusterView, now_s: float) -> None:
 
 
 def _least_s(task: Task, cluster: ClusterView) -> float:
-    """Lower bound in seconds at any hosts: computing at a usual host, and a model on the fastest link."""
+    """Lower bound in seconds at any hosts: computing at the fastest or a standard host, sending on the fastest link."""
     sending = 32.0 * task.elements / float(cluster.racks.rate_bps.max())
     return task.rounds * (task.training_ps / PS_PER_S * min(1.0, *cluster.slowdown.values(), 1.0) + sending)
 
@@ -618,5 +619,5 @@ def rack_worth(cluster: ClusterView, switch: str) -> float:
 
 
 def broken(room: Mapping[str, Sequence[str]], share: Share) -> int:
-    """Number of hosts left in racks that the task takes in part, which large tasks will miss."""
+    """Number of hosts left in racks that the task takes in part; large tasks will lack them."""
     return sum(len(room[switch]) - own for switch, own in share.items())

@@ -1,4 +1,4 @@
-"""The place of a task that infers: the server and paths whose traffic costs training tasks the least."""
+"""Placement of tasks that infer: the server and the paths whose traffic delays training tasks least."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,18 +28,18 @@ ALIKE: Final = 1e-3
 
 
 def server_of(task: Task, cluster: ClusterView, lanes: int) -> tuple[str, Mapping[str, Any]]:
-    """The host for the server of a task that infers, with reasons.
+    """Choose the host for the server of a task that infers, and give reasons.
 
-    Of all hosts with free slots, except the clients', the one is taken at which the largest predicted loss of a
-    training job is least; links of the answers have their rate reduced in :func:`iteration_times`. Among equals, the
-    host with the lowest latency, then the first in the topology is taken.
+    Takes the host, with free slots and without a client of the task, for which the largest predicted loss of a training
+    job is least; :func:`iteration_times` predicts it with the links' rates reduced by the answers. Among equals, the
+    host with the lowest latency is taken, then the first in the topology.
 
     Parameters
     ----------
     task : Task
         A task that infers; if it names its server, the answer is that host.
-    cluster : Cluster
-        Its present state.
+    cluster : ClusterView
+        The present state of the cluster.
     lanes : int
         Numbers in a frame.
 
@@ -72,10 +72,10 @@ def server_of(task: Task, cluster: ClusterView, lanes: int) -> tuple[str, Mappin
 
 
 def paths_of(task: Task, cluster: ClusterView, lanes: int) -> list[TreeDecision]:
-    """A path for each client of a task that infers: among the shortest paths, the one with the least traffic.
+    """A path for each client of a task that infers: the shortest path with the least traffic (:func:`_quiet`).
 
-    If a link of each of them is down, the shortest remaining path is taken. Frames are in class `FIRST` if the task has
-    no class. `PlanError` names a link that has too little rate left.
+    If every shortest path has a link that is down, the shortest remaining path is taken. Frames are in class `FIRST` if
+    the task has no class. `PlanError` names a link that has too little rate left.
     """
     task = replace(task, priority=FIRST if task.priority is None else task.priority)
     state = replace(cluster.network, reserved_bps=dict(cluster.network.reserved_bps))
@@ -98,9 +98,9 @@ def paths_of(task: Task, cluster: ClusterView, lanes: int) -> list[TreeDecision]
 
 
 def paths_within(task: Task, state: NetworkState, lanes: int) -> list[TreeDecision]:
-    """The shortest path for each client in a part of a network; class and errors as of `paths_of`.
+    """The shortest path for each client in a part of a network; class and errors as in `paths_of`.
 
-    state: it reserves there what the paths take.
+    state: the part of the network; the demands of the paths are reserved in it.
     """
     task, decisions = replace(task, priority=FIRST if task.priority is None else task.priority), []
     for client in task.workers:
@@ -110,10 +110,10 @@ def paths_within(task: Task, state: NetworkState, lanes: int) -> list[TreeDecisi
 
 
 def _quiet(cluster: ClusterView, client: str, server: str, taken: Mapping[int, int]) -> tuple[str, ...] | None:
-    """Of the shortest paths, the one whose fullest link has most left; None if each has a link that is down.
+    """The shortest path whose fullest link is least loaded; None if each shortest path has a link that is down.
 
-    The load of a link is that of the training jobs on it, each for the share of its time in communication, and the
-    bit/s of other clients (``taken``).
+    The load of a link is the number of training jobs on it, each weighted by its share of time in communication, plus
+    the share of the rate that other clients take (``taken``).
     """
     racks, topology, best = cluster.racks, cluster.racks.topology, None
     for way in racks.ways({racks.of[client], racks.of[server]}):
@@ -129,7 +129,7 @@ def _quiet(cluster: ClusterView, client: str, server: str, taken: Mapping[int, i
 
 
 def _between(way: RackTree, a: str, b: str) -> tuple[str, ...]:
-    """Switches of a way from one rack's to another's, both included."""
+    """Switches on a way from switch ``a`` of a rack to switch ``b`` of another, both included."""
     ups = []
     for at in (a, b):
         up = [at]
@@ -146,7 +146,7 @@ def _links(cluster: ClusterView, path: Sequence[str]) -> list[int]:
 
 
 def least_latency_ps(task: Task, cluster: ClusterView, host: str, lanes: int) -> int | None:
-    """Latency in ps of this server's farthest client in an empty network; None if a client is unreachable."""
+    """Latency in ps of the farthest client of a server at ``host``, without other tasks; None if one is unreachable."""
     impact = _weigh(task, replace(cluster, running={}), host, lanes)
     return None if impact is None else impact[1]
 
@@ -176,7 +176,7 @@ def _weigh(task: Task, cluster: ClusterView, host: str, lanes: int) -> tuple[flo
 
 
 def check_objective(task: Task, cluster: ClusterView, lanes: int) -> str:
-    """Reason why a task's objective can never be met; empty where it may be."""
+    """Reason why a task's objective can never be met; '' if it may be."""
     if task.serving is None or task.serving.objective_ps is None:
         return ""
     hosts = [task.server] if task.server else [host.name for host in cluster.racks.topology.hosts]

@@ -57,7 +57,7 @@ BY_HOSTS: Final = 0.99
 WORTH: Final = 0.97
 """share of the best time of one tree: several trees, except a packing, must be faster than that"""
 PACKED: Final = 0.985
-"""share of the best time of the others: a packing, whose prediction is closer, must be faster than that"""
+"""share of the best time of all other plans: a packing, whose prediction is more accurate, must be faster than that"""
 MOST_HOSTS: Final = 32
 """number of workers up to which ``best`` tries plans with a tree for each"""
 MOST_ROOTS: Final = 64
@@ -68,12 +68,12 @@ def predicted_ps(problem: Problem, layout: Layout) -> int:
     """Predicted time in ps of an all-reduce of ``problem.elements`` that begins on an idle network without losses.
 
     A tree alone has the time of :func:`~p4reduce.control_plane.plans.forest.predicted_forest_ps`. A star or a tree with
-    a server sends a chunk of exponents there and back, then C full chunks; their distance is the time of the busiest
-    link for all frames of a chunk, up and down, or is set by the slots if these are fewer than the chunks of a round
-    trip. A ring of n sends m = ceil(C/n) chunks 2 (n-1) times; frame f of a host leaves b after frame f-1 (b: the time
-    of the busiest link for a frame) and not before frame f-m of the host before is in. The last frame therefore arrives
-    after the longest chain of k successive hops and 2 (n-1) m - 1 - (k-1) m times b, for the k from 1 to 2 (n-1) that
-    gives most.
+    a server sends a chunk of exponents there and back, then C full chunks; the time between these is that of the
+    busiest link for all frames of a chunk, up and down, or is set by the slots if they are fewer than the chunks of a
+    round trip. A ring of n sends m = ceil(C/n) chunks 2 (n-1) times; frame f of a host leaves b after frame f-1 (b: the
+    time of the busiest link for a frame), and not before frame f-m of the previous host has arrived. The last frame
+    therefore arrives after the longest chain of k successive hops and 2 (n-1) m - 1 - (k-1) m times b, for the k from 1
+    to 2 (n-1) with the largest sum.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def _ring_ps(problem: Problem, layout: RingLayout, paths: Mapping[Pair, Path]) -
 
 
 def choose(problem: Problem) -> tuple[str, Layout]:
-    """The name and layout of the plan with the least predicted time; of equal ones, the first in the list.
+    """The name and layout of the plan with the least predicted time; among equals, the first in the list.
 
     Plans in the network: ``steiner``, ``spt``, ``mst``, and ``flat``, in which every switch next to workers is a child
     of the root. By hosts: ``ring``, or ``ps`` with a server; they win only if they take less than :data:`BY_HOSTS` of
@@ -155,8 +155,9 @@ def best(problem: Problem) -> Layout:
 def fastest(problem: Problem, *, relays: bool = True) -> tuple[str, list[TreeShare]]:
     """As :func:`choose`, but for a job that may have several trees at once: also the plans of :data:`FORESTS`.
 
-    ``striped``, and plans with a tree for each host, must be 3 % faster than one tree or hosts, and ``packing`` 1.5 %
-    faster than all others. Without ``relays`` no host adds inside a tree, and only ``striped`` is left of these plans.
+    ``striped``, and plans with a tree for each host, must be 3 % faster than one tree or a plan by hosts, and
+    ``packing`` 1.5 % faster than all other plans. Without ``relays`` no host adds inside a tree, and only ``striped``
+    is left of these plans.
 
     Raises
     ------
@@ -203,8 +204,8 @@ def trees_named(name: str, problem: Problem, *, relays: bool = True) -> tuple[st
 def floor_ps(problem: Problem) -> int:
     """Lower bound in ps on the time of every plan that adds integers, on an idle network without losses.
 
-    All chunks cross the link of the slowest worker. The exponents of the first chunk must come from the worker farthest
-    from the first one, and then its lanes.
+    All chunks cross the link of the slowest worker. The first worker must get the exponents of the first chunk, then
+    its lanes, from the worker farthest from it.
 
     Raises
     ------
@@ -234,7 +235,7 @@ def _in_network(problem: Problem) -> Iterator[tuple[str, Layout]]:
 
 
 def flat(problem: Problem) -> TreeLayout:
-    """A tree of two levels: workers below their nearest capable switches, and these below the root that is fastest.
+    """A tree of two levels: workers below their nearest capable switches, these switches below the fastest root.
 
     If shortest paths of these switches meet, they are spread over other paths.
     """
@@ -263,7 +264,7 @@ def flat(problem: Problem) -> TreeLayout:
 def _least_by_hosts_ps(problem: Problem) -> float:
     """Lower bound in ps on a ring: 2 (n-1) steps, each with the slowest host's frames; 0 with a server.
 
-    It avoids the search for a ring, which takes long on large networks, if a ring cannot be faster than a tree.
+    The bound avoids the search for a ring, which takes long on large networks, if a ring cannot be faster than a tree.
     """
     n = len(problem.workers)
     if problem.server is not None or n < 2:

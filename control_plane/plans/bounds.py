@@ -27,7 +27,7 @@ from p4reduce.topologies import Topology
 MOST_NODES: Final = 72
 """largest number of groups of workers and aggregating switches; a larger program takes minutes"""
 QUICK_NODES: Final = 28
-"""the program of so many takes a second or two"""
+"""number of groups and switches up to which the program takes a second or two"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _adders(topology: Topology, workers: tuple[str, ...], length: int) -> list[_
 
 
 def _solve(topology: Topology, adders: list[_Adder], length: int) -> float:
-    """Picoseconds for a chunk."""
+    """The least time in ps for a chunk: the optimum of the linear program."""
     from scipy.optimize import linprog  # noqa: PLC0415  (takes a while to import)
     from scipy.sparse import csr_matrix  # noqa: PLC0415
 
@@ -134,7 +134,7 @@ def _solve(topology: Topology, adders: list[_Adder], length: int) -> float:
 
     goal = np.zeros(program.columns)
     goal[time] = 1.0
-    solver: Any = linprog  # its stubs know no sparse matrices
+    solver: Any = linprog  # its type stubs do not accept sparse matrices
     solution = solver(
         goal,
         A_ub=matrix(program.upper),
@@ -151,9 +151,9 @@ def _solve(topology: Topology, adders: list[_Adder], length: int) -> float:
 def _flow_to(
     program: _Program, adders: list[_Adder], target: int, roots: list[int], arcs: dict[tuple[int, int], int]
 ) -> None:
-    """Add a flow of 1 to one worker of the group ``target``; the others of the group are a node of their own.
+    """Add a flow of 1 to one worker of the group ``target``; the rest of the group is a separate node.
 
-    Flow out of the target is useless. Flows between other members of a group cancel out by symmetry.
+    No flow leaves the target, since that would be useless. Flows between other members of a group cancel by symmetry.
     """
     worker = len(adders)  # the worker itself; ``target`` stands for the rest of its group
     count = [adder.count for adder in adders]

@@ -1,8 +1,8 @@
 """Plans of several trees at once, each for a part of the tensor: their load on links, their times, and their choice.
 
-``striped`` has a tree for each switch next to workers. The other plans come from the literature: the path of a block of
-the tensor is a tree in them, too, whose inner nodes are workers (relays) and, for ``rina``, switches. Their blocks
-travel chunk by chunk, so that no step waits for the end of another.
+``striped`` has a tree for each switch next to workers. The other plans come from the literature: in them, too, the path
+of a block of the tensor is a tree; its inner nodes are workers (relays) and, for ``rina``, switches. Blocks travel
+chunk by chunk, so that no step waits for the end of another.
 """
 
 from collections import Counter
@@ -43,11 +43,12 @@ MOST_CHUNKS: Final = SLOTS // 2
 class TreeShare:
     """A tree, or any layout, with its part of each tensor.
 
-    weight: share of the sum of weights. pace_ps: least time between two of its chunks; None: as its own links allow.
+    weight: the tree's weight; its part is the weight divided by the sum of weights. pace_ps: least time between two of
+    the tree's chunks; None: as its links allow.
     """
 
     layout: Layout | None
-    """None: the plan makes its own layout"""
+    """None: the planner makes the layout later"""
     weight: int = 1
     pace_ps: int | None = None
 
@@ -88,9 +89,10 @@ def predicted_forest_ps(problem: Problem, parts: Sequence[TreeShare]) -> int:
     """Predicted time in ps of an all-reduce of ``problem.elements`` in these trees at once, on idle lossless links.
 
     A worker sends the lanes of a tree after the round trip of the frame with its exponents, which takes longer in some
-    trees, and for some workers, than for others. Each directed link therefore gets the chunks of each tree from a
-    different time on, is busy with them, and the last of them still has to reach its end. The last link decides, or the
-    last tree: its busiest link, its pace and its slots set the spacing of its chunks.
+    trees, and for some workers, than for others. The chunks of each tree therefore begin to arrive at a directed link
+    at a different time; the link is busy with them, and the last of them still has to reach the end of its tree. The
+    result is the latest end over all links and all trees; a tree's busiest link, its pace and its slots set the spacing
+    of its chunks.
     """
     shares = chunks_of([part.weight for part in parts], problem.chunks)
     in_flight = (1 << (slots_of_each(len(parts)).bit_length() - 1)) // 2 if len(parts) > 1 else MOST_CHUNKS
@@ -111,10 +113,10 @@ def predicted_forest_ps(problem: Problem, parts: Sequence[TreeShare]) -> int:
 
 
 def _end_of_link(ways: Sequence["_OnLink"]) -> float:
-    """Time in ps when the last of all chunks that cross a link has reached its end from there.
+    """Time in ps when the last of all chunks that cross a link has reached the end of its tree.
 
     Trees whose frames arrive at the same time share the link in proportion to their remaining load on it. A tree whose
-    frames arrive early is finished early, so a long path from here to its end does not count in full.
+    frames arrive early leaves the link early, so a long remaining path does not count in full.
     """
     left = dict.fromkeys(ways, 1.0)  # the share of a tree's frames that is not sent yet
     now = last = 0.0
@@ -137,7 +139,7 @@ def _end_of_link(ways: Sequence["_OnLink"]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _OnLink:
-    """Chunks of a tree on a directed link, in ps: arrival of the first, time for all, remaining path of the last."""
+    """Chunks of a tree on a directed link, in ps: arrival of the first, time of all, remaining path of the last."""
 
     begins: int
     busy: int
@@ -255,7 +257,7 @@ def slots_of_each(trees: int, slots: int = SLOTS) -> int:
 
 
 def refuse_one_tree(name: str) -> PlanError:
-    """The error for a job with only one tree, for which the network would carry something else than requested."""
+    """The error for a job that can have only one tree, although plan ``name`` consists of several."""
     return PlanError(
         f"plan {name} is several trees, which all-reduces of a whole group have ('run', 'compare', 'sweep', "
         "'launch'; without a deadline); choose steiner here"
@@ -263,9 +265,9 @@ def refuse_one_tree(name: str) -> PlanError:
 
 
 # `striped`: each tree has an equal part of the tensor. Each switch that is the nearest one for some worker is the root
-# of a tree: workers are children of their nearest switch, and these switches of the root. With k roots a link to the
-# upper switches carries 1/k of the tensor for each tree that crosses it, where a single tree sends all of it over the
-# links next to its root.
+# of a tree: workers are children of their nearest switch, and these switches are children of the root. With k roots a
+# link to the upper switches carries 1/k of the tensor for each tree that crosses it; a single tree sends the whole
+# tensor over the links next to its root.
 
 
 def striped(problem: Problem) -> list[TreeShare]:
@@ -328,7 +330,7 @@ def double_binary_tree(problem: Problem) -> list[TreeShare]:
     """Two binary trees with half of the tensor each; a worker is an inner node in at most one of them.
 
     Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing
-    35, 2009, 2.2. The second tree is the first one mirrored, or shifted by one where the number of workers is odd.
+    35, 2009, 2.2. The second tree is the first one mirrored, or shifted by one if the number of workers is odd.
 
     Raises
     ------
@@ -372,7 +374,7 @@ def rina(problem: Problem) -> list[TreeShare]:
 
     Chen et al., "Rina: Enhancing Ring-AllReduce with In-network Aggregation in Distributed Model Training", ICNP 2024
     (arXiv 2407.19721), III. Here the member of a rack is its switch, not an agent on a host, which the hosts' links
-    would limit. A block travels along the ring from one member to the one before it, and back.
+    would limit. A block travels along the ring from one member to the member before it, and back.
 
     Raises
     ------
@@ -432,7 +434,7 @@ def _paced(problem: Problem, trees: Sequence[tuple[str, Mapping[str, str]]]) -> 
     """Trees with equal parts that all end at the same time; at most as many as there are chunks.
 
     Edges take the paths on which all trees together load links least; they take shortest paths if these load links no
-    more, or if switches could not forward the others.
+    more, or if switches could not forward the least loaded paths.
     """
     trees = trees[: max(1, problem.chunks)]
     ways = spread_paths(problem, [edge for _, above in trees for edge in above.items()])

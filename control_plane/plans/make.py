@@ -99,7 +99,7 @@ def _check_paths(problem: Problem, paths: Mapping[Pair, Path]) -> None:
 
 
 HOST_WINDOW = 65_536
-"""largest number of chunks in flight of a host-side plan: what an endpoint keeps in memory"""
+"""largest number of chunks in flight of a host-side plan, which an endpoint keeps in memory"""
 SHARE: Final = 8
 """divisor of the largest free range of slots: a plan takes at most this part for late chunks"""
 
@@ -121,7 +121,8 @@ class PlanRequest:
         32-bit lanes of a full packet; None: those of the switches' program (without one, 256).
     window : int or None
         Chunks in flight; None: chosen from rate and round trip. The number of slots is twice the window, rounded up to
-        a power of two; a chosen window gets more if switches have plenty (:data:`SHARE`): late chunks delay none then.
+        a power of two; a chosen window gets more slots if switches have plenty (:data:`SHARE`), so that late chunks
+        delay no others.
     max_slots : int or None
         Largest number of slots to take in a switch.
     priority : int or None
@@ -129,7 +130,7 @@ class PlanRequest:
     load : mapping
         Load of directed links, bit/s by (node, port).
     udp_ports : mapping
-        UDP ports of hosts that do not use INC's own.
+        UDP ports of hosts that do not use INC's default port.
     deadline_ps : int or None
         Time in ps (at least a microsecond) after which an open chunk is closed without missing contributions; None: no
         deadline. Only in the network and without a server. The window is then an eighth of the slots, of which the plan
@@ -294,7 +295,7 @@ def _times(request: PlanRequest, times: PlanTimes) -> PlanTimes:
 
 
 def _wanted(request: PlanRequest, layout: Layout, times: PlanTimes) -> int:
-    """The requested window, or one that keeps links busy."""
+    """The requested window, or a window that keeps links busy."""
     if request.window is not None:
         return request.window
     if isinstance(layout, TreeLayout):
@@ -328,11 +329,11 @@ def _parts(request: PlanRequest) -> int:
 def _take(
     problem: Problem, request: PlanRequest, layout: Layout, wanted: int, plenty: int, resources: Resources
 ) -> tuple[int, Grant]:
-    """Slots and the grant; the fullest switch may have fewer slots than the window wants.
+    """Take the resources; returns the number of slots, which the fullest switch may reduce, and the grant.
 
-    Relays have their own slots, as many as switches without other jobs would grant.
+    Relays use no slots of switches, and get as many as a switch without other jobs would grant.
 
-    plenty: a better number of slots, used if switches have many.
+    plenty: a higher number of slots, used if switches have many.
     """
     if not isinstance(layout, TreeLayout):
         return 0, resources.grant((), 1)
@@ -375,7 +376,7 @@ def _aggregators(
         for name in names:
             children = sorted(layout.children[name], key=lambda child: (order.get(child, len(order)), child))
             above = problem.server if name == layout.root else layout.parent[name]
-            relay = name in order  # it is the first of its own children
+            relay = name in order  # a relay contributes as its first child, bit 0
             parent = address(problem.topology, paths[(name, above)], udp_ports) if above else None
             share = Share(name, 0, grant.slots, 0, (0,) * len(children)) if relay else shares[name]
             adders[relay].append(

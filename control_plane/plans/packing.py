@@ -1,10 +1,10 @@
-"""``packing``: trees with shares that use all links as well as any plan can; workers aggregate inside them, too.
+"""``packing``: trees with shares that use all links as well as any plan can; workers may aggregate inside trees.
 
 The trees come from the linear program of the best plan (`bounds.py`), in the form with a column for each tree: shares
 y_k of trees k, sum(y) = 1, with the least time T such that on every link l the trees' frames, each in its share, take
 at most T. Trees are found on demand (column generation): the dual prices of links tell which tree would lower T most,
 namely the cheapest tree under these prices, approximately a Steiner tree over workers and capable switches. Dual prices
-are smoothed (Wentges, 1997), since single ones oscillate. Fractional packings of Steiner trees: Jain, Mahdian,
+are smoothed (Wentges, 1997), since they oscillate. Fractional packings of Steiner trees: Jain, Mahdian,
 Salavatipour, Packing Steiner trees (SODA 2003).
 
 The optimum may take many trees. A few trees with about equal shares are therefore sought as well, as in packings by
@@ -59,7 +59,7 @@ Edge = tuple[int, int]
 
 
 Around = dict[int, list[tuple[int, tuple[str, ...]]]]
-"""for each node of a tree, its neighbours and the paths from them"""
+"""for each node of a tree, its neighbours with the path from each of them"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class Packer:
         self._layouts: dict[_Tree, TreeLayout] = {}
 
     def cheapest(self, prices: Floats) -> _Tree:
-        """About the cheapest tree for these prices of a frame on each link: float64 (links,), not negative."""
+        """An approximately cheapest tree for these prices of a frame on each link: float64 (links,), not negative."""
         from scipy.sparse import csr_array  # noqa: PLC0415  (slow to import, and only needed here)
         from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415
 
@@ -145,7 +145,7 @@ class Packer:
         return self._known.setdefault(frames.tobytes(), _Tree(tuple(made), frames))
 
     def _thinned(self, edges: list[Edge]) -> list[Edge]:
-        """Edges with which no node has more neighbours than a relay may have children: surplus workers are moved."""
+        """Move surplus leaf workers so that no node has more neighbours than a relay may have children; new edges."""
         around: dict[int, list[int]] = {}
         for a, b in edges:
             around.setdefault(a, []).append(b)
@@ -166,7 +166,7 @@ class Packer:
     # The choice of trees.
 
     def shares(self, trees: Sequence[_Tree]) -> tuple[float, Floats, Floats]:
-        """T with the best shares of these trees, the shares, and the links' dual prices; T in ``unit_ps``."""
+        """The least time T of these trees in ``unit_ps``, the shares that reach it, and the links' dual prices."""
         from scipy.optimize import linprog  # noqa: PLC0415  (takes a while to import)
 
         load = np.array([tree.frames for tree in trees]) * self.times
@@ -186,7 +186,7 @@ class Packer:
 
     @cached_property
     def optimum(self) -> tuple[float, list[_Tree]]:
-        """T of the best packing, as far as the approximate trees are cheapest, and trees that reach it."""
+        """T of the best packing in ``unit_ps``, if the approximate trees are cheapest, and trees that reach it."""
         pool = [self.cheapest(self.times)]
         known = {pool[0]}
         smooth = np.ones(len(self.times)) / len(self.times)
@@ -206,10 +206,10 @@ class Packer:
 
     @property
     def least_ps(self) -> float:
-        """Lower bound in ps on every packing: the optimum's rate, and the path between the workers farthest apart."""
+        """Lower bound in ps on every packing: the optimum's rate, and the farthest worker's path from the first."""
         routes, workers = self.problem.paths, self.problem.workers
         lengths = (self.problem.frame_bytes, frame_bytes(0))
-        first = workers[0]  # a lower bound: the farthest two are at least as far apart as the first and any other
+        first = workers[0]  # the two workers farthest apart are at least as far apart as the first and any other
         there = max(sum(routes.latency_ps(first, other, length) for length in lengths) for other in workers[1:])
         return (self.problem.chunks - 1) * self.optimum[0] * self.unit_ps + there
 
@@ -248,7 +248,7 @@ class Packer:
         return list(dict.fromkeys(best))
 
     def trimmed(self, trees: Sequence[_Tree], count: int) -> tuple[float, list[_Tree]]:
-        """T with at most ``count`` of these trees, and the trees kept: those with the least shares are removed."""
+        """T with at most ``count`` of these trees, and the trees kept: trees with the least shares are removed."""
         _, shares, _ = self.shares(trees)
         left = [tree for tree, share in zip(trees, shares, strict=True) if share > _NONE]
         while len(left) > count:
@@ -258,7 +258,7 @@ class Packer:
         return self.shares(left)[0], left
 
     def refined(self, trees: Sequence[_Tree], count: int) -> list[_Tree]:
-        """Continue column generation from these trees, while ``count`` of the trees found improve T."""
+        """Continue column generation from these trees while the best ``count`` trees found improve T."""
         least, best = self.trimmed(trees, count)
         pool, smooth, stale = best, None, 0
         while least > self.optimum[0] * _NEAR and stale < _STALE:
@@ -332,7 +332,7 @@ def packing(problem: Problem) -> list[TreeShare]:
 
 
 def fastest_of(packer: Packer) -> list[TreeShare]:
-    """The packing, among several numbers of trees, with the least predicted time; up to 1 % more for fewer trees."""
+    """The packing with the least predicted time; one with fewer trees is preferred if it takes at most 1 % longer."""
     packings = [(predicted_forest_ps(packer.problem, parts), parts) for parts in candidates(packer)]
     if not packings:
         raise PlanError(f"plan {PACKING}: no trees were found that switches could forward")

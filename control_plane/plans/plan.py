@@ -82,7 +82,7 @@ class Plan:
     Attributes
     ----------
     name : str
-        The planner's name: 'steiner', 'mst', 'spt', 'ring', 'ps' or a plug-in's; 'best (ring)' where 'best' chose.
+        The planner's name: 'steiner', 'mst', 'spt', 'ring', 'ps' or a plug-in's; 'best (ring)' if 'best' chose it.
     job, epoch, generation : int
         The key of the table entries; the tag of the slots.
     workers : tuple of str
@@ -111,12 +111,12 @@ class Plan:
     window_needed : int
         The window that keeps the busiest link busy.
     window_wanted : int
-        The requested window, or one chosen with a margin; the number of slots may have reduced it.
+        The requested window, or a window chosen with a margin; too few slots reduce ``window`` below it.
     slots_rate_bps : int
         Payload rate that ``window`` allows: window * payload / rtt.
     part : tuple of int
         The plan's part of each tensor (:meth:`part_of`) when several trees share it: the sum of the weights of
-        the trees before, its own weight, and the sum of all weights.
+        the trees before it, its weight, and the sum of all weights.
     """
 
     name: str
@@ -157,12 +157,12 @@ class Plan:
 
     @property
     def exchanged(self) -> bool:
-        """Whether the hosts end up with the sum among themselves, without a server: in a ring, or in trees."""
+        """Whether the hosts exchange data among themselves, without a server: in a ring, in trees, or all to all."""
         return self.server is None
 
     @property
     def in_network(self) -> bool:
-        """Whether integers are added on the way: by switches, or by workers that do the same as switches."""
+        """Whether integers are added on the way, by switches or by workers that act like switches (relays)."""
         return bool(self.aggregators or self.relays)
 
     @property

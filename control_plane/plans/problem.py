@@ -113,7 +113,7 @@ class Problem:
 
     @cached_property
     def host_arrays(self) -> "tuple[Short, Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]":
-        """For every switch: its number of workers, the time of a full frame from the slowest, whether it is capable."""
+        """By switch: number of workers, time of a full frame from the slowest worker, whether it is capable."""
         graph = self.paths.graph
         count, lead = np.zeros(len(graph.names), np.int32), np.zeros(len(graph.names), np.int64)
         able = np.zeros(len(graph.names), np.bool_)
@@ -143,10 +143,10 @@ class Problem:
 class TreeLayout:
     """An aggregation tree: the parent of every worker and of every aggregator but the root.
 
-    A parent is a switch that can aggregate, or a worker of the job, a relay: it adds what its children send to its own.
-    Edges take the unique shortest path of their ends, chosen by ``spread``, unless ``paths`` gives the nodes from child
-    to parent, both included, for every edge. Both directions use the same links. With a server, its host is the root's
-    parent.
+    A parent is a switch that can aggregate, or a worker of the job (a relay), which adds its children's contributions
+    to its own. Edges take the unique shortest path of their ends, chosen by ``spread``, unless ``paths`` gives the
+    nodes from child to parent, both included, for every edge. Both directions use the same links. With a server, its
+    host is the root's parent.
     """
 
     root: str
@@ -326,9 +326,9 @@ def link_frames(problem: Problem, paths: Mapping[Pair, Path], pairs: Iterable[Pa
 
 
 def choose_window(needed: int) -> int:
-    """The window for a needed one: a quarter and four chunks of margin, rounded up to a power of two.
+    """The needed window plus a margin of a quarter and four chunks, rounded up to a power of two.
 
-    The margin covers frames that wait behind others at merging ports; the power of two makes slots = 2 * window one.
+    The margin covers frames that wait behind others at merging ports; slots = 2 * window must be a power of two.
     """
     return power_of_two(with_margin(needed))
 
@@ -336,15 +336,15 @@ def choose_window(needed: int) -> int:
 def late_slots(needed: int, levels: int) -> int:
     """Slots with which a chunk may be some round trips late before it delays the next chunk in its slot.
 
-    A worker sends a chunk when the result half the slots before it is in. A lost chunk takes one round trip to be
-    noticed, and one or two more to be repaired: four in a tree of up to two ``levels`` of switches. Each further level
-    may lose it again, which adds two round trips.
+    A worker sends a chunk when it has the result of the chunk half the slots earlier. A lost chunk takes one round trip
+    to be noticed, and one or two more to be repaired; the slots allow for four in a tree of up to two ``levels`` of
+    switches. Each further level may lose the chunk again, which adds two round trips.
     """
     return power_of_two(4 * max(2, levels) * needed)
 
 
 def with_margin(needed: int) -> int:
-    """A window with room for frames that wait behind others."""
+    """The needed window plus a margin for frames that wait behind others."""
     return needed + needed // 4 + 4
 
 

@@ -17,8 +17,8 @@ Paths = dict[tuple[str, str], tuple[str, ...]]
 def ring(problem: Problem) -> RingLayout:
     """The hosts in an order that crosses few links, with paths that share few links.
 
-    The initial order is the topology's, improved by 2-opt. If some link then carries more, for its rate, than the
-    hosts' own links, other paths are chosen to reduce the load of the busiest link.
+    The initial order is the topology's, improved by 2-opt. If some link is then busier, for its rate, than the hosts'
+    links, other paths are chosen to reduce the load of the busiest link.
     """
     order = shorten(problem, tuple(sorted(problem.workers, key=lambda name: problem.topology.node(name).index)))
     pairs = streams(order)
@@ -132,7 +132,8 @@ def ps(problem: Problem) -> StarLayout:
     """For every worker in rank order, the shortest path to the server on which its share of the server's link fits.
 
     A worker's share is the server's rate divided by the number of workers. Switches forward by destination, so a path
-    that meets an earlier worker's path stays on it. If nothing fits, the shortest path is taken. Down is up reversed.
+    that meets an earlier worker's path stays on it. If nothing fits, the shortest path is taken. Paths down are the
+    reversed paths up.
 
     Raises
     ------

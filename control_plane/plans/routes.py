@@ -90,7 +90,7 @@ class SwitchGraph:
     capable : tuple of str
         Switches that can aggregate.
     access : mapping
-        The switch of every host; a switch is its own.
+        The switch of every host; a switch is mapped to itself.
     """
 
     names: tuple[str, ...]
@@ -158,7 +158,7 @@ class SwitchGraph:
         return of_arcs[:-1]
 
     def _arcs_of(self, hops: list[Hop]) -> Ints:
-        # Lists are mostly the same as before, and comparing them is faster than looking their links up.
+        # Most calls repeat an earlier list, and comparing lists is faster than looking up their links.
         for known, arcs in self._looked_up:
             if known == hops:
                 return arcs
@@ -259,10 +259,10 @@ class Routes:
     graph : SwitchGraph
         Its switches.
     words : int64 (m, 3)
-        Weight of every arc: cost, then tie-breakers. A negative cost closes the arc. Sums must be
-        unique (``words[:, 2]`` ensures it), or equal paths may part after they met.
+        Weight of every arc: cost, then tie-breakers. A negative cost closes the arc. Sums must be unique
+        (``words[:, 2]`` ensures it); otherwise equal paths may meet and part again.
     twin : Routes or None
-        Routes with all links reversed, if there are any, whose results are reused.
+        Routes with all links reversed, whose results are reused; None: there are none.
     """
 
     def __init__(self, topology: Topology, graph: SwitchGraph, words: Ints, twin: "Routes | None" = None) -> None:
@@ -288,7 +288,7 @@ class Routes:
         self._places: tuple[Sequence[str], frozenset[str], Short] = ((), frozenset(), np.zeros(0, np.int32))
 
     def access(self, node: str) -> str:
-        """The access switch of a host; a switch is its own."""
+        """The access switch of a host; for a switch, the switch itself."""
         try:
             return self.graph.access[node]
         except KeyError:
@@ -442,7 +442,7 @@ def hops(topology: Topology, path: tuple[str, ...]) -> list[tuple[str, int]]:
     return [(a, topology.port(a, b)) for a, b in pairwise(path)]
 
 
-# Unique shortest paths, on which all users of them agree.
+# Unique shortest paths, the same for all callers.
 #
 # Switches forward by destination alone. If every overlay edge of a plan takes *the* shortest path of its two ends, then
 # both directions use the same links, every part of a path is the path of its own ends, and no switch ever has to
@@ -461,9 +461,9 @@ _LOAD_STEPS: Final = 512
 class Paths(Routes):
     """Shortest paths that are the same in both directions.
 
-    Among paths of equal ``cost`` the one with the smaller delay is taken, then with the smaller load, then with links
-    that come first in the topology: equal paths merge. With ``spread`` a hash decides instead, so pairs spread over
-    equal paths.
+    Among paths of equal ``cost`` the path with the smaller delay is taken, then with the smaller load, then with links
+    that come first in the topology: equal paths merge. With ``spread`` a hash replaces the order of links, so pairs
+    spread over equal paths.
 
     Parameters
     ----------
@@ -539,12 +539,12 @@ def _weight(link: Link, cost: Cost) -> int:
 ONE_BY_ONE: Final = 512
 """number of nodes up to which switches have a route to each; in larger networks neighbouring addresses share routes"""
 _BLOCKS: Final = 128
-"""largest number of address blocks of a larger network; a block takes one path where possible"""
+"""largest number of address blocks of a larger network; a block takes one path if possible"""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The next hop of a switch for addresses that begin with the first ``length`` bits of ``value``; the longest wins.
+    """The next hop of a switch for addresses that begin with the first ``length`` bits of ``value``; longest match.
 
     ``neighbour`` is None for unreachable addresses.
     """

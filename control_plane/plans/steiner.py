@@ -130,9 +130,9 @@ class Search:
 def steiner(problem: Problem) -> TreeLayout:
     """Approximate Steiner trees, improved by adding and dropping switches; never worse than `mst` or `spt`.
 
-    Local search over the set of aggregating switches starts from those of `mst` and of shortest-path trees, and from
+    Local search over the set of aggregating switches starts from the sets of `mst` and of shortest-path trees, and from
     the switches on their paths, as in the heuristic of Kou, Markowsky and Berman (1981); on large networks only from
-    those of `mst`. Among trees of equal cost, the one with the least loaded links, then the shallowest is taken.
+    the set of `mst`. Among trees of equal cost, the tree with the least loaded links, then the shallowest is taken.
     """
     fallback: list[TreeLayout] = []
     for start in (mst, spt_cheapest):
@@ -174,7 +174,7 @@ def _on_paths(problem: Problem, search: Search, chosen: Chosen) -> Chosen:
 def _rooted(problem: Problem, search: Search, chosen: Chosen) -> list[TreeLayout]:
     """The trees over ``chosen``, one for each of the most central roots that add nothing to the price.
 
-    A root may be a switch that the tree only passed through. With a server it is the switch nearest to the server.
+    A root may be a switch that the tree only passes through. With a server, the root is the switch nearest to it.
     """
     names = problem.paths.graph.names
     switches = tuple(sorted(names[switch] for switch in chosen))
@@ -317,7 +317,7 @@ class _Model:
         self.unit = float(self.costs.max(initial=1.0)) or 1.0
 
     def least(self, limits: Ints | None, *, both_ways: bool, time_limit_s: float) -> tuple[float, Floats, bool]:
-        """A lower bound, y of the cheapest tree with unlimited fan-ins, and whether it is proven."""
+        """A lower bound; y of the cheapest tree with unlimited fan-ins; whether the solver proved it cheapest."""
         if not self.sources:
             return 0.0, np.zeros(len(self.arcs)), True
         relaxed = (
@@ -338,7 +338,7 @@ class _Model:
     def run(
         self, *, integer: bool, limits: Ints | None, both_ways: bool, time_limit_s: float
     ) -> tuple[float, Floats, bool] | None:
-        """Objective in units of the dearest arc, y, and whether it is proven; None when there is no solution."""
+        """Objective in units of the dearest arc, y, and whether it is proven optimal; None for no solution."""
         count, kinds = len(self.arcs), len(self.sources)
         size = count * (1 + kinds)
         program = Rows()
@@ -390,7 +390,7 @@ class _Model:
         return sorted(taken.values())
 
     def layout(self, parent: Mapping[str, str]) -> TreeLayout:
-        """The tree of an overlay's parents; its root is the server's or first worker's switch, or the one below it."""
+        """The tree for the overlay's parents; its root is the server's or first worker's switch, or a switch below."""
         problem = self._problem
         above = dict(parent)
         root = self.root

@@ -77,9 +77,9 @@ def spanning_tree(problem: Problem, root: str, switches: Sequence[str], *, sprea
     """A minimum spanning tree on the metric closure of switches, directed to ``root``.
 
     A data centre has many edges of equal cost. Among them, the edge is taken that keeps its new node nearest to the
-    root in time, so that the tree is shallow; with ``spread``, first the edge whose path adds least to the busiest
-    link, so that several edges do not share one. If links cost differently in their two directions, the result is the
-    cheapest arborescence instead.
+    root in time, so that the tree is shallow; with ``spread``, first the edge whose path's busiest link is least busy,
+    so that edges share few links. If links cost differently in their two directions, the result is the cheapest
+    arborescence instead.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def central(problem: Problem, switches: Iterable[str]) -> list[str]:
 
 
 def root_beside(problem: Problem, server: str) -> str:
-    """The capable switch nearest to the server; if links are closed in one direction, one that all workers reach."""
+    """The capable switch nearest to the server; if weights are asymmetric, of those that all workers reach."""
     routes, able = problem.paths, problem.capable
     if not routes.symmetric:
         index = routes.graph.index
@@ -196,7 +196,7 @@ def _rank(problem: Problem, layout: TreeLayout) -> tuple[int, int, int, str]:
 
 
 def prune(problem: Problem, layout: TreeLayout) -> TreeLayout:
-    """The tree without switches that would merge nothing: those with no child or a single one.
+    """The tree without switches that merge nothing because they have no child or only one.
 
     An only child moves to the parent of its parent; a root with a single switch as its only child is replaced by this
     switch. No path becomes longer, because every edge takes the shortest path of its ends.
@@ -231,8 +231,8 @@ def prune(problem: Problem, layout: TreeLayout) -> TreeLayout:
 def limit_fan_in(problem: Problem, layout: TreeLayout, limit: int = MAX_CHILDREN) -> TreeLayout:
     """The tree with at most ``limit`` children at every switch.
 
-    Surplus children move to another capable switch: one in the tree that has room, or a new one, which then becomes a
-    child. In each step the cheapest move is made.
+    Surplus children move to another capable switch: a switch of the tree that has room, or a new switch, which then
+    becomes a child. In each step the cheapest move is made.
 
     Raises
     ------
@@ -299,7 +299,7 @@ def finish(problem: Problem, layout: TreeLayout) -> TreeLayout:
 
 
 def best(problem: Problem, layouts: Sequence[TreeLayout]) -> TreeLayout:
-    """The cheapest layout; of equal ones that with the least loaded links, then the shallowest, smallest, first."""
+    """The cheapest layout; among equals the layout with the least loaded links, then shallowest, smallest, first."""
     different: list[TreeLayout] = []
     for layout in layouts:
         if layout not in different:
@@ -315,13 +315,13 @@ def best(problem: Problem, layouts: Sequence[TreeLayout]) -> TreeLayout:
 
 
 _TOP = ""
-"""stands for the parent of the root: the server, or none"""
+"""name of the root's parent: stands for the server, or for none"""
 
 
 def solve_crowded(
     problem: Problem, *, limits: Ints | None, both_ways: bool, time_limit_s: float
 ) -> tuple[TreeLayout, int, bool] | None:
-    """The cheapest tree with at most 32 children a switch, as a mixed-integer program with one flow.
+    """The cheapest tree with at most 32 children per switch, as a mixed-integer program with one flow.
 
     y_ab says whether switch a's parent is b, h_st is the number of workers at switch s with parent t; x_ab is a flow
     that every switch of the tree sends to the top (m switches can aggregate):
@@ -458,8 +458,9 @@ def mst(problem: Problem) -> TreeLayout:
 def mst_shared(problem: Problem) -> TreeLayout:
     """A minimum spanning tree for a task with a server, in which an edge already in use costs nothing more.
 
-    On the metric closure each edge is paid for separately, though paths may share links. Here terminals join the paths
-    of those before them; the switches there become terminals, too. Never costs more than :func:`mst`.
+    On the metric closure each edge is paid for separately, though paths may share links. Here each terminal joins the
+    paths of earlier terminals, and the switches where they join (:func:`junctions`) become terminals, too. Never costs
+    more than :func:`mst`.
     """
     assert problem.server is not None  # noqa: S101
     options, terminals = [mst(problem)], _terminals(problem)
@@ -482,8 +483,8 @@ def _terminals(problem: Problem) -> tuple[str, ...]:
 def spt(problem: Problem) -> TreeLayout:
     """Shortest paths from every worker to one root, merged on the way.
 
-    The root is the capable switch nearest to the server; without a server, the one whose tree has the least
-    loaded links, then the shallowest.
+    The root is the capable switch nearest to the server; without a server, the switch whose tree has the least loaded
+    links, then the shallowest.
     """
     if problem.server is not None:
         return finish(problem, merge_paths(problem, root_beside(problem, problem.server)))
@@ -495,14 +496,14 @@ def spt(problem: Problem) -> TreeLayout:
 
 
 def spt_cheapest(problem: Problem) -> TreeLayout:
-    """As :func:`spt`, but with the root that makes the tree cheapest: a start for better trees."""
+    """As :func:`spt`, but with the root whose tree is cheapest: a start for the search for better trees."""
     if problem.server is not None:
         return spt(problem)
     return best(problem, _candidates(problem, cheapest=True))
 
 
 def _candidates(problem: Problem, *, cheapest: bool) -> list[TreeLayout]:
-    """The finished trees of the roots whose trees are cheapest, or have the least loaded links and are shallowest."""
+    """The finished trees of the best roots: with the cheapest trees, or the least loaded links and the least depth."""
     graph = problem.paths.graph
     roots = [graph.index[name] for name in problem.capable]
     estimates = [_estimate(problem, root) for root in roots]

@@ -1,4 +1,4 @@
-"""The switches to make programmable: those that lower the bound of the best plan most."""
+"""Choice of the switches to make programmable: the switches that lower the bound of the best plan most."""
 
 import random
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ _Counts = tuple[int, ...]
 
 @dataclass(frozen=True)
 class UpgradeChoice:
-    """Switches to make programmable beside the capable ones, and the bound of the best plan with them, in ps."""
+    """Switches to make programmable in addition to capable switches; the bound of the best plan with them, in ps."""
 
     switches: tuple[str, ...]
     bound_ps: int
@@ -42,7 +42,7 @@ class Upgrade:
         return tuple(node.name for node in self.topology.switches if not node.capable)
 
     def with_switches(self, switches: Sequence[str]) -> Topology:
-        """The network in which these switches aggregate, too."""
+        """The network in which these switches can aggregate as well."""
         there = [node.name for node in self.topology.switches if node.capable]
         return with_capable(self.topology, [*there, *switches] or False)
 

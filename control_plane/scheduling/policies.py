@@ -67,7 +67,8 @@ from p4reduce.topologies.optical import LitTopology as Lit
 def exact(task: Task, state: NetworkState, *, lanes: int = 256, weights: LinkWeights = LinkWeights()) -> TreeDecision:  # noqa: B008
     """The cheapest trees, for networks of some hundred switches at most.
 
-    If switches could not forward the cheapest tree on asymmetric links, the nearest one that they can forward is taken.
+    If switches could not forward the cheapest tree on asymmetric links, a similar tree that they can forward is taken
+    (:func:`~p4reduce.control_plane.scheduling.trees.consistent`).
     """
     view = View(task, state, lanes)
     return decide_trees("exact", view, _tree, view.words(weights))
@@ -195,7 +196,7 @@ def all_to_all(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDeci
 
 
 def by_kind(policy: Policy) -> Policy:
-    """The policy, extended to tasks with an exchange of their own (:attr:`Task.exchange`), which it does not get."""
+    """The policy, except that `ring` and `all_to_all` decide for tasks with a :attr:`Task.exchange`."""
     kinds: dict[str, Policy] = {"rar": ring, "a2a": all_to_all}
 
     def decide(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
@@ -312,7 +313,7 @@ for _name in FORESTS:
 
 # `spff`: the poster's fixed scheduler: shortest path, first fit, for every local model; aggregation only at G.
 #
-# `spff-ecmp` uses a random path among those that cross equally many links.
+# `spff-ecmp` uses a random path among the shortest paths.
 
 
 @register_policy("spff")
@@ -334,7 +335,7 @@ def spff_ecmp(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecis
 
 @register_policy("spff-ina")
 def spff_ina(task: Task, state: NetworkState, *, lanes: int = 256) -> TreeDecision:
-    """Shows the gain of aggregation alone: fewest links, then least delay, on links with room for one copy."""
+    """Paths with the fewest links, then the least delay, over links with room for one copy, merged where they meet."""
     view = View(task, state, lanes)
     return decide_trees("spff-ina", view, spt_layout, hop_words(view.graph, view.residual_bps, task.reserved_bps))
 
@@ -398,9 +399,9 @@ def place(
 ) -> AggregationPlacement:
     """Choose at most ``count`` aggregating nodes of a tree such that the cost of frames on its links is least.
 
-    An aggregating node sends one frame up if it gets any; another forwards what it gets. With B(v, l, k) the least cost
-    of the frames of v's subtree up to the nearest aggregating node above (or to the destination), to which one frame of
-    v costs l, and at most k aggregating nodes in the subtree:
+    An aggregating node sends one frame up if it gets any; any other node forwards all its frames. Let B(v, l, k) be the
+    least cost of the frames of v's subtree up to the nearest aggregating node above (or to the destination), if a frame
+    from v to there costs l, with at most k aggregating nodes in the subtree:
 
         B aggregating     = l + best split of k - 1 among the children c, B(c, cost of c, .)
         B not aggregating = l * hosts(v) + best split of k among the children, B(c, l + cost of c, .)
@@ -413,7 +414,7 @@ def place(
     parent : sequence of int
         The node above each node; -1 at the root.
     cost : sequence of int
-        Cost of a frame on the link to the node above, for the root to the destination.
+        Cost of a frame on the link to the node above; for the root, on the link to the destination.
     hosts : sequence of int
         Number of workers at each node.
     count : int
@@ -532,7 +533,7 @@ def choose_capable(topology: Topology, workers: Sequence[str], server: str, coun
     """The switches on the workers' shortest paths to the server with which the fewest copies cross links.
 
     :func:`~p4reduce.topologies.with_capable` makes a topology in which only they aggregate. (A plan needs one switch
-    near the server that merges everything; if none of the chosen ones does, its tree differs from this one.)
+    near the server that merges everything; if none of the chosen switches does, the plan's tree differs.)
 
     Parameters
     ----------
@@ -561,7 +562,7 @@ def choose_capable_for(topology: Topology, tasks: Sequence[Task], count: int) ->
 
     One task gets the result of :func:`choose_capable`. Several tasks get a greedy choice: in every step the switch that
     saves most copies on links, over all tasks, each on its shortest paths. A smaller count therefore gives the first
-    switches of a larger one.
+    switches of the choice for a larger count.
 
     Parameters
     ----------

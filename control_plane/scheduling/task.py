@@ -97,7 +97,7 @@ class Candidate(Protocol):
 
 _C = TypeVar("_C", bound=Candidate)
 Cost = Callable[[Sequence[str]], int]
-"""function from hosts to the copies of a frame on links, in the trees of their local models and the global one"""
+"""function from hosts to the copies of a frame on links, in the trees of their local models and the global model"""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def at_random(models: Sequence[_C], budget: Budget, random: np.random.Generator)
 
 
 def cheapest(models: Sequence[_C], budget: Budget, random: np.random.Generator) -> list[_C]:
-    """As many candidates as fit: in each step, the one with the least additional cost."""
+    """As many candidates as fit: in each step, the candidate with the least additional cost."""
     del random
     return _greedy(models, budget, lambda _model, extra: -float(extra))
 
@@ -185,10 +185,11 @@ class WantedHosts:
     Attributes
     ----------
     count : int
-        Number of local models, each on a host of its own.
+        Number of local models, each on a separate host.
     shards : tuple of str
-        Home host of every shard of the training data; a worker reads a shard of another host over the network once,
-        before its first round. Shards are assigned to ranks in turn. Empty: every host has the data.
+        Home host of every shard of the training data. Shards at a worker's host belong to this worker, the others to
+        the workers with the fewest; a worker reads a shard of another host over the network once, before its first
+        round. Empty: every host has the data.
     shard_bytes : int
         Bytes of each shard.
     """
@@ -223,7 +224,7 @@ MOST_HZ: Final = 1e9
 MOST_REQUESTS: Final = 1 << 20
 """largest number of requests of a client"""
 _FRAMING: Final = 1.1
-"""upper bound of the bytes on a link divided by those of an answer's numbers: headers, gaps, requests"""
+"""upper bound on (bytes on a link) / (bytes of an answer's numbers): adds headers, gaps, requests"""
 
 
 @dataclass(frozen=True)
@@ -233,8 +234,8 @@ class ServiceRequests:
     Attributes
     ----------
     rate_hz : float
-        Requests a second of each client, a Poisson process; a client sends a request only after the answer to the one
-        before, and the latency counts from the time when the request was due.
+        Requests per second of each client, a Poisson process; a client sends a request only after the answer to its
+        previous request, and the latency counts from the time when the request was due.
     objective_ps : int or None
         Wanted 99th percentile of latencies, from when a request is due to the last frame of its answer.
     seed : int
@@ -313,19 +314,19 @@ class Task:
     select : Selection or None
         How to choose the workers that take part; None: all of them do. Policies get a task with the chosen
         workers and without a selection.
-    wanted : Wanted or None
-        Request for hosts that are still to be chosen: there are no ``workers`` then, and the server is ''
-        if it is to be chosen, too. Policies get the task with its hosts and without the request.
+    wanted : WantedHosts or None
+        Request for hosts that are still to be chosen; ``workers`` is then empty, and the server is '' if it is to be
+        chosen as well. Policies get the task with its hosts and without the request.
     owner : str
         Owner of the task, for the order 'fair'.
     slots : int
         Slots (GPUs) of its host that each local model takes.
     on_failure : 'abort', 'raise' or 'shrink'
-        Reaction to the death or loss of a worker while the task runs. shrink: the others go on. raise: the task fails
-        at once, and the reason names the lost workers. abort: it fails if its workers cannot be replaced.
+        Reaction to the death or loss of a worker while the task runs. shrink: the other workers continue. raise: the
+        task fails at once, and the reason names the lost workers. abort: it fails if its workers cannot be replaced.
     max_restarts : int
         Number of restarts from the last checkpoint instead of a failure; 0 with ``on_failure`` 'raise'.
-    serving : Serving or None
+    serving : ServiceRequests or None
         The task answers requests instead of training. Its ``workers`` are clients, ``elements`` the numbers of an
         answer, ``rounds`` the requests of each client, ``training_ps`` the server's time for one; the server is ''
         if it is to be chosen. None: it trains.

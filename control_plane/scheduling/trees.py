@@ -1,4 +1,4 @@
-"""The trees of a task with explicit paths that fit the network, or a star if it takes fewer bytes or only it fits."""
+"""The trees of a task, with explicit paths that fit the network; a star if it takes fewer bytes or no tree fits."""
 
 import contextlib
 from collections import Counter
@@ -90,7 +90,7 @@ class HostTree:
         return tuple(tuple(levels[depth]) for depth in sorted(levels, reverse=True))
 
     def requests(self, *, job: int, lanes: int | None = None) -> dict[str, PlanRequest]:
-        """A job for every inner host, numbered from ``job``: its children are the workers, it is the server."""
+        """A job for every inner host, numbered from ``job``: the host is the server, its children are the workers."""
         inner = [host for stage in self.stages for host in stage]
         return {
             host: PlanRequest(
@@ -117,8 +117,9 @@ def overlay_mst_hosts(
 ) -> HostTree:
     """The minimum spanning tree of a task's hosts on the metric closure, grown from G (Prim).
 
-    Of equally near hosts, the one nearest to G in edges is joined, so the tree is shallow. The weights are the
-    upload's; broadcasts use reversed paths. It is no `Policy`: a `TreeDecision` has one layout for each direction.
+    Among equally near hosts of the tree, a new host joins the host nearest to G in edges, so the tree is shallow. The
+    weights are the upload's; broadcasts use reversed paths. This function is no `Policy`: a `TreeDecision` has one
+    layout for each direction.
 
     Raises
     ------
@@ -162,7 +163,7 @@ def first_fit(view: View, *, ecmp: bool = False) -> StarLayout:
     """For every local model and direction, the shortest path on which its share fits beside earlier shares.
 
     Shortest means fewest links, then least delay; with ``ecmp`` a hash of task, link and destination decides among
-    equally many links. Switches forward by destination: paths to G follow earlier paths from where they meet. Uploads
+    equally many links. Switches forward by destination: a path to G that meets an earlier path continues on it. Uploads
     take their shares before the broadcasts: a link that both cross must have room for both.
 
     Raises
@@ -222,7 +223,7 @@ class _FirstFit:
         return path
 
     def _of_frames(self, arc: int) -> int:
-        """The arc of the frames on a path's arc."""
+        """The arc that frames take for an arc of a path: for a broadcast, its reverse."""
         return arc if self._direction == "upload" else int(self._view.graph.reverse[arc])
 
     def _find(self, worker: str) -> Routes:
@@ -275,7 +276,7 @@ def _hashes(text: str, count: int) -> Ints:
 _ATTEMPTS: Final = 8
 """number of attempts to plan a tree when too many copies of a frame cross a link"""
 _PENALTY: Final = 16
-"""factor on the weight of such a link in the next attempt"""
+"""factor on the weight of a link without room in the next attempt"""
 _DEAREST: Final = 10**12
 
 TreePlanner = Callable[[TaskProblem], TreeLayout]
@@ -285,8 +286,8 @@ def admitted(problem: TaskProblem, planner: TreePlanner) -> TreeLayout:
     """A tree that forwards consistently, with room for its copies on every link and slots in every switch.
 
     If a switch has too few slots for a tree, the tree is planned again without switches that have no more slots; as
-    slots are powers of two, this ends soon. If no switch is left, trees of a single switch are tried: their round trips
-    may be shorter than those of the trees before.
+    slots are powers of two, this ends soon. If no switch is left, trees of a single switch are tried, since their round
+    trips may be shorter.
 
     Raises
     ------
@@ -396,7 +397,7 @@ def weight(problem: TaskProblem, layout: TreeLayout) -> int:
 
 
 def passes(problem: TaskProblem, layout: TreeLayout) -> bool:
-    """Whether a tree for another problem uses no closed link of this one."""
+    """Whether a tree, planned for another problem, uses no link that is closed in ``problem``."""
     graph = problem.view.graph
     crossed, _ = layout.crossed(problem.topology)
     return all(problem.words[graph.arcs[hop], 0] >= 0 for hop in crossed if hop in graph.arcs)

@@ -123,8 +123,8 @@ class TreeDecision:
     number), so that the second finds enough.
 
     ``parts``: several trees at once over the workers' hosts and G's (:func:`ring_members`), which carry all-reduces,
-    each with its part of the model. ``upload`` and ``broadcast`` are then the layout of the first, and each may take
-    ``max_slots``.
+    each with its part of the model. ``upload`` and ``broadcast`` are then the layout of the first tree, and each tree
+    may take ``max_slots``.
     """
 
     policy: str
@@ -194,7 +194,7 @@ Floats = npt.NDArray[np.float64]
 SCALE: Final = 1_000_000
 """weight 1.0 as an integer"""
 _FULL: Final = 1000.0
-"""the bandwidth term of a full link, for a task that reserves nothing: its maximum"""
+"""largest value of b / residual in a weight, for links with little free rate"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class LinkWeights:
     bandwidth : float
         lambda, 0 to 1: the weight of bandwidth against latency.
     reference_ps : int or None
-        The delay with the weight of a whole free link; None: the mean delay of the links between switches.
+        The delay at which delay / reference is 1; None: the mean delay of the links between switches.
 
     Raises
     ------
@@ -235,7 +235,7 @@ class LinkWeights:
         rate_bps : int
             b: the rate with which the task sends.
         demand_bps : int
-            Reservation of the task: arcs with less are closed (weight -1), full arcs always.
+            Reservation of the task: arcs with less free rate are closed (weight -1); full arcs always are.
         """
         bandwidth = np.minimum(_FULL, rate_bps / np.maximum(residual_bps, 1))
         cost = SCALE * (self.bandwidth * bandwidth + self.latency(graph, graph.delay_ps))
@@ -307,7 +307,7 @@ class View:
         return weights.words(self.graph, self.residual_bps, self.rate_bps, self.task.reserved_bps)
 
     def check_hosts(self, copies: int = 1) -> None:
-        """Raise `Rejection` when a host's link has too little rate left; the server's carries ``copies`` copies."""
+        """Raise `Rejection` when a host's link has too little rate left; the server's link carries ``copies``."""
         topology = self.state.topology
         for host in (self.task.server, *self.task.workers):
             switch = topology.neighbours(host)[0]
@@ -316,7 +316,7 @@ class View:
                 self.check_link(a, b, needed)
 
     def check_link(self, a: str, b: str, needed_bps: int) -> None:
-        """Raise `Rejection` when a directed link has a lower rate left than needed."""
+        """Raise `Rejection` when a directed link is down, or has less rate left than needed."""
         topology = self.state.topology
         hop = (a, topology.port(a, b))
         back = (b, topology.port(b, a))
@@ -335,7 +335,7 @@ class TaskProblem(Problem):
     """A problem whose path costs are ``words``, and whose capable switches are those with slots left.
 
     Paths lead from workers to the server. A broadcast is planned as the upload of a network with all links reversed, so
-    that the weight of a path is that of the links that the weights then take.
+    that a path has the weight of the links that the broadcast's frames take.
 
     Attributes
     ----------
@@ -408,7 +408,7 @@ class TaskProblem(Problem):
         return left[graph.reverse] if self.turned else left
 
     def beside(self, taken: Mapping[Hop, int], slots: Mapping[str, int]) -> "TaskProblem":
-        """The problem beside the task's other tree: links with too little rate left by it are closed."""
+        """The problem beside the task's other tree; links to which that tree leaves too little rate are closed."""
         problem = replace(self, taken=taken, taken_slots=slots)
         room = problem.room
         if room is None or not (full := (room < 1) & (self.words[:, 0] >= 0)).any():
@@ -463,7 +463,7 @@ def _open(words: Ints) -> Ints:
     return free
 
 
-# Slots that a tree needs of each of its switches: rate <= (slots / 2) * payload / round trip.
+# Slots that a tree needs in each of its switches: rate <= (slots / 2) * payload / round trip.
 
 
 def needed_slots(view: View, round_trip_ps: int) -> int:
@@ -478,7 +478,7 @@ def round_trip_ps(view: View, layout: TreeLayout) -> int:
 
 
 def slots_of(view: View, layout: Layout) -> dict[str, int]:
-    """The slots that a layout needs of the switches whose number of slots is known."""
+    """The slots that a layout needs in the switches whose number of slots is known."""
     names = layout.aggregators if isinstance(layout, TreeLayout) else ()
     known = [name for name in names if name in view.state.slots]
     if not known or not isinstance(layout, TreeLayout):
@@ -498,7 +498,7 @@ def most_slots(view: View, upload: Layout, broadcast: Layout) -> int | None:
 
 
 def short_of_slots(problem: TaskProblem, layout: TreeLayout) -> tuple[int, str] | None:
-    """The slots of a tree's switch with the fewest, and a message that they are too few; None when all have enough."""
+    """Slots of the tree's switch with the fewest, and a message that they are too few; None when all have enough."""
     left = {name: slots for name in layout.aggregators if (slots := problem.slots_left(name)) is not None}
     if not left:
         return None
@@ -552,7 +552,7 @@ def copies(task: Task, topology: Topology, layout: Layout, direction: Direction)
 
 
 def loads(decision: TreeDecision, topology: Topology, direction: Direction) -> Mapping[Hop, float]:
-    """Copies of a frame on each directed link for a decision: those of several trees in proportion to their parts."""
+    """Copies of a frame on each directed link for a decision; several trees count in proportion to their parts."""
     if not decision.parts:
         layout = decision.upload if direction == "upload" else decision.broadcast
         return copies(decision.task, topology, layout, direction)
@@ -573,8 +573,8 @@ def consumed(decision: TreeDecision, topology: Topology) -> int:
 def chunk_bytes(decision: TreeDecision, topology: Topology, lanes: int) -> int:
     """Bytes of one chunk on all links at a fixed scale of numbers, including empty frames, without FCS.
 
-    One job answers a gradient with the sum. Two jobs answer each frame of one direction with an empty one in the other:
-    an acknowledgement of a push, a request for a pull.
+    One job answers a gradient with the sum. Two jobs send an empty frame in the other direction for each full frame: an
+    acknowledgement of a push, a request for a pull.
     """
     task = decision.task
     total = consumed(decision, topology) * frame_bytes(lanes)
@@ -610,28 +610,28 @@ def decision_of(policy: str, view: View, upload: Layout, broadcast: Layout) -> T
 
 
 def ring_members(task: Task) -> tuple[str, ...]:
-    """Hosts that exchange a task's models, in rank order: the local models', then G's."""
+    """Hosts that exchange a task's models, in rank order: hosts of local models, then G's host."""
     return (*task.workers, task.server)
 
 
 def plan_requests(
     decision: TreeDecision, *, job: int, lanes: int | None = None, priority: int | None = None, epoch: int = 0
 ) -> list[PlanRequest]:
-    """The jobs of a decision: one that does push_pull if both trees are equal, else one that pushes and one that pulls.
+    """The jobs of a decision: one push_pull job if both trees are equal, else a push job and a pull job.
 
-    A ring is one job that does all_reduce, with G's host as the last worker (:func:`ring_members`); so is an
-    all-to-all. Several trees are one such job each.
+    A ring is one all_reduce job with G's host as the last worker (:func:`ring_members`); an all-to-all is one job of
+    the same hosts. Each of several trees is one all_reduce job.
 
     Parameters
     ----------
-    decision : Decision
+    decision : TreeDecision
         The trees of a task.
     job : int
         Number of the first job; others follow.
     lanes : int or None
         Numbers in a frame; None: those of the switches' program.
     priority : int or None
-        Queue; None: the task's own.
+        Queue; None: the task's priority.
     epoch : int
         Epoch of all jobs.
 

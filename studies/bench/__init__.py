@@ -1,4 +1,4 @@
-"""Benchmarks of all parts, and what they share: a clock, and what machine it is."""
+"""Benchmarks of all parts; common code: a clock, child processes and facts about the machine."""
 
 import json
 import os
@@ -15,10 +15,10 @@ Result = TypeVar("Result")
 
 
 def timed(run: Callable[[], Result]) -> tuple[float, Result]:
-    """Seconds on one core, and what ``run`` returned.
+    """Return the seconds that ``run`` took on one core, and its result.
 
-    The lesser of wall-clock and processor time: the first contains what other processes took, the second some
-    microseconds of asking the kernel, so each is too large at times and neither too small.
+    The seconds are the smaller of wall-clock and processor time. Wall-clock time includes the time that other processes
+    took, processor time some microseconds of system calls; each is too large at times and neither is too small.
     """
     busy, begin = time.thread_time(), time.perf_counter()
     result = run()
@@ -33,10 +33,10 @@ def in_own_process(
     more: Mapping[str, str] | None = None,
     deadline_s: float = CHILD_DEADLINE_S,
 ) -> dict[str, Any]:
-    """What ``python -m module arguments`` prints as JSON; ``more``: of its environment.
+    """Run ``python -m module arguments`` and return the JSON that it prints; ``more`` is added to its environment.
 
     Raises:
-        RuntimeError: it failed; its last words stand in the error, after ``what``.
+        RuntimeError: the process failed; the message has ``what`` and the end of its standard error.
     """
     done = subprocess.run(
         [sys.executable, "-m", module, *map(str, arguments)],
@@ -49,7 +49,7 @@ def in_own_process(
 
 
 def machine() -> dict[str, Any]:
-    """Facts about the machine on which figures are measured."""
+    """Return facts about the machine on which the benchmarks run."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

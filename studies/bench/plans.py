@@ -21,15 +21,15 @@ from p4reduce.topologies import Topology, TopologyBuilder, fat_tree, load, with_
 from p4switch.p4runtime import P4RuntimeServer
 from studies.bench import Result, timed
 
-# The networks and tasks that planning is measured on.
+# The networks and tasks for which planning is measured.
 
 
 HOSTS = 16
-"""terminals of a task: the server and 15 workers"""
+"""number of terminals of a task: the server and 15 workers"""
 
 
 def network(name: str, share: float, seed: int) -> Topology:
-    """A fat-tree ('16' is k = 16) or a bundled network; that share of its switches, drawn at random, is capable."""
+    """Return a fat-tree ('16' is k = 16) or bundled network in which a random share of the switches is capable."""
     topology = fat_tree(int(name)) if name.isdigit() else load(name)
     if share >= 1:
         return topology
@@ -38,7 +38,7 @@ def network(name: str, share: float, seed: int) -> Topology:
 
 
 def tasks(topology: Topology, count: int, seed: int, hosts: int = HOSTS) -> list[Task]:
-    """Tasks of 16 random hosts each, with the model size of LeNet-5."""
+    """Return ``count`` tasks of random hosts (16 by default), each with the model size of LeNet-5."""
     rng = random.Random(seed)  # noqa: S311
     names = [host.name for host in topology.workers]
     drawn = (rng.sample(names, hosts) for _ in range(count))
@@ -49,7 +49,7 @@ def tasks(topology: Topology, count: int, seed: int, hosts: int = HOSTS) -> list
 
 
 def loaded(topology: Topology, seed: int) -> NetworkState:
-    """Every direction of every link between switches is used to a random part, up to four fifths."""
+    """Return a state with random load, up to four fifths, on every direction of every link between switches."""
     rng = random.Random(seed)  # noqa: S311
     used = {hop: int(rng.random() * 0.8 * topology.link_at(*hop).rate_bps) for hop in _between_switches(topology)}
     return NetworkState(topology, background_bps=used)
@@ -62,31 +62,31 @@ def _between_switches(topology: Topology) -> Iterator[tuple[str, int]]:
             yield link.b, link.port_b
 
 
-# Times of planning: one job on a large network, many on a small one, and networkx on the same tasks.
+# Planning times: one job on a large network, many jobs on a small one, and networkx on the same tasks.
 
 
 Row = dict[str, Any]
 _SLOTS: Final = 64
-"""of a job in a switch, so that all tasks find some"""
+"""slots of a job in a switch, few enough for all tasks to get some"""
 STATES = ("none", "asymmetric")
-"""none; or random load, another one in each direction, so that upload and broadcast get trees of their own"""
+"""no load; or random load that differs by direction, so that upload and broadcast get different trees"""
 _REPEATED: Final = 5
-"""how often each task is timed; the fastest counts, because others use the processor's caches, too"""
+"""number of times that each task is timed; the fastest counts, because others use the processor's caches, too"""
 
 
 def one_job(name: str, policy: str, *, shares: Sequence[float], runs: int, seed: int, networkx: bool) -> Iterator[Row]:
-    """A job of 16 terminals, with these shares of capable switches, without load and with asymmetric load.
+    """Plan a job of 16 terminals for these shares of capable switches, without load and with asymmetric load.
 
-    Not in the times of the planner: building the topology (given as ``topology_ms``) and, once for each topology, its
-    arrays (``arrays_ms``). In them: reading the whole state, both trees of the task, explicit paths, admission. The
-    time of networkx does not contain building its graph (``graph_ms``); it sees neither load nor capable switches
-    and computes one undirected tree.
+    The planner's times exclude building the topology (``topology_ms``) and its arrays, once for each topology
+    (``arrays_ms``). They include reading the whole state, both trees of the task, explicit paths and admission. The
+    time of networkx excludes building its graph (``graph_ms``); networkx ignores load and capable switches and computes
+    one undirected tree.
 
     Yields
     ------
     dict
-        One for every planner, share and state; milliseconds are medians over the tasks, ``links`` the copies of an
-        upload on links between switches, mean over the tasks.
+        A row for every planner, share and state; milliseconds are medians over the tasks, ``links`` is the mean number
+        of copies of an upload on links between switches.
     """
     for share in shares:
         topology, base = _built(name, share, seed)
@@ -107,7 +107,7 @@ def one_job(name: str, policy: str, *, shares: Sequence[float], runs: int, seed:
 
 
 def _built(name: str, share: float, seed: int) -> tuple[Topology, Row]:
-    """A network, and what a row says of it."""
+    """Build a network; return it with the columns of a row that describe it."""
     topology_s, topology = timed(lambda: network(name, share, seed))
     arrays_s, _ = timed(lambda: _prepare(topology))
     return topology, {
@@ -122,7 +122,7 @@ def _built(name: str, share: float, seed: int) -> tuple[Topology, Row]:
 
 
 def many_jobs(name: str, policy: str, load: str, *, count: int, seed: int) -> Row:
-    """Tasks that come one after the other, each decided, reserved and made a plan of, none leaves."""
+    """Measure tasks that arrive one after the other; each is decided, reserved and planned, and none leaves."""
     topology = network(name, 1.0, seed)
     _prepare(topology)
     policy_named(policy)(tasks(topology, 1, seed + 1)[0], NetworkState(topology))
@@ -140,7 +140,7 @@ def many_jobs(name: str, policy: str, load: str, *, count: int, seed: int) -> Ro
 
 
 def whole_network(name: str, plan: str, runs: int) -> Row:
-    """The plan that `p4reduce run` waits for: of all workers, without a server."""
+    """Measure the plan that `p4reduce run` waits for: all workers, no server."""
     topology = network(name, 1.0, 0)
     _prepare(topology)
     times = [timed(lambda: make_plan(topology, PlanRequest(plan), Resources()))[0] for _ in range(runs + 1)][1:]
@@ -148,7 +148,7 @@ def whole_network(name: str, plan: str, runs: int) -> Row:
 
 
 def _prepare(topology: Topology) -> None:
-    """Compute what is kept for a topology: arrays of links, and tables by name."""
+    """Compute the data that is cached for a topology: arrays of links, and tables by name."""
     graph = switch_graph(topology)
     graph.by_arc({graph.hop(0): 0})
     host = topology.hosts[0].name
@@ -192,7 +192,7 @@ def _ms(times: list[float]) -> float:
     return statistics.median(times) * 1e3
 
 
-# How long it takes until a plan stands in all of its switches, over P4Runtime.
+# The time to install a plan in all of its switches over P4Runtime.
 
 
 _LANES = 64
@@ -200,15 +200,15 @@ _FAN_OUT = 9
 
 
 def installing(switches: int, runs: int) -> dict[str, Any]:
-    """A plan of all workers of a tree, every switch of which aggregates, is installed and taken back.
+    """Install and uninstall a plan of all workers of a tree in which every switch aggregates.
 
-    Switches are embedded ones in this process, behind one gRPC server; connecting to them and loading the program is
-    not in the time. Wall-clock time, because it passes in several threads.
+    The switches are embedded in this process, behind one gRPC server; connecting to them and loading the program is not
+    part of the time. The time is wall-clock time, because several threads work.
 
     Returns
     -------
     dict
-        ``ms``: median over the runs; ``switches``: those of the plan.
+        ``ms``: median over the runs; ``switches``: the plan's number of aggregating switches.
     """
     topology = tree(switches)
     compiled = resources.files("p4reduce.p4src") / "compiled"
@@ -236,7 +236,7 @@ def installing(switches: int, runs: int) -> dict[str, Any]:
 
 
 def tree(switches: int) -> Topology:
-    """A tree of ``switches`` switches, each with nine below it; two hosts at each of the lowest."""
+    """Build a tree of ``switches`` switches, each with up to nine below it, and two hosts at each leaf switch."""
     builder = TopologyBuilder(f"tree-{switches}")
     inner = {(number - 1) // _FAN_OUT for number in range(1, switches)}
     for number in range(switches):

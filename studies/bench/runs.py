@@ -1,4 +1,4 @@
-"""Benchmarks in real time, measured against something else in the same run."""
+"""Benchmarks in real time, relative to another measurement in the same run."""
 
 import statistics
 from typing import Any, Final
@@ -10,16 +10,16 @@ from p4reduce.runs.real.carry import WINDOW
 from p4reduce.runs.real.run import OTHERS, run_real, run_session
 from p4reduce.runs.result import RunResult
 
-# "targets" is one plan with the same workers on BMv2 and on the embedded switch, links as fast as the machine:
-# goodput of a worker, packets that came into switches, processors that switches and workers kept busy (sw., wk.),
-# what was sent again, what the kernel dropped, and the window: mean, highest, cuts, and the limit that half the
-# slots set. "gloo" is an all-reduce of 10 MB over shaped links, in the network and by gloo's ring (and MPI's, where
-# it is installed) over TCP through the same switches, in several rounds: the ratio is the median of the rounds'.
-# Wall clocks of different machines, or of a busy one, cannot be compared: look at the ratios.
+# "targets" runs one plan with the same workers on BMv2 and on the embedded switch, with unshaped links. It shows
+# goodput of a worker, packets into switches, processors that switches and workers kept busy (sw., wk.), resends, kernel
+# drops, and the window: mean, highest, cuts, and its limit from half the slots. "gloo" is an all-reduce of 10 MB over
+# shaped links, in the network and by gloo's ring (and by MPI's, if it is installed) over TCP through the same switches,
+# in several rounds; its ratio is the median of the rounds' ratios. Wall-clock times of different or busy machines are
+# not comparable: compare ratios.
 
 
 TEN_MB: Final = 2_500_000
-"""elements"""
+"""number of elements"""
 TARGETS: Final = {
     "lanes": "lanes",
     "target": "target",
@@ -69,7 +69,7 @@ def _unshaped(settings: Any, lanes: int, target: str) -> Experiment:
             "target": target,
             "time": "real",
             "unshaped": True,
-            "window": WINDOW,  # on BMv2, too: here it is to be seen what holds the window
+            "window": WINDOW,  # on BMv2, too: the run shall show what limits the window
             "faults": {"loss": settings.target_loss},
         }
     )
@@ -98,7 +98,7 @@ def _row(result: RunResult) -> dict[str, Any]:
 
 
 def why_no_gloo(settings: Any) -> str | None:
-    """Why gloo cannot be measured here; None: it can."""
+    """Return why gloo cannot be measured on this machine; None if it can."""
     if reason := why_not():
         return reason
     if OTHERS["gloo"](settings.gloo_python):
@@ -107,7 +107,7 @@ def why_no_gloo(settings: Any) -> str | None:
 
 
 def gloo(settings: Any) -> list[dict[str, Any]]:
-    """Rounds of ours, then the others', on the links of one network: what slows one down slows down all of a round."""
+    """Measure rounds of p4reduce, then the others, on one network; a disturbance affects all times of a round."""
     there = [name for name, has in OTHERS.items() if has(settings.gloo_python)]
     beside = {name: {"python": settings.gloo_python, "sizes": [TEN_MB] * settings.gloo_runs} for name in there}
     times: dict[str, list[float]] = {name: [] for name in (OURS, *there)}

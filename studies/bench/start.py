@@ -1,9 +1,9 @@
 """Waiting times of a user, from nothing compiled to a warm run.
 
-Each command is a process of its own, as a user starts it. "Nothing compiled": an empty cache of machine code. Python's
-own byte code is put in place before, as pip leaves it, and where PYTHONDONTWRITEBYTECODE is set, too. Seconds of a
-processor are those of the command and all that it started; they hardly depend on what else the machine does, the
-seconds on the clock do: they are of this machine, at this time.
+Each command is a separate process, as a user starts it. "Nothing compiled" means an empty cache of machine code.
+Python's byte code is compiled before, as pip does at installation, even if PYTHONDONTWRITEBYTECODE is set. Processor
+seconds cover the command and all its child processes; they hardly depend on other load on the machine, unlike
+wall-clock seconds, which hold for this machine at this time.
 """
 
 import compileall
@@ -21,7 +21,7 @@ from typing import Final
 
 COMMAND: Final = (sys.executable, "-m", "p4reduce.cli.entry")
 TABLE: Final = "lower"
-"""a word in the headings of the table of results"""
+"""a word in the headings of the table of results, by which the first table is recognized"""
 PACKAGE: Final = Path(__file__).parents[1]
 
 
@@ -31,7 +31,7 @@ NOTHING: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True)
 class Waited:
-    """Medians of ``runs`` runs. ``first_s``: until the first table was there, on the clock."""
+    """Medians of ``runs`` runs. ``first_s``: wall-clock seconds until the first table was printed."""
 
     what: str
     runs: int
@@ -48,7 +48,7 @@ def measure(
     runs: int = 1,
     folder: Path | None = None,
 ) -> Waited:
-    """Start a command so many times, one after the other, with this added to the environment."""
+    """Run a command ``runs`` times, one after the other, with ``environment`` added to the environment."""
     waits = [_once(command, environment, folder) for _ in range(runs)]
     cpu, clock, first = (statistics.median(column) for column in zip(*waits, strict=True))
     return Waited(what, runs, round(cpu, 2), round(clock, 2), round(first, 2))
@@ -84,14 +84,14 @@ def _cpu_s() -> float:
 
 
 def byte_code(package: Path = PACKAGE) -> None:
-    """Make Python's byte code of a package, whose folders may be links: `compileall` follows them only when named."""
+    """Compile Python's byte code of a package whose folders may be links; `compileall` follows a link only if named."""
     for path in (package, *package.iterdir()):
         if path.is_dir():
             compileall.compile_dir(path, quiet=2)
 
 
 def start_up(runs: int) -> list[Waited]:
-    """All measurements of this module, with caches in a folder of their own."""
+    """Make all measurements of this module, with caches in a temporary folder."""
     byte_code()
     with tempfile.TemporaryDirectory(prefix="p4reduce-start-") as name:
         folder = Path(name)
@@ -110,7 +110,7 @@ def start_up(runs: int) -> list[Waited]:
 
 
 def from_nothing(checkout: str) -> list[Waited]:
-    """The first lines of README in a fresh clone, and the wheel in a fresh environment, with libraries of PyPI."""
+    """Measure README's first lines in a fresh clone, and the wheel in a fresh environment, with libraries from PyPI."""
     with tempfile.TemporaryDirectory(prefix="p4reduce-nothing-") as name:
         folder = Path(name)
         clone, wheel = folder / "p4reduce", folder / "wheel"
@@ -133,21 +133,21 @@ def from_nothing(checkout: str) -> list[Waited]:
         ]
 
 
-# Networks of a thousand hosts and more, and tensors of gigabytes: what a whole run takes.
+# The cost of a whole run on networks of a thousand hosts and more, and of tensors of gigabytes.
 
 
 NEEDS: Final = {"what": "p4reduce run", "cpu_s": "CPU s", "clock_s": "clock s", "peak_mb": "peak, MB",
                 "arrays_mb": "arrays, MB", "ratio": "peak / arrays"}  # fmt: skip
 _WORKERS: Final = 16
-"""of the large tensors"""
+"""number of workers that reduce the large tensors"""
 _FLOAT_BYTES: Final = 4
 
 
 @dataclass(frozen=True)
 class CommandNeeds:
-    """The needs of a command: processor time, time on the clock, and peak memory.
+    """Resources that a command used: processor time, wall-clock time, and peak memory.
 
-    ``arrays_mb`` is the length of all workers' arrays; ``ratio``: of them, what the command had at its peak.
+    ``arrays_mb``: total size of all workers' arrays; ``ratio``: peak memory over that size.
     """
 
     what: str
@@ -183,12 +183,12 @@ def run_needs(arguments: Sequence[str], arrays: int) -> CommandNeeds:
 
 
 def fat_tree(k: int, elements: int) -> CommandNeeds:
-    """An all-reduce of all hosts of a fat-tree, k^3 / 4 of them."""
+    """Measure an all-reduce of all k^3 / 4 hosts of a fat-tree."""
     return run_needs(("-t", f"fat-tree:k={k}", "-e", str(elements)), k**3 // 4 * elements * _FLOAT_BYTES)
 
 
 def large_tensor(elements: int, *, filed: bool) -> CommandNeeds:
-    """An all-reduce of 16 workers, whose arrays are in memory or in files."""
+    """Measure an all-reduce of 16 workers whose arrays are in memory or, with ``filed``, in files."""
     arguments = ("-t", "leaf-spine-16", "--rate", "100G", "-e", str(elements))
     arrays = _WORKERS * elements * _FLOAT_BYTES
     if not filed:

@@ -1,7 +1,7 @@
 """Needless repetitions of senders that share a link without knowing of each other.
 
-Asynchronous workers (`ps`, staleness 2, no straggler), each a job of its own, sit behind one uplink of 10 Gb/s; nothing
-is lost. Exact: a run gives it again on any machine.
+Asynchronous workers (`ps`, staleness 2, no straggler), each a separate job, share one uplink of 10 Gb/s; nothing is
+lost. The results are exact: a run reproduces them on any machine.
 """
 
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from p4reduce.play.priorities.run import PrioritiesResult, run
 from studies.frame import column, percent, record
 
 ELEMENTS: Final = 61_706
-"""of LeNet-5"""
+"""number of elements of LeNet-5"""
 
 
 @dataclass(frozen=True)
 class StrangersCell:
-    """A number of senders under a seed."""
+    """A number of senders and a seed."""
 
     workers: int
     seed: int
@@ -26,17 +26,17 @@ class StrangersCell:
 
 @record
 class StrangersRow:
-    """One run beside that of senders which know of each other."""
+    """One run beside a run in which the senders know of each other."""
 
     workers: int = column("workers")
     seed: int
     resent: float = column("sent again", percent(2))
-    """share of frames"""
+    """share of frames that were sent again"""
     over: float = column("time over that of senders that know", "{:.3f}")
 
 
 def run_strangers(cell: StrangersCell) -> list[StrangersRow]:
-    """Both runs."""
+    """Run both cases of a cell."""
     workers = cell.workers
     topology = f"leaf-spine:leaves=2,spines=1,hosts={workers},servers=1,rate=40G,uplink=10G,delay=1us"
     hosts = tuple(f"h{workers + number}" for number in range(1, workers + 1))

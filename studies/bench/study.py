@@ -27,18 +27,18 @@ from studies.bench.veth import BenchLab
 from studies.frame import Bar, Part, Study, StudyResult, at_least, at_most, column
 from studies.pages import StudyDrawing
 
-# Rows by their columns: what measures them gives mappings.
+# Row types made from columns: measurements return mappings.
 
 
 def number(value: Any) -> str:
-    """A value as benchmarks show it: ratios near 1 are told apart."""
+    """Format a value for a table; numbers below 2 have three decimals, so that ratios near 1 differ visibly."""
     if isinstance(value, float):
         return f"{value:,.{3 if abs(value) < 2 else 2 if abs(value) < 100 else 0}f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def rows_of(name: str, headings: Mapping[str, str], *more: str) -> type:
-    """A record with these columns by field, and fields that files alone have; what is not measured is None."""
+    """Return a record type with these columns by field, and ``more`` fields that only files have; defaults are None."""
     fields: list[tuple[str, Any, Any]] = [
         (key, Any, column(heading, number, default=None)) for key, heading in headings.items()
     ]
@@ -46,7 +46,7 @@ def rows_of(name: str, headings: Mapping[str, str], *more: str) -> type:
 
 
 Measured = Callable[[], Any]
-"""a cell: what measures one row as a mapping, or several"""
+"""a cell: a function that measures one row as a mapping, or several rows"""
 
 
 def measured(
@@ -57,7 +57,7 @@ def measured(
     more: Sequence[str] = (),
     **how: Any,
 ) -> Part:
-    """A part whose rows are shown as they are."""
+    """Return a part whose rows are shown without aggregation."""
     kind = rows_of(f"{name.title().replace('-', '')}Row", headings, *more)
     known = [entry.name for entry in dataclasses.fields(kind)]
 
@@ -69,14 +69,14 @@ def measured(
     return Part(name, says, cells, run, kind, lists=True, **how)
 
 
-# What is measured, and how much of it.
+# The settings: what is measured, and how much of it.
 
 
 DEVELOPED: Final = range(20)
 HELD_OUT: Final = range(100, 120)
-"""seeds that no bar was chosen on"""
+"""seeds that were not used to choose bars"""
 MAY_BE_ZERO: Final = frozenset(("seeds", "plan_seed", "capable", "networkx_up_to", "target_workers", "target_loss"))
-"""settings; the others are more than zero"""
+"""settings that may be 0; the others must be more than 0"""
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ QUICK: Final = BenchSettings(
 )
 
 
-# The embedded switch, BMv2 beside it where it is.
+# The embedded switch, and BMv2 beside it if it is installed.
 
 
 def _sizes(settings: BenchSettings) -> list[tuple[int, int]]:
@@ -368,12 +368,12 @@ DATAPLANE: Final = (
 )  # fmt: skip
 
 
-# The virtual fabric, with ns-3 beside it where it is installed.
+# The virtual fabric, with ns-3 beside it if it is installed.
 #
-# "tree" is everything: 16 workers quantize, send and receive; leaves and a spine run the whole P4 program, ingress
-# and egress, with queues and links around them. "racks" is the same with switches that work side by side, and a
-# growing number of them. "forwarding" is the fabric alone: switches that only copy frames. Rates are by processor
-# time of one core, the best of some runs.
+# "tree" measures everything: 16 workers quantize, send and receive; leaves and a spine run the whole P4 program,
+# ingress and egress, with queues and links around them. "racks" has the same work in a growing number of independent
+# switches. "forwarding" measures the fabric alone: switches that only copy frames. Rates are per processor time of one
+# core, the best of several runs.
 
 
 RATES: Final = {
@@ -387,7 +387,7 @@ RATES: Final = {
     "events_per_pass": "events/pass",
 }
 SMALL_SLOTS: Final = 32
-"""a window of 16 chunks: hardly any frames in flight"""
+"""a window of 16 chunks: hardly any frames are in flight"""
 
 
 def _tree(settings: BenchSettings, lanes: int) -> dict[str, Any]:
@@ -401,7 +401,7 @@ def _ns3(settings: BenchSettings) -> list[dict[str, Any]]:
     ours = _tree(settings, lanes)
     plain = fabric.forwarding(4, lanes, settings.frames, settings.best_of)
     rows = [theirs]
-    # A pass and the link behind it are a hop.
+    # A hop is a pass and the link after it.
     for what, row in (("fabric: tree, whole P4 program", ours), ("fabric: forwarding only", plain)):
         rows.append({"what": what, "payload_bytes": payload, "M_hops_per_s": row["M_passes_per_s"]})
     return [{**row, "x_ns3": row["M_hops_per_s"] / theirs["M_hops_per_s"]} for row in rows]
@@ -455,14 +455,13 @@ FABRIC: Final = (
 # Planning, with networkx on the same tasks.
 #
 # "plan-job" plans one task of 16 terminals on fat-trees: both trees, with some and with all switches capable, without
-# load and with random load on every link, another one in each direction. "plan-tasks" schedules 30 of them on
-# germany50. "plan-install" writes a plan into 100 switches over P4Runtime, by the clock. "plan-all" is what `p4reduce
-# run` waits for: all workers of a network. Building the topology and its arrays, and networkx' graph, have columns of
-# their own.
+# load and with random load that differs by direction. "plan-tasks" schedules 30 such tasks on germany50. "plan-install"
+# writes a plan into 100 switches over P4Runtime, in wall-clock time. "plan-all" makes the plan that `p4reduce run`
+# waits for: all workers of a network. Building the topology and its arrays, and networkx' graph, have separate columns.
 
 
 LIMITS_MS: Final = {"fat-tree-16": 10, "fat-tree-32": 60, "fat-tree-64": 1000, "germany50": 300, "install": 1000}
-"""what planning may take"""
+"""by network or "install": highest planning time allowed"""
 
 
 def _job(settings: BenchSettings, k: int) -> list[dict[str, Any]]:
@@ -505,7 +504,7 @@ PLANNING: Final = (
 
 
 def _planning(result: StudyResult) -> Iterator[Bar]:
-    """The slowest of every network and of installing."""
+    """Yield a bar for the slowest time on each network and for the slowest installation."""
     slowest: dict[str, float] = {}
     for part in ("plan-job", "plan-tasks", "plan-install"):
         for row in result.rows(part):
@@ -517,7 +516,7 @@ def _planning(result: StudyResult) -> Iterator[Bar]:
             yield Bar(f"planning, {name}: ms at most", at_most(LIMITS_MS[name]), {None: ms}, "{:.1f}")
 
 
-# Losses: in virtual time by seed, in real time, in a row, with guessed exponents, with zeros, by distance.
+# Losses: in virtual time by seed, in real time, in consecutive collectives, with guesses, with zeros, by distance.
 
 
 def _real(links: str) -> Part:
@@ -621,12 +620,12 @@ def _dense(row: Any) -> str:
 
 
 def _veth(settings: BenchSettings, part: str, lanes: int) -> list[dict[str, Any]]:
-    """Frames a second through the embedded switch, between veth pairs, in namespaces of its own.
+    """Measure frames per second through the embedded switch between veth pairs, in a separate network namespace.
 
-    Every port is loaded with as much as the switch takes, from a thread of the same process; frames that leave end at
+    A thread of the same process loads every port with as many frames as the switch takes; outgoing frames end at
     interfaces without a listener. Forwarding: UDP from each host to the next. Aggregation: contributions of all
-    workers, whose sums go back to each of them. Per core divides by the processor time of the switch's thread instead
-    of the clock; on a machine that does other things too, that is the figure to compare.
+    workers, whose sums go back to each of them. Rates per core divide by the processor time of the switch's thread
+    instead of wall-clock time; compare these on a machine with other load.
     """
     if not is_entered():
         with tempfile.TemporaryDirectory(prefix="p4reduce-veth-") as folder:
@@ -644,7 +643,7 @@ def _veth(settings: BenchSettings, part: str, lanes: int) -> list[dict[str, Any]
 
 
 def _under_load(settings: BenchSettings, lab: BenchLab, *, pushes: bool) -> dict[str, Any]:
-    """The best of some runs."""
+    """Return the row of the run with the most frames per core."""
     seen, seq = [], 0
     frames = lab.pushes() if pushes else lab.datagrams()
     for _ in range(settings.best_of):
@@ -665,7 +664,7 @@ def _under_load(settings: BenchSettings, lab: BenchLab, *, pushes: bool) -> dict
 
 
 def _udp(settings: BenchSettings, what: str, lanes: int) -> Iterator[dict[str, Any]]:
-    """Measure UDP sockets of loopback: datagrams one by one, then many of one length as one message."""
+    """Measure UDP sockets on loopback: datagrams one by one, then many of one length as one message."""
     alone = 0.0
     for segments in (1, SEGMENTS):
         with BenchLab(settings.ports, lanes, udp=segments) as lab:
@@ -754,7 +753,7 @@ SOCKETS: Final = (
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Bars for planning, losses, the live page and TLS."""
+    """Yield the bars for planning, losses, threads, UDP sockets, the live page and TLS."""
     yield from _planning(result)
     yield from _losses(result)
     for row in result.rows("threads"):

@@ -1,6 +1,6 @@
-"""A switch of a benchmark: the program that the package carries, with the entries of one job.
+"""A switch for benchmarks: the program in the package, with the entries of one job.
 
-Entries are those that a plan would install, written directly: neither the controller nor gRPC is what is measured.
+The entries are those that a plan would install, but written directly, to measure neither the controller nor gRPC.
 """
 
 import json
@@ -30,18 +30,19 @@ from p4switch.tables import Exact, TableEntry
 
 JOB, EPOCH, GENERATION, GROUP = 1, 1, 1, 1
 PROGRAM_SLOTS: Final = 4096
-"""of the program that the package carries (p4src/sizes.p4)"""
+"""number of slots of the program in the package (p4src/sizes.p4)"""
 _SLOT_REGISTERS: Final = "IncIngress.aggregate.slot."
-"""Prefix of the register arrays that hold SLOTS cells (p4src/sizes.p4)."""
+"""prefix of the register arrays that have SLOTS cells (p4src/sizes.p4)"""
 _AGGREGATE: Final = "IncIngress.aggregate."
 
 
 def program_json(lanes: int, slots: int) -> dict[str, Any]:
-    """p4c's output for a number of lanes, with registers of ``slots`` cells.
+    """Return p4c's output for a number of lanes, with registers of ``slots`` cells.
 
-    p4c fixes the size of a register array when it compiles, and the repository carries the program with 4,096 slots.
-    ``p4c-bm2-ss -DSLOTS=n`` differs from it in ``size`` of the slots' register arrays and in source columns only, so
-    that number is replaced here (tests/unit/studies/bench/test_programs.py compares the two where p4c is there).
+    p4c fixes the size of register arrays at compile time, and the repository has the program with 4,096 slots. The
+    output of ``p4c-bm2-ss -DSLOTS=n`` differs only in the ``size`` of the slots' register arrays and in source columns,
+    so this function replaces that number (tests/unit/studies/bench/test_programs.py compares the two if p4c is
+    installed).
     """
     root: dict[str, Any] = json.loads(bundled(lanes).json)
     for register in root["register_arrays"]:
@@ -52,12 +53,12 @@ def program_json(lanes: int, slots: int) -> dict[str, Any]:
 
 @cache
 def program(lanes: int, slots: int = PROGRAM_SLOTS) -> Program:
-    """The program of ``program_json``, loaded once."""
+    """Return the program of ``program_json``, loaded once."""
     return load_program(program_json(lanes, slots))
 
 
 def p4info(lanes: int, slots: int) -> p4i.P4Info:
-    """The P4Info that belongs to ``program_json``."""
+    """Return the P4Info that belongs to ``program_json``."""
     info = p4i.P4Info()
     info.CopyFrom(bundled(lanes).info)
     for register in info.registers:
@@ -78,9 +79,9 @@ class Neighbour:
 def aggregate(
     device: Device, ip: int, children: Sequence[Neighbour], slots: int, parent: Neighbour | None = None, token: int = 0
 ) -> None:
-    """Write the job's entries and its multicast group: a root's, or with ``parent`` those of a switch below it.
+    """Write the job's entries and its multicast group: those of a root, or with ``parent`` of a switch below it.
 
-    token: of all neighbours; 0: none.
+    token: the token of all neighbours; 0: none.
     """
     shows, shown = ("_with_token", (token,)) if token else ("", ())
     _insert(device, "IncIngress.local_address", (ip,), "IncIngress.is_local")
@@ -104,14 +105,14 @@ def _insert(device: Device, table: str, key: tuple[int, ...], action: str, *argu
     device.tables[table].insert(TableEntry(tuple(Exact(value) for value in key), action, arguments))
 
 
-# Racks that each sum among their own workers: the real P4 program and workers, without a control plane.
+# Racks that each aggregate among their own workers: the real P4 program and workers, without a control plane.
 #
-# One switch for each rack is the root of a job of its own, so that any number of switches can be kept equally busy.
-# For benchmarks and tests; everything else installs plans over P4Runtime (`control_plane/`).
+# The switch of each rack is the root of a separate job, so any number of switches can be kept equally busy. For
+# benchmarks and tests; all other code installs plans over P4Runtime (`control_plane/`).
 
 
 def racks(count: int, workers: int, *, rate: str = "100G", delay: str = "1us") -> Topology:
-    """``count`` switches 'rack0'... in a row, with ``workers`` hosts each at ports 1, 2, ..."""
+    """Return ``count`` switches 'rack0'... in a row, with ``workers`` hosts each at ports 1, 2, ..."""
     builder = TopologyBuilder(f"racks-{count}-{workers}")
     for rack in range(count):
         builder.switch(f"rack{rack}")
@@ -124,7 +125,7 @@ def racks(count: int, workers: int, *, rate: str = "100G", delay: str = "1us") -
 
 
 def root_switch(lanes: int, own: Node, workers: Sequence[Node], slots: int) -> Device:
-    """A device that sums what ``workers``, at its ports 1, 2, ..., push, and gives it back to them."""
+    """Return a device that sums the pushes of ``workers`` at its ports 1, 2, ... and returns the sums to them."""
     device = Device(program(lanes), name=own.name)
     children = [Neighbour(port, worker.mac, worker.ip) for port, worker in enumerate(workers, start=1)]
     aggregate(device, own.ip, children, slots)
@@ -132,7 +133,7 @@ def root_switch(lanes: int, own: Node, workers: Sequence[Node], slots: int) -> D
 
 
 class RackNetwork:
-    """A network of racks in which every worker all-reduces an array of its own."""
+    """A network of racks in which every worker all-reduces its array."""
 
     def __init__(self, count: int, workers: int, *, lanes: int, chunks: int, slots: int = 512, **options: Any) -> None:
         self.topology = racks(count, workers)
@@ -172,5 +173,5 @@ class RackNetwork:
         return self.network.run(watch=self._everybody)
 
     def passes(self) -> int:
-        """Frames that went through an ingress so far, of all switches."""
+        """Return the number of frames that have passed an ingress, over all switches."""
         return sum(self.network.switch_counters(name).passes for name in self.devices)

@@ -1,4 +1,4 @@
-"""One switch between veth pairs, or UDP sockets of loopback, and a load for it."""
+"""A switch between veth pairs or between UDP sockets on loopback, and a load for it."""
 
 import socket
 import threading
@@ -35,9 +35,9 @@ from p4switch.native.memory import (
 from p4switch.tables import Lpm, TableEntry
 from studies.bench.switch import EPOCH, JOB, racks, root_switch
 
-# A load for a switch in this process: frames into its interfaces, never more on their way than its rings hold.
+# A load for a switch in this process: sends frames into its interfaces, at most as many as its rings hold.
 #
-# It reads the counters of the switch's ports in memory, so that frames are lost nowhere and nothing needs to answer.
+# It reads the counters of the switch's ports in memory, so no frame is lost and no response is needed.
 
 
 recv: Any = external("recv", "int64", "int32", "int64", "uint64", "int32")
@@ -46,7 +46,7 @@ _compiler = Compiler(Path(__file__).parent)
 entry, kernel = _compiler.entry, _compiler.kernel
 
 WINDOW: Final = 512
-"""frames of each port on their way"""
+"""highest number of frames in flight per port"""
 SEQ: Final = np.int64(wire.offset(wire.INC, "seq"))
 _PAUSE_NS: Final = 20_000
 _PATIENCE_NS: Final = 10_000_000_000
@@ -57,13 +57,13 @@ _VECTOR_BYTES: Final = IOVEC.itemsize
 
 @kernel
 def _wait(time: int) -> None:
-    """Let others have the processor for a moment."""
+    """Yield the processor for _PAUSE_NS."""
     poll(0, 0, _PAUSE_NS, time)
 
 
 @kernel
 def _forget(fd: int) -> None:
-    """Take all that came by a socket, and keep nothing of it."""
+    """Receive and discard all data that is queued at a socket."""
     while recv(fd, 0, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0:
         pass
 
@@ -89,13 +89,13 @@ def load(
     limits: Any,
     numbered: int,
 ) -> int:
-    """Send to every port in turn until a time is over; rounds of BATCH frames that every port got, or -1.
+    """Send to every port in turn until a deadline; return the number of rounds of BATCH frames per port, or -1.
 
-    sockets, received: addresses of ``ports`` int64: descriptors, and addresses of the counts of frames that came in.
-    frames: ``ports`` times BATCH cells of ``frame_cell`` bytes; their vectors likewise. messages, controls: BATCH, to
-    use; each message has up to ``segments`` frames. ``datagrams``: what the switch sends comes back by the sockets, and
-    is taken. limits: int64 (first seq, CLOCK_MONOTONIC at the end, and two to use). ``numbered``: each round has the
-    next BATCH sequence numbers. -1: the switch takes nothing more.
+    sockets, received: addresses of ``ports`` int64: descriptors, and addresses of the counts of received frames.
+    frames: ``ports`` times BATCH cells of ``frame_cell`` bytes; their vectors likewise. messages, controls: scratch
+    space for BATCH; each message has up to ``segments`` frames. ``datagrams``: the switch's frames come back to the
+    sockets, and are discarded. limits: int64 (first seq, CLOCK_MONOTONIC of the deadline, two cells of scratch space).
+    ``numbered``: each round has the next BATCH sequence numbers. -1: the switch has stopped receiving.
     """
     time = limits.ctypes.data + 16
     first = limits[0]
@@ -133,7 +133,7 @@ _SETTLE_S: Final = 10.0
 
 @dataclass(frozen=True)
 class VethMeasurement:
-    """One run. Frames are those that came into the switch; ``cpu_s`` is the processor time of its thread."""
+    """One run. Frames are those that the switch received; ``cpu_s`` is the processor time of its thread."""
 
     frames: int
     copies: int
@@ -144,20 +144,20 @@ class VethMeasurement:
 
     @property
     def kpps(self) -> float:
-        """Thousand frames in a second of the clock."""
+        """Thousand frames per second of wall-clock time."""
         return self.frames / self.seconds / 1e3
 
     @property
     def kpps_per_core(self) -> float:
-        """Thousand frames in a second of the switch's processor time: what it could do with a core of its own."""
+        """Thousand frames per second of the switch's processor time: its throughput on a dedicated core."""
         return self.frames / self.cpu_s / 1e3
 
 
 class BenchLab:
-    """A switch with ``ports`` ports, in a network namespace that this process was started in."""
+    """A switch with ``ports`` ports, in the network namespace of this process."""
 
     def __init__(self, ports: int, lanes: int, *, udp: int = 0, **options: Any) -> None:
-        """``udp``: on UDP sockets, up to so many datagrams as one message; 0: on veth pairs."""
+        """Open sockets and ports: on UDP sockets with up to ``udp`` datagrams per message, or with 0 on veth pairs."""
         self.topology = racks(1, ports)
         self.lanes = lanes
         self.device = root_switch(lanes, self.topology.switches[0], self.topology.hosts, SLOTS)
@@ -188,7 +188,7 @@ class BenchLab:
                     bring_up(route, name)
             wait_until_up(route)
         for port in range(1, ports + 1):
-            sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # protocol 0: it only sends
+            sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # protocol 0: only for sending
             sock.bind((f"o{port}", 0))
             self._sockets.append(sock)
         specs = {port: Veth(f"s{port}") for port in range(1, ports + 1)}
@@ -202,7 +202,7 @@ class BenchLab:
     def __enter__(self) -> Self:
         nothing = np.zeros(5, np.int64)
         nothing[4] = nothing.ctypes.data
-        load(0, nothing[4:].ctypes.data, 0, 0, 0, 0, 0, 0, 1, 0, nothing[:4], False)  # compiles it
+        load(0, nothing[4:].ctypes.data, 0, 0, 0, 0, 0, 0, 1, 0, nothing[:4], False)  # compiles `load`
         self.switches.start()
         return self
 
@@ -215,10 +215,10 @@ class BenchLab:
         with netlink() as route:
             for port, sock in enumerate(self._sockets, start=1):
                 sock.close()
-                route.link("del", index=_FIRST_INDEX + 2 * port)  # its peer goes with it
+                route.link("del", index=_FIRST_INDEX + 2 * port)  # also removes its peer
 
     def pushes(self) -> NDArray[np.uint8]:
-        """A contribution of every worker, BATCH times; shape (ports, BATCH, bytes)."""
+        """Return a contribution of every worker, BATCH times; shape (ports, BATCH, bytes)."""
         root = self.topology.switches[0]
         made = [
             wire.pack(
@@ -239,7 +239,7 @@ class BenchLab:
         return np.stack(made)
 
     def datagrams(self) -> NDArray[np.uint8]:
-        """UDP datagrams of the same size from every host to the next one."""
+        """Return UDP datagrams of the same size from every host to the next one; shape (ports, BATCH, bytes)."""
         hosts, root = self.topology.hosts, self.topology.switches[0]
         made = [
             wire.pack(
@@ -258,7 +258,7 @@ class BenchLab:
         return np.stack(made)
 
     def run(self, frames: NDArray[np.uint8], seconds: float, *, first: int | None = None) -> VethMeasurement:
-        """Load every port with its frames for a time; with ``first``, sequence numbers go on from there."""
+        """Load every port with its frames for ``seconds``; with ``first``, sequence numbers continue from there."""
         ports = len(self._sockets)
         flat = np.ascontiguousarray(frames)
         cell = flat.shape[-1]

@@ -1,1 +1,1 @@
-"""In-network aggregation on equal terms: the field's systems as P4 programs of their own, beside p4reduce's plans."""
+"""In-network aggregation on equal terms: published systems as separate P4 programs, beside p4reduce's plans."""

@@ -26,10 +26,10 @@ from studies.compare.protocol import (
 )
 
 LATER = 3
-"""results of later chunks after which one is taken for lost"""
+"""number of results for later chunks after which a chunk counts as lost"""
 MOST_WORKERS = 32
 REACH = 8
-"""windows by which a chunk may be ahead of the oldest that has no result"""
+"""number of windows by which a chunk may be ahead of the oldest chunk without a result"""
 
 
 @lru_cache(1 << 16)
@@ -38,17 +38,17 @@ def _hashed(job: int, seq: int) -> int:
 
 
 class AtpWorker(Endpoint):
-    """A worker: so many chunks without a result as its window has, which ECN halves and a round trip makes longer."""
+    """A worker whose window limits the chunks without a result; ECN halves it, a round trip extends it by one."""
 
     def __init__(self, job: AllReduceJob, host: str, system: "Atp") -> None:
-        super().__init__(job, host, len(job.workers) * job.window // 4)  # what falls back waits behind others' frames
+        super().__init__(job, host, len(job.workers) * job.window // 4)  # fallback waits behind others' frames
         self.system = system
         self.exponent = job.exponent
         self.least, self.most = min(4, job.window), 4 * job.window
         self.congestion = float(job.window)
         self.missing = set(range(1, self.chunks.count + 1))
         self.oldest = self.next = 1
-        self.open = 0  # chunks that have left, and have no result
+        self.open = 0  # number of chunks that have left and have no result
         self.later: dict[int, int] = {}
         self.held_until = 0
         self._fill()
@@ -61,7 +61,7 @@ class AtpWorker(Endpoint):
             self.open += 1
 
     def pack(self, key: int, *, again: bool) -> bytes | None:
-        """Chunk ``key - 1``."""
+        """Return the frame of chunk ``key - 1``; None if its result has come."""
         if key not in self.missing:
             return None
         slot = self.system.slot(self.job, key)
@@ -69,7 +69,7 @@ class AtpWorker(Endpoint):
         return self.frame(self.job.tree.server or "", tag, self.chunks.lanes(key - 1, self.exponent))
 
     def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
-        """A result."""
+        """Take a result: adapt the window, store the sum, detect lost chunks and send the next ones."""
         seq = frame.tag.seq
         if frame.tag.ecn_echo or frame.marked:
             if now_ps >= self.held_until:
@@ -94,7 +94,7 @@ class AtpWorker(Endpoint):
 
 
 class Server(Endpoint):
-    """The parameter server: adds what comes, by who is in it, and answers when all are."""
+    """The parameter server: adds contributions, records their workers in a bitmap, and answers when all have come."""
 
     works = False
 
@@ -110,11 +110,11 @@ class Server(Endpoint):
         self.contributions = self.collided = 0
 
     def pack(self, key: int, *, again: bool) -> bytes | None:
-        """Answers leave by :meth:`reply` alone."""
+        """Return None: answers leave only by :meth:`reply`."""
         return None
 
     def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
-        """A contribution, of one worker or of several."""
+        """Add a contribution of one or several workers; answer if the sum is complete."""
         tag = frame.tag
         seq, bitmap = tag.seq, tag.bitmap
         if self.have[seq] == self.all:
@@ -147,7 +147,7 @@ class Server(Endpoint):
 
 
 class Atp(System):
-    """All jobs share the aggregators; ``split``: each has a part of its own, for comparison."""
+    """ATP on shared aggregators; with ``split``, each job has a separate part of them, for comparison."""
 
     name = "atp"
     says = "ATP (NSDI 2021)"
@@ -158,7 +158,7 @@ class Atp(System):
         self.cells, self.split = cells, split
 
     def slot(self, job: AllReduceJob, seq: int) -> int:
-        """The slot of a chunk."""
+        """Return the slot of a chunk."""
         first, count = job.cells(self.cells) if self.split else (0, self.cells)
         return first + _hashed(job.number, seq) % count
 
@@ -167,9 +167,9 @@ class Atp(System):
         return tree(job.topology, job.number, job.workers, lanes=job.lanes, plan="ps", server=job.tree.server)
 
     def below(self, job: AllReduceJob) -> dict[str, list[str]]:
-        """The receivers of results of each switch that adds, and of the server: the racks' switches, and workers.
+        """Return the receivers of results for each aggregating switch and the server: switches of racks, and workers.
 
-        The first capable switch on a worker's way adds, and the last one.
+        The first and the last capable switch on a worker's path aggregate.
         """
         children: dict[str, list[str]] = {job.tree.server or "": []}
         for worker in job.workers:
@@ -182,7 +182,7 @@ class Atp(System):
         return children
 
     def entries(self, switches: Mapping[str, Switch], job: AllReduceJob) -> None:
-        """The table entries that gather workers and switches, and spread results."""
+        """Write the table entries that gather from workers and switches, and spread results."""
         if len(job.workers) > MOST_WORKERS:
             raise PlanError(f"atp: a packet says who is in it for {MOST_WORKERS} workers, not for {len(job.workers)}")
         paths = dict(self._ways(job).paths)
@@ -222,13 +222,13 @@ class Atp(System):
         raise AssertionError(f"no way from {low} to {high}")
 
     def endpoints(self, job: AllReduceJob) -> Iterator[Endpoint]:
-        """Workers, then the server."""
+        """Yield the workers, then the server."""
         for host in job.workers:
             yield AtpWorker(job, host, self)
         yield Server(job, self)
 
     def slots(self, switches: Mapping[str, Switch], jobs: Sequence[AllReduceJob]) -> int:
-        """Aggregators in use at once, at most."""
+        """Return the highest number of aggregators that a switch had in use at once."""
         return max(switch.register("used").read(1) for switch in switches.values())
 
 

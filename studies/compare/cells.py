@@ -39,7 +39,7 @@ from studies.compare.protocol import SYSTEMS, Floats, WrongSum, integers, jobs_o
 from studies.frame import column, percent, record, scaled
 
 OURS: Final = ("steiner", "striped", "packing")
-"""plans of p4reduce's own"""
+"""p4reduce's own plans"""
 PLANS: Final = (*OURS, "rina", "ring", "halving-doubling", "double-binary-tree", "ps")
 RIVALS: Final = ("switchml", "atp", "omnireduce", "sharp", "panama")
 WORDS_IN_KIB: Final = 256
@@ -55,21 +55,21 @@ class Setting:
     Attributes
     ----------
     axis : str
-        What is varied.
+        The parameter that is varied.
     deployed : float
-        Share of switches that can add, drawn for each seed.
+        Share of switches that can aggregate, drawn for each seed.
     loss : float
-        Of each link.
+        Loss rate of each link.
     density : float
         Share of blocks of 256 elements that are not zero, drawn for each worker.
     alike : bool
-        Whether these are the same at all workers.
+        Whether these blocks are the same at all workers.
     kib : int
-        Of the tensor of each job.
+        Tensor size of each job, KiB.
     jobs : int
-        All hosts are shared among them.
+        Number of jobs, which share all hosts.
     rate : str
-        Of every link.
+        Rate of every link.
     """
 
     axis: str
@@ -83,12 +83,12 @@ class Setting:
 
     @property
     def draws(self) -> bool:
-        """Whether chance has a part in it."""
+        """Whether the setting involves random draws."""
         return self.loss > 0 or self.density < 1 or 0 < self.deployed < 1
 
     @property
     def words(self) -> str:
-        """Words for what differs from the usual setting."""
+        """The parameters that differ from the usual setting, in words."""
         shown = {
             "deployed": f"{self.deployed:.0%} of switches",
             "loss": f"loss {self.loss:.1%}",
@@ -171,7 +171,7 @@ QUICK: Final = CompareSettings(
 
 @record
 class CompareRow:
-    """A system in a setting."""
+    """The results of a system in a setting."""
 
     axis: str = column("axis")
     setting: str = column("setting")
@@ -187,7 +187,7 @@ class CompareRow:
     time_us: float = column("time, us", "{:,.0f}")
     over_best: float = column("time / best plan's bound", "{:.2f}")
     over_lossy: float = column("time / that bound with losses", "{:.2f}")
-    """the bound over 1 - loss: each lost frame crosses its own link once more"""
+    """time over the bound / (1 - loss): each lost frame crosses its link once more"""
     busiest_bytes: int = column("busiest link, MB", scaled(1e-6, "{:.2f}"))
     slots: int = column("slots of a switch", "{:,.0f}")
     jain: float = column("Jain's index", "{:.3f}")
@@ -204,14 +204,14 @@ class SystemCell:
 
 
 def cells(settings: CompareSettings) -> Iterator[SystemCell]:
-    """The cells of a study; one seed is enough where chance has no part."""
+    """Yield the cells of a study; one seed is enough if the setting has no random draws."""
     for setting, system in product(settings.design, settings.systems):
         for seed in settings.seeds if setting.draws else settings.seeds[:1]:
             yield SystemCell(settings.topology, setting, system, seed)
 
 
 def network_of(topology: str, setting: Setting, seed: int) -> str:
-    """The topology of a setting: which switches can add is drawn for each seed."""
+    """Return the topology spec of a setting; the capable switches are drawn for each seed."""
     known = load(topology)
     names = [switch.name for switch in known.switches]
     count = round(setting.deployed * len(names))
@@ -222,13 +222,13 @@ def network_of(topology: str, setting: Setting, seed: int) -> str:
 
 @lru_cache(64)
 def bound_ps(spec: str, workers: tuple[str, ...], elements: int) -> int:
-    """The best plan's."""
+    """Return the lower bound of the best plan, at least 1 ps."""
     return best_plan_ps(load(spec), workers, elements, LANES) or 1
 
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """The outcome of a cell: when each job was done, bytes of the busiest link, slots of a switch."""
+    """Outcome of a cell: completion time of each job, bytes of the busiest link, slots of a switch."""
 
     done_ps: Sequence[int]
     busiest_bytes: int
@@ -236,7 +236,7 @@ class CellOutcome:
 
 
 def run_cell(cell: SystemCell) -> Iterator[CompareRow]:
-    """A row, or none where the system cannot run at all. Raises where a sum is not exact."""
+    """Yield a row, or none if the system cannot run in the setting. Raises if a sum is not exact."""
     setting, spec = cell.setting, network_of(cell.topology, cell.setting, cell.seed)
     topology = load(spec)
     elements, ranks = setting.kib * WORDS_IN_KIB, len(topology.workers) // setting.jobs
@@ -275,13 +275,13 @@ def run_cell(cell: SystemCell) -> Iterator[CompareRow]:
 
 
 def cost(cell: SystemCell) -> float:
-    """About how long a cell takes."""
+    """Return an estimate of a cell's relative run time."""
     setting = cell.setting
     return setting.kib * (1 + 40 * setting.loss) * (3 if cell.system in RIVALS else 1)
 
 
 def check(what: str, sums: Sequence[Floats], arrays: Sequence[Floats]) -> None:
-    """Raise ``WrongSum`` where a worker's sum is not exact."""
+    """Raise ``WrongSum`` if a worker's sum is not exact."""
     exact = np.sum(arrays, axis=0, dtype=np.float64)
     if not all(np.array_equal(total, exact) for total in sums):
         raise WrongSum(f"{what}: a sum is wrong")
@@ -317,9 +317,9 @@ def run_plans(
     requests: Requests | None = None,
     congestion: Congestion = FIXED,
 ) -> tuple[CellOutcome, RequestEndpoints | None]:
-    """Several jobs that begin together, each with the trees of a plan, perhaps beside requests of others.
+    """Run several jobs that begin together, each with the trees of a plan, optionally beside other hosts' requests.
 
-    Raises ``PlanError`` where switches have no room for all of them.
+    Raises ``PlanError`` if the switches have no room for all of them.
     """
     hosts = [host.name for host in topology.workers]
     settings = SwitchSettings(ecn_threshold=MARKED_FROM if congestion.adaptive else 64)
@@ -363,12 +363,12 @@ def run_plans(
     return CellOutcome(done, busiest, slots), parties
 
 
-# What each system's own paper shows.
+# The figures of each system's paper.
 
 
 @record
 class PaperRow:
-    """A value that stands beside a figure of a paper."""
+    """A value to compare with a figure of a paper."""
 
     paper: str = column("paper")
     figure: str = column("figure")
@@ -379,7 +379,7 @@ class PaperRow:
 
 @dataclass(frozen=True)
 class PaperCell:
-    """A figure with a seed."""
+    """A paper's figures for one tensor size and seed."""
 
     paper: str
     kib: int
@@ -387,13 +387,13 @@ class PaperCell:
 
 
 def paper_cells(settings: CompareSettings) -> Iterator[PaperCell]:
-    """Each figure with each seed."""
+    """Yield each paper with each seed."""
     for paper, seed in product(FIGURES, settings.seeds):
         yield PaperCell(paper, settings.paper_kib, seed)
 
 
 def run_paper(cell: PaperCell) -> Iterator[PaperRow]:
-    """The rows of a figure."""
+    """Yield the rows of a paper's figures."""
     for figure, x, value in FIGURES[cell.paper](cell.kib * WORDS_IN_KIB, cell.seed):
         yield PaperRow(cell.paper, figure, x, cell.seed, value)
 
@@ -422,7 +422,7 @@ def _switchml(elements: int, seed: int) -> Figure:
 
 
 def _atp(elements: int, seed: int) -> Figure:
-    """Four jobs of two workers. ``x``: aggregators of the switch."""
+    """Yield figures for four jobs of two workers. ``x``: aggregators of the switch."""
     topology = load(STAR)
     arrays = [_arrays(elements // 4, seed)[:2] for _ in range(4)]
 
@@ -452,7 +452,7 @@ def _omnireduce(elements: int, seed: int) -> Figure:
 
 
 def _rina(elements: int, seed: int) -> Figure:
-    """``x``: racks, of four, whose switch can add; which ones is drawn."""
+    """Yield figures by ``x``: the number of racks, of four, whose switch can aggregate; they are drawn."""
     base = "leaf-spine:leaves=4,spines=2,hosts=4,servers=4"
     leaves = [f"leaf{number}" for number in range(1, 5)]
     arrays = [integers(seed, rank, elements) for rank in range(16)]
@@ -468,11 +468,11 @@ def _rina(elements: int, seed: int) -> Figure:
 
 
 MARKED_FROM: Final = 3
-"""frames of a queue from which on switches mark for p4reduce's windows: as many as for PANAMA's"""
+"""queue length in frames from which switches mark for p4reduce's windows: the same as for PANAMA's"""
 
 
 def _panama(elements: int, seed: int) -> Figure:
-    """Three jobs of four workers, one in each rack, beside requests between other hosts. ``x``: trees of each job."""
+    """Yield figures for three jobs of four workers, one per rack, beside requests. ``x``: trees of each job."""
     topology = load("leaf-spine:leaves=4,spines=2,hosts=3,servers=8")
     others = [host.name for host in topology.servers]
     requests = Requests(tuple(others[:4]), tuple(others[4:]), 20_000.0, 400, frames=4, seed=seed)

@@ -8,18 +8,18 @@ from studies.compare.pool import PoolWorker, SwitchML
 from studies.compare.protocol import HERE, SYSTEMS, AllReduceJob, ReceivedFrame
 
 GAIN = 1 / 16
-"""of the average share of results that are marked (RFC 8257, 4.2)"""
+"""gain of the moving average of the share of marked results (RFC 8257, 4.2)"""
 LEAST_WINDOW = 2.0
 
 
 class MarkedWorker(PoolWorker):
-    """A worker whose window in a tree follows DCTCP (RFC 8257, 3.3), with results in the place of acknowledgements."""
+    """A worker whose window in a tree follows DCTCP (RFC 8257, 3.3), with results in place of acknowledgements."""
 
     def __init__(self, job: AllReduceJob, host: str, pool: int) -> None:
         super().__init__(job, host, pool)
         self.window = float(min(job.window, self.pool))
-        self.share = 1.0  # of results that are marked, on average
-        self.came = self.marked = 0  # since the window changed
+        self.share = 1.0  # moving average of the share of marked results
+        self.came = self.marked = 0  # counts since the window changed
 
     def offer(self, key: int, *, again: bool = False) -> None:
         """The oldest first: else two workers could fill their windows with what the other one has not sent yet."""
@@ -28,7 +28,7 @@ class MarkedWorker(PoolWorker):
         insort(self._ready, key)
 
     def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
-        """A result, marked by its contributions' ways up or by its own way down."""
+        """Take a result, marked on its contributions' paths up or on its own path down, and adapt the window."""
         if frame.tag.slot < self.pool and self.waiting[frame.tag.slot] == frame.tag.seq:
             self.came += 1
             self.marked += frame.marked or frame.tag.ecn_echo
@@ -41,9 +41,9 @@ class MarkedWorker(PoolWorker):
 
 
 class Panama(SwitchML):
-    """Its trees and its congestion control.
+    """PANAMA's trees and its congestion control.
 
-    Queues are marked from a seventh of the bandwidth-delay product on (Alizadeh et al., "Data Center TCP", SIGCOMM
+    Switches mark packets in queues longer than a seventh of the bandwidth-delay product (Alizadeh et al., "Data Center
     2010, 3.4).
     """
 
@@ -56,7 +56,7 @@ class Panama(SwitchML):
         self.trees = trees
 
     def entries(self, switches: Mapping[str, Switch], job: AllReduceJob) -> None:
-        """The tree, and from which depth of a queue on switches mark."""
+        """Write the tree's entries and the queue length from which switches mark."""
         super().entries(switches, job)
         for switch in switches.values():
             switch.default("settings", "threshold", (max(2, -(-job.window * job.trees // 7)),))

@@ -6,27 +6,27 @@ from p4switch import Switch
 from studies.compare.protocol import HERE, SYSTEMS, UP, AllReduceJob, Endpoint, ReceivedFrame, System, Tag, add_routes
 
 INFINITY = (1 << 32) - 1
-"""the next block of who has none"""
+"""next block of a worker that has no further block"""
 
 
 class PoolWorker(Endpoint):
-    """A worker of SwitchML: in slot s chunks s, s + pool, ...; each follows on the result of the one before.
+    """A worker of SwitchML: slot s carries chunks s, s + pool, ...; each follows the result of the one before.
 
-    Seq s + 1 + r * pool is round r of slot s. Round 0 has no lanes; every round tells the exponent of the next one.
+    Seq s + 1 + r * pool is round r of slot s. Round 0 has no lanes; every round announces the exponent of the next one.
     """
 
     def __init__(self, job: AllReduceJob, host: str, pool: int) -> None:
         super().__init__(job, host, pool)
         self.parent = job.tree.parents[host]
         self.pool = min(pool, self.chunks.count)
-        self.waiting = [slot + 1 for slot in range(self.pool)]  # the seq that each slot is at
+        self.waiting = [slot + 1 for slot in range(self.pool)]  # the current seq of each slot
         self.agreed = [0] * self.pool
         self.left = self.pool
         for seq in self.waiting:
             self.offer(seq)
 
     def pack(self, key: int, *, again: bool) -> bytes | None:
-        """Chunk ``key - 1 - pool`` with what the next one's exponent is."""
+        """Return chunk ``key - 1 - pool`` with the exponent of the slot's next chunk; None if the slot has moved on."""
         turn, slot = divmod(key - 1, self.pool)
         if self.waiting[slot] != key:
             return None
@@ -36,7 +36,7 @@ class PoolWorker(Endpoint):
         return self.frame(self.parent, tag, lanes)
 
     def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
-        """A result: the slot goes on with its next chunk."""
+        """Take a result and continue the slot with its next chunk."""
         seq, slot = frame.tag.seq, frame.tag.slot
         if slot >= self.pool or self.waiting[slot] != seq:
             return
@@ -47,7 +47,7 @@ class PoolWorker(Endpoint):
         self.go_on(slot, seq + self.pool, more=seq <= self.chunks.count)
 
     def go_on(self, slot: int, seq: int, *, more: bool) -> None:
-        """The slot's next round, or its end."""
+        """Start the slot's next round, or end the slot."""
         self.waiting[slot] = seq
         if more:
             self.offer(seq)
@@ -57,22 +57,22 @@ class PoolWorker(Endpoint):
 
 
 class BlockWorker(PoolWorker):
-    """A worker of OmniReduce: a slot is at the nearest block that any worker has; who has nothing in it says so."""
+    """A worker of OmniReduce: each slot is at the nearest block of any worker; workers without it send no lanes."""
 
     def __init__(self, job: AllReduceJob, host: str, pool: int) -> None:
         super().__init__(job, host, pool)
-        self.block = [INFINITY] * self.pool  # that each slot is at
+        self.block = [INFINITY] * self.pool  # the current block of each slot
         self.following = list(range(self.pool))
         for slot in range(self.pool):
             self.following[slot] = self._nearest(slot)
 
     def _nearest(self, block: int) -> int:
-        """The next block of ours in a slot, from one on."""
+        """Return this worker's first nonzero block of a slot, from ``block`` on; INFINITY if there is none."""
         exponents = self.chunks.exponents
         return next((later for later in range(block, len(exponents), self.pool) if exponents[later]), INFINITY)
 
     def pack(self, key: int, *, again: bool) -> bytes | None:
-        """The block that the slot is at, where we have something in it, and which one is our next."""
+        """Return the slot's current block, if this worker has it, and the number of its next block."""
         turn, slot = divmod(key - 1, self.pool)
         if self.waiting[slot] != key:
             return None
@@ -83,7 +83,7 @@ class BlockWorker(PoolWorker):
         return self.frame(self.parent, tag, self.chunks.lanes(block, self.agreed[slot]) if ours else None)
 
     def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
-        """A result: the slot goes on with the nearest block of all."""
+        """Take a result and continue the slot with the nearest block of all workers."""
         seq, slot = frame.tag.seq, frame.tag.slot
         if slot >= self.pool or self.waiting[slot] != seq:
             return
@@ -97,7 +97,7 @@ class BlockWorker(PoolWorker):
 
 
 class SwitchML(System):
-    """Its pool is twice the window, so that slots that wait for a repair keep none waiting, if its part has so many."""
+    """SwitchML; its pool is up to twice the window, so that slots waiting for a repair do not stall the others."""
 
     name = "switchml"
     says = "SwitchML (NSDI 2021)"
@@ -108,7 +108,7 @@ class SwitchML(System):
         return min(2 * job.window, job.cells(self.cells)[1] // 2)
 
     def entries(self, switches: Mapping[str, Switch], job: AllReduceJob) -> None:
-        """Children, parents, groups and ways of the job's tree."""
+        """Write the children, parents, groups and routes of the job's tree."""
         add_routes(switches, job, job.tree.paths)
         base = job.cells(self.cells)[0]
         for aggregator in job.tree.aggregators:
@@ -128,17 +128,17 @@ class SwitchML(System):
             switch.multicast(aggregator.group, [(child.address.port, child.rid) for child in aggregator.children])
 
     def endpoints(self, job: AllReduceJob) -> Iterator[Endpoint]:
-        """Workers."""
+        """Yield the workers."""
         for host in job.workers:
             yield self.worker(job, host, self._pool(job))
 
     def slots(self, switches: Mapping[str, Switch], jobs: Sequence[AllReduceJob]) -> int:
-        """Two for each of a pool, whether they are used or not."""
+        """Return the reserved slots: two for each slot of a pool, used or not."""
         return sum(2 * self._pool(job) for job in jobs)
 
 
 class OmniReduce(SwitchML):
-    """On the same pool."""
+    """OmniReduce on SwitchML's pool."""
 
     name = "omnireduce"
     says = "OmniReduce (SIGCOMM 2021), its aggregator in switches"
@@ -147,14 +147,14 @@ class OmniReduce(SwitchML):
 
 
 class HopWorker(PoolWorker):
-    """A worker of a tree whose hops are reliable: nothing leaves twice."""
+    """A worker of a tree whose hops are reliable: it sends nothing twice."""
 
     def time_out(self, key: int) -> None:
-        """Do nothing: the frame is on its way."""
+        """Do nothing: the frame is still in flight."""
 
 
 class Sharp(SwitchML):
-    """The tree on links that repair their losses; a slot has one cell."""
+    """A tree on links that repair their losses; a slot has one cell."""
 
     name = "sharp"
     says = "a tree over reliable hops, as SHARP's (COMHPC 2016)"
@@ -163,7 +163,7 @@ class Sharp(SwitchML):
     repairs_hops = True
 
     def slots(self, switches: Mapping[str, Switch], jobs: Sequence[AllReduceJob]) -> int:
-        """One slot for each place of a pool."""
+        """Return the reserved slots: one for each slot of a pool."""
         return super().slots(switches, jobs) // 2
 
 

@@ -1,8 +1,8 @@
-"""One interface for systems that add up in the network: a P4 program, its entries, and the ends at hosts.
+"""One interface for systems that aggregate in the network: a P4 program, its entries, and the endpoints at hosts.
 
-A system is a :class:`System`; an end is an :class:`Endpoint`, which packs frames, takes in what is acknowledged, and is
-told of what timed out. Windows, resends and time-outs by measurement are the same for all of them, and so are switches,
-links and virtual time: those of every other run. ``p4reduce.systems`` is the entry point group of further systems.
+A system is a :class:`System`. Its endpoints are of class :class:`Endpoint`: they pack frames, process answers and
+handle time-outs. Pacing, resends and measured time-outs are the same for all systems; switches, links and virtual time
+are those of every other run. ``p4reduce.systems`` is the entry point group of further systems.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ Words = NDArray[np.int32]
 
 
 class Tag(NamedTuple):
-    """The header of a system's frames; fields as in common.p4."""
+    """The header of a system's frames, with the fields of common.p4."""
 
     job: int
     kind: int = UP
@@ -70,13 +70,13 @@ class Tag(NamedTuple):
     bitmap: int = 0
 
     def bytes(self) -> bytes:
-        """The bytes of the frame as it travels."""
+        """Return the header in network order."""
         flags = self.kind << 4 | self.resend << 3 | self.ecn_echo << 2 | self.collision << 1 | self.version
         return _TAG.pack(self.job, flags, self.exponent, self.slot, 0, self.seq, self.next, self.bitmap)
 
 
 class ReceivedFrame(NamedTuple):
-    """One that came in: its tag and lanes (none: an empty array), who sent it, and whether a queue marked it."""
+    """A received frame: its tag, lanes (an empty array if it has none), source address, and congestion mark."""
 
     tag: Tag
     lanes: Words
@@ -93,7 +93,7 @@ def _read(data: bytes) -> ReceivedFrame:
     return ReceivedFrame(tag, lanes, int.from_bytes(data[26:30], "big"), data[15] & 3 == 3)
 
 
-# Numbers: block floating point with the exponents of chunks, as p4reduce has it (docs/protocol.md).
+# Numbers: block floating point with an exponent per chunk, as in p4reduce (docs/protocol.md).
 
 
 class Chunks:
@@ -102,7 +102,7 @@ class Chunks:
     Attributes
     ----------
     exponents : list of int
-        Of each chunk, biased by 127; 0: it is zero.
+        Exponent of each chunk, biased by 127; 0 for a chunk of zeros.
     """
 
     def __init__(self, array: Floats, lanes: int, members: int) -> None:
@@ -116,23 +116,23 @@ class Chunks:
         self._bits = 30 - (members - 1).bit_length()
 
     def lanes(self, chunk: int, exponent: int) -> Words:
-        """The integers of a chunk, by the exponent that all workers agreed on; in network order."""
+        """Return the integers of a chunk in network order, scaled by the exponent that all workers agreed on."""
         scale = 2.0 ** (self._bits - exponent + 127) if exponent else 0.0
         made: Words = np.rint(self._values[chunk] * scale).astype(">i4")
         return made
 
     def store(self, chunk: int, lanes: Words, exponent: int) -> None:
-        """A chunk's sum has come; one without lanes stays zero."""
+        """Store a chunk's sum; without lanes, the sum stays zero."""
         if lanes.size:
             np.multiply(lanes, 2.0 ** (exponent - 127 - self._bits), out=self._sum[chunk], casting="unsafe")
 
     @property
     def sum(self) -> Floats:
-        """The sum, as far as it has come."""
+        """The sum of the chunks that have been stored; zeros elsewhere."""
         return self._sum.reshape(-1)[: self._size]
 
 
-# A job: who takes part, and the tree that switches add up in.
+# A job: its members, and the tree of aggregating switches.
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,13 +142,13 @@ class AllReduceJob:
     Attributes
     ----------
     tree : Plan
-        Switches that add, and the ways between them: the tree that p4reduce would use, or of plan ``ps`` none.
+        Aggregating switches and the paths between them: p4reduce's tree; a plan ``ps`` has no aggregating switch.
     arrays : sequence of float32
-        Of each worker.
+        Array of each worker.
     share : tuple of int
-        (2, 8): the third of eight jobs that have switches to share.
+        Index of the job, and number of jobs that share the switches: (2, 8) is the third of eight.
     trees : int
-        So many, this one among them, carry an equal part of one tensor each; they share a window.
+        Number of trees, including this one, that carry equal parts of one tensor; they share a window.
     """
 
     number: int
@@ -169,22 +169,22 @@ class AllReduceJob:
 
     @cached_property
     def window(self) -> int:
-        """Chunks on their way that keep the busiest link busy, and a margin for those that wait behind others."""
+        """Number of chunks in flight that keeps the busiest link busy, with a margin for chunks that have to wait."""
         return with_margin(-(-self.tree.window_needed // self.trees))
 
     @cached_property
     def exponent(self) -> int:
-        """One exponent for all chunks, for systems that agree on none: that of the largest number of any worker."""
+        """Exponent for all chunks, for systems that agree on none: that of the largest number of any worker."""
         largest = max(float(np.abs(array).max()) for array in self.arrays)
         return math.frexp(largest)[1] + 127 if largest else 0
 
     def patience_ps(self, window: float) -> int:
-        """The least time-out: twice a round trip behind the windows of all jobs, as p4reduce's covers them."""
+        """Return the least time-out: twice a round trip behind the windows of all jobs, as in p4reduce."""
         return 2 * (self.tree.rtt_ps + int(self.share[1] * window * self.tree.chunk_ps))
 
     @property
     def task(self) -> int:
-        """The task whose tensor the job carries; the trees of one task are not told apart."""
+        """Number of the task whose tensor the job carries; all trees of a task have the same number."""
         return self.share[0] // self.trees
 
     @property
@@ -193,12 +193,12 @@ class AllReduceJob:
         return self.tree.workers
 
     def cells(self, all_cells: int) -> tuple[int, int]:
-        """First of its cells in each switch, and how many: all jobs have equal parts."""
+        """Return the first of the job's cells in each switch, and their number; all jobs have equal parts."""
         part = all_cells // self.share[1]
         return part * self.share[0], part
 
     def ip(self, node: str) -> int:
-        """Address of a node."""
+        """Return the IP address of a node."""
         return self.topology.node(node).ip
 
 
@@ -213,26 +213,25 @@ def tree(
     resources: Resources | None = None,
     load: Mapping[Hop, int] | None = None,
 ) -> Plan:
-    """The tree of p4reduce's own plan, perhaps with a server above it. `PlanError`: no switch can add.
+    """Return the tree of p4reduce's plan, with ``server`` above it if given. `PlanError`: no switch can aggregate.
 
-    resources: of the switches, the same for all jobs of a network; None: there is one job. load: of links, bit/s, which
-    the tree keeps off where it can.
+    resources: those of the switches, shared by all jobs of a network; None: there is one job. load: load of links in
+    bit/s, which the tree avoids where it can.
     """
     request = PlanRequest(plan, job=number, workers=tuple(workers), lanes=lanes, server=server, load=load or {})
     return make_plan(topology, request, resources or Resources())
 
 
 def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floats]], lanes: int) -> list[AllReduceJob]:
-    """Jobs of a system whose workers take turns on the topology's hosts: arrays of each job, by rank.
+    """Return jobs of a system whose workers alternate on the topology's hosts; ``arrays``: of each job, by rank.
 
-    A system of several trees has a job for each, with whole chunks; each tree keeps off the links of those before, of
-    its own and of other jobs. Servers are given out in turn; where no switch can add, a system that has them makes do
-    with these alone.
+    A system with several trees has a job for each of them, with whole chunks; each tree avoids the links of all earlier
+    trees. Servers are assigned in turn; if no switch can aggregate, a system that needs servers uses them alone.
 
     Raises
     ------
     PlanError
-        No switch can add, or there are no servers.
+        No switch can aggregate, or there are no servers.
     """
     resources, load, jobs = Resources(), Counter[Hop](), list[AllReduceJob]()
     hosts = [host.name for host in topology.workers]
@@ -255,7 +254,7 @@ def jobs_of(system: "System", topology: Topology, arrays: Sequence[Sequence[Floa
 
 
 def load_of(plan: Plan, among: int) -> dict[Hop, int]:
-    """Rates that a tree may have on links between switches, bit/s, when ``among`` trees share each equally."""
+    """Return a tree's rates on links between switches, bit/s, if ``among`` trees share each link equally."""
     links = {hop: plan.topology.link_at(*hop) for hop in chunk_times(plan)}
     hosts = {host.name for host in plan.topology.hosts}
     return {hop: link.rate_bps // among for hop, link in links.items() if not {link.a, link.b} & hosts}
@@ -264,7 +263,7 @@ def load_of(plan: Plan, among: int) -> dict[Hop, int]:
 def add_routes(
     switches: Mapping[str, Switch], job: AllReduceJob, paths: Mapping[tuple[str, str], Sequence[str]]
 ) -> None:
-    """Entries along paths, the first way to a destination."""
+    """Write route entries along paths; the first path to a destination counts."""
     known: set[tuple[str, int]] = set()
     for path in paths.values():
         target = job.ip(path[-1])
@@ -274,14 +273,14 @@ def add_routes(
                 switches[node].insert("route", [target, job.number], "leave", (job.topology.port(node, following),))
 
 
-# Ends at hosts.
+# Endpoints at hosts.
 
 
 class RoundTrips:
-    """A time-out by measurement: smoothed round trip and four deviations (RFC 6298).
+    """A measured time-out: smoothed round trip time plus four deviations (RFC 6298).
 
-    A round trip is the shortest of those in a round: others are longer because their chunk waited for what another
-    worker lost. So p4reduce measures, too.
+    The sample of a round is its shortest round trip, because the others include the wait for chunks that another worker
+    lost. p4reduce measures in the same way.
     """
 
     def __init__(self, least_ps: int) -> None:
@@ -290,7 +289,7 @@ class RoundTrips:
         self._doubled = 0
 
     def took(self, ps: int, on_way: int) -> None:
-        """Take a sample: a frame that was sent once was answered after ``ps``; ``on_way``: others that wait."""
+        """Take a round trip of a frame that was sent once; ``on_way``: number of other frames without an answer."""
         self._doubled = self._unclear = 0
         self._shortest = min(self._shortest, ps)
         self._count += 1
@@ -303,37 +302,37 @@ class RoundTrips:
         self._shortest, self._count = NEVER, 0
 
     def unclear(self, on_way: int) -> None:
-        """Note the answer of a frame that was sent twice: after two rounds of only these the time-out is too short."""
+        """Count an answer to a frame that was sent twice; two rounds with only such answers double the time-out."""
         self._unclear += 1
         if self._unclear > 2 * on_way + 8:
             self._doubled, self._unclear = min(self._doubled + 1, 4), 0
 
     @property
     def timeout_ps(self) -> int:
-        """From sending to sending again."""
+        """Time from sending a frame to sending it again."""
         measured = self._mean + 4 * self._deviation if self._mean else self._least
         return int(max(measured, self._least)) << self._doubled
 
 
 class Endpoint(ABC):
-    """One end of one job. Write :meth:`pack` and :meth:`acknowledge`; begin with :meth:`offer` in ``__init__``.
+    """An endpoint of a job. Implement :meth:`pack` and :meth:`acknowledge`; call :meth:`offer` first in ``__init__``.
 
-    A *key* is what an end calls one of its frames, a chunk's number for example.
+    A *key* identifies one of the endpoint's frames, for example the number of a chunk.
 
     Attributes
     ----------
     done : bool
-        Whether it has its sum; set it. A server never is.
+        Whether the endpoint has its sum; set by the subclass. Always False for a server.
     resends : int
-        Frames that left again.
+        Number of frames that were sent again.
     window : float
-        Frames that may be on their way.
+        Highest number of frames in flight.
     rank, chunks : int and Chunks
-        Of a worker: its place, its array and its sum.
+        A worker's rank, its array and its sum.
     """
 
     works: ClassVar[bool] = True
-    """False: of a server, which the run does not wait for"""
+    """False for a server, for which the run does not wait"""
 
     def __init__(self, job: AllReduceJob, host: str, window: int | None = None) -> None:
         self.job, self.host = job, host
@@ -346,9 +345,9 @@ class Endpoint(ABC):
         self.ip = job.ip(host)
         self.clock = RoundTrips(job.patience_ps(window or job.window))
         self._ready: deque[int] = deque()
-        self._sent: dict[int, tuple[int, int, bool]] = {}  # when it left and times out, and whether it left again
-        self._due: list[tuple[int, int]] = []  # a heap of times and keys, old ones among them
-        self._again: set[int] = set()  # keys that leave again, or have
+        self._sent: dict[int, tuple[int, int, bool]] = {}  # times of sending and time-out; sent again?
+        self._due: list[tuple[int, int]] = []  # a heap of time-outs and keys; may have outdated entries
+        self._again: set[int] = set()  # keys that are or will be sent again
         self._replies: deque[bytes] = deque()
         self._headers: dict[tuple[str, int], bytes] = {}
         link = job.topology.link_at(host, 1)
@@ -358,27 +357,27 @@ class Endpoint(ABC):
 
     @abstractmethod
     def pack(self, key: int, *, again: bool) -> bytes | None:
-        """The frame of a key, as :meth:`frame` makes it; None: it is no longer wanted."""
+        """Return the frame of a key, made by :meth:`frame`; None if it is no longer needed."""
 
     @abstractmethod
     def acknowledge(self, frame: ReceivedFrame, now_ps: int) -> None:
-        """A frame of this job came: say what was :meth:`heard`, keep what it brings, :meth:`offer` what may follow."""
+        """Process a frame of this job: call :meth:`heard`, store its data, and :meth:`offer` the keys that follow."""
 
     def time_out(self, key: int) -> None:
-        """Send a key again, before all others: nothing was heard of it in time."""
+        """Send a key again, before all others: its answer did not come in time."""
         self.offer(key, again=True)
 
     def lost(self, key: int) -> None:
-        """Send a key again that is known to be lost before its time is over."""
+        """Send a key again, before its time-out, because it is known to be lost."""
         self._sent.pop(key, None)
         self.offer(key, again=True)
 
     def reply(self, frame: bytes) -> None:
-        """Queue a frame that leaves before all others, and whose answer is not waited for."""
+        """Queue a frame that leaves before all others and needs no answer."""
         self._replies.append(frame)
 
     def offer(self, key: int, *, again: bool = False) -> None:
-        """Queue a key, to leave when there is room."""
+        """Queue a key to leave when there is room."""
         if again:
             self._again.add(key)
             self._ready.appendleft(key)
@@ -386,7 +385,7 @@ class Endpoint(ABC):
             self._ready.append(key)
 
     def heard(self, key: int, now_ps: int, *, counts: bool = True) -> None:
-        """Take in the answer of a key; it is a round-trip sample if the key was sent once, in a full frame."""
+        """Record the answer to a key; it is a round-trip sample if the key was sent once, in a full frame."""
         at, _, again = self._sent.pop(key, (0, 0, True))
         self._again.discard(key)
         if not counts:
@@ -397,11 +396,11 @@ class Endpoint(ABC):
             self.clock.took(now_ps - at, len(self._sent))
 
     def on_way(self, key: int) -> bool:
-        """Whether it has left and nothing has been heard of it."""
+        """Whether a key was sent and has no answer yet."""
         return key in self._sent
 
     def frame(self, to: str, tag: Tag, lanes: Words | None = None) -> bytes:
-        """A frame to a node."""
+        """Return a frame to a node."""
         length = HEADER_BYTES if lanes is None else HEADER_BYTES + 4 * self.job.lanes
         key = to, length
         if key not in self._headers:
@@ -409,10 +408,10 @@ class Endpoint(ABC):
             self._headers[key] = made[:HEADERS]
         return self._headers[key] + tag.bytes() + (b"" if lanes is None else lanes.tobytes())
 
-    # What the network drives it by.
+    # Called by the network.
 
     def transmit(self, now_ps: int) -> bytes | None:
-        """The next frame, if one may leave."""
+        """Return the next frame, or None if none may leave now."""
         if self._replies:
             return self._replies.popleft()
         while self._ready and len(self._sent) < self.window and now_ps >= self._next_ps:
@@ -441,7 +440,7 @@ class Endpoint(ABC):
         return NEVER
 
     def expire(self, now_ps: int) -> None:
-        """Look for what timed out."""
+        """Handle all keys that timed out."""
         late = []
         while self._first_due() <= now_ps:
             late.append(heappop(self._due)[1])
@@ -450,7 +449,7 @@ class Endpoint(ABC):
                 self.time_out(key)
 
     def due_ps(self, now_ps: int) -> int:
-        """When :meth:`expire` or :meth:`transmit` is next wanted."""
+        """Return the time at which :meth:`expire` or :meth:`transmit` must be called next."""
         due = self._first_due()
         if self._ready and self._next_ps > now_ps and len(self._sent) < self.window:
             due = min(due, self._next_ps)
@@ -458,22 +457,22 @@ class Endpoint(ABC):
 
 
 class System(ABC):
-    """A system of the field.
+    """A published system.
 
     Attributes
     ----------
     name, says : str
-        As tables have it; where it is from.
+        Name in tables; publication.
     source : Path
-        P4 program for v1model; it finds common.p4.
+        P4 program for v1model; the include path has common.p4.
     cells : int
-        Of each register (-DCELLS).
+        Number of cells of each register (-DCELLS).
     needs_server : bool
-        Its jobs have a parameter server.
+        Whether its jobs have a parameter server.
     trees : int
-        Of each job, whose tensor they share.
+        Number of trees of each job, which share the tensor.
     repairs_hops : bool
-        Its links lose nothing: what other systems' links lose arrives there late (:func:`run`).
+        Whether its links lose nothing: a loss on other systems' links is a delay on its links (:func:`run`).
     """
 
     name: ClassVar[str]
@@ -486,29 +485,29 @@ class System(ABC):
 
     @abstractmethod
     def entries(self, switches: Mapping[str, Switch], job: AllReduceJob) -> None:
-        """Install a job in the switches, by name."""
+        """Install a job in the switches, which are given by name."""
 
     @abstractmethod
     def endpoints(self, job: AllReduceJob) -> Iterator[Endpoint]:
-        """The ends of a job, workers first, in rank order."""
+        """Yield the endpoints of a job, workers first, in rank order."""
 
     def carried(self, link: LinkCounters) -> int:
-        """Bytes that a direction of a link carried, without FCS; with those that a hop sent again."""
+        """Return the bytes that a direction of a link carried, without FCS, including bytes that a hop sent again."""
         again = link.reordered if self.repairs_hops else 0
         return link.bytes + link.bytes * again // max(1, link.frames)
 
     def slots(self, switches: Mapping[str, Switch], jobs: Sequence[AllReduceJob]) -> int:
-        """Chunks that the busiest switch had, or kept, memory for; 0: it does not say."""
+        """Return the number of chunks for which the busiest switch had or reserved memory; 0: unknown."""
         return 0
 
 
 SYSTEMS: Registry[Callable[[], System]] = Registry("system", BadInput)
-"""Systems by name; those of other distributions come from entry points of ``p4reduce.systems``."""
+"""Systems by name; other distributions add systems by entry points of ``p4reduce.systems``."""
 
 
 @cache
 def compiled(source: Path, lanes: int, cells: int) -> Program:
-    """A system's program, compiled once. Raises ``P4Error``."""
+    """Return a system's program, compiled once. Raises ``P4Error``."""
     compiling = compile_file(source, {"LANES": str(lanes), "CELLS": str(cells)}, [HERE]).require()
     return load_program(compiling.json or {})
 
@@ -520,17 +519,17 @@ class RunOutcome:
     Attributes
     ----------
     done_ps : list of int
-        When the last worker of each job had its sum.
+        Time at which the last worker of each job had its sum.
     busiest_bytes : int
-        On the link that carried most, without FCS.
+        Bytes on the busiest link, without FCS.
     resends : int
-        Frames that ends sent again.
+        Number of frames that endpoints sent again.
     slots : int
-        Chunks for which the busiest switch had memory.
+        Number of chunks for which the busiest switch had memory.
     ends : list
-        The ends, for what else they know.
+        The endpoints, for further results.
     parties : RequestEndpoints or None
-        Clients and servers of requests, with their times.
+        Clients and servers of requests, with their times; None if there were no requests.
     """
 
     done_ps: list[int]
@@ -542,13 +541,13 @@ class RunOutcome:
 
 
 class WrongSum(AssertionError):
-    """A system gave a sum that is not exact, or none at all."""
+    """A system returned an inexact sum, or none."""
 
 
 class _Driver:
-    """Ends in Python, called by the compiled loop; deadlines and states are read from records by compiled code.
+    """Endpoints in Python, called by the compiled loop, which reads deadlines and states from the records.
 
-    ``first``: so many records of others stand before theirs.
+    ``first``: number of records before those of these endpoints.
     """
 
     def __init__(self, ends: Sequence[Endpoint], first: int = 0) -> None:
@@ -565,7 +564,7 @@ class _Driver:
         self.calls = EndpointCalls(receive, transmit, calls.deadline, expire, calls.status)
 
     def drives(self, records: NDArray[np.void]) -> None:
-        """The calls that drive all records of the network, among them those of these ends."""
+        """Set the records of the network, which include those of these endpoints, before the network runs."""
         self._timers, self._states = records["timer"][self._first :], records["status"][self._first :]
 
     def _guarded(self, function: Callable[..., int]) -> Callable[..., int]:
@@ -574,7 +573,7 @@ class _Driver:
                 return 0
             try:
                 return function(arguments[0] - self._first, *arguments[1:])
-            except BaseException as error:  # above is compiled code: run() raises it
+            except BaseException as error:  # the caller is compiled code: run() raises it
                 self.error = error
                 self._states[:] = EndpointState.FAILED
                 return 0
@@ -611,7 +610,7 @@ class _Driver:
 
 
 def add_plain_routes(switches: Mapping[str, Switch], topology: Topology) -> None:
-    """Ways of packets that belong to no job, as p4reduce's switches have them."""
+    """Write routes for packets that belong to no job, as in p4reduce's switches."""
     routes = BaseRoutes(topology)
     for name, switch in switches.items():
         for route in routes.of(name):
@@ -620,7 +619,7 @@ def add_plain_routes(switches: Mapping[str, Switch], topology: Topology) -> None
 
 
 def settle(network: VirtualNetwork, parties: RequestEndpoints) -> None:
-    """Let those requests be answered that were asked until now. ``WrongSum`` where one is lost."""
+    """Run until all requests asked so far are answered. Raises ``WrongSum`` if one is lost."""
     asked = parties.asked_ps <= network.now
     network.run(network.now + 10**9)
     if not (parties.ended_ps[asked] > 0).all():
@@ -636,15 +635,15 @@ def run(
     seed: int = 0,
     requests: Requests | None = None,
 ) -> RunOutcome:
-    """Carry jobs out that begin together, in virtual time, and check every sum.
+    """Run jobs that begin together, in virtual time, and check every sum.
 
-    requests: of others, in plain UDP by the shortest ways; time goes on until those are answered that were asked before
-    the jobs were done.
+    requests: other hosts' requests in plain UDP on shortest paths; the run continues until those asked before the jobs
+    were done are answered.
 
     Raises
     ------
     WrongSum
-        A worker has another sum than the exact one, or after ten minutes of virtual time none.
+        A worker's sum is not exact, or is missing after ten minutes of virtual time.
     """
     lanes = jobs[0].lanes
     switches = {node.name: Switch(compiled(system.source, lanes, system.cells)) for node in topology.switches}
@@ -657,8 +656,8 @@ def run(
     driver = _Driver(ends, first)
     carries = topology
     if system.repairs_hops and faults.any:
-        # A hop that repairs its losses sends each once more, so it has so much less of its rate for others, and is
-        # late: on average by a round trip of its link and the frame once more, evenly from nothing to twice that.
+        # A hop that repairs its losses sends each lost frame once more, so the link loses that share of its rate. The
+        # frame is late by a round trip of the link and one frame time on average, uniform from zero to twice that.
         repaired = min(0.99, faults.loss + faults.corrupt)
         late = max(2 * link.delay_ps + 16 * 1600 * 10**12 // link.rate_bps for link in topology.links)
         faults = Faults(reorder=min(1.0, repaired + faults.reorder), reorder_delay_ps=2 * late)
@@ -697,7 +696,7 @@ def run(
 def integers(
     seed: int, rank: int, elements: int, density: float = 1.0, block: int = 256, *, alike: bool = False
 ) -> Floats:
-    """float32 (elements,): small integers, whose sums are exact, in a share of blocks that is drawn for each rank.
+    """Return float32 (elements,): small integers with exact sums, in a share of blocks that is drawn for each rank.
 
     alike: in the same blocks at all ranks.
     """

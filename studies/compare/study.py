@@ -1,4 +1,4 @@
-"""The comparison on equal terms: the field's systems and p4reduce's plans on the same links, losses and tensors."""
+"""The comparison on equal terms: published systems and p4reduce's plans on the same links, losses and tensors."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
@@ -56,7 +56,7 @@ PARTS: Final = (
 
 
 def _settings(result: StudyResult) -> Iterator[tuple[str, dict[str, float]]]:
-    """Each setting once, in words, with the time over the best plan's bound of each system."""
+    """Yield each setting once, in words, with each system's time over the best plan's bound."""
     settings: dict[str, dict[str, float]] = {}
     for point in result.points.get("systems", ()):
         settings.setdefault(point["setting"], {})[point["system"]] = point["over_best"]
@@ -64,7 +64,7 @@ def _settings(result: StudyResult) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def tables(result: StudyResult) -> Iterator[Table]:
-    """Tables of the fastest system in each setting, and of papers' figures beside packets."""
+    """Yield tables of the fastest system in each setting, and of papers' figures beside results on packets."""
     rows = []
     for name, times in _settings(result):
         order = sorted(times, key=lambda system: times[system])
@@ -85,7 +85,7 @@ def tables(result: StudyResult) -> Iterator[Table]:
 
 
 def _shown(result: StudyResult, paper: str) -> Iterator[str]:
-    """Each figure's values with half of their intervals."""
+    """Yield each figure's values with half the width of their intervals."""
     for figure in dict.fromkeys(point["figure"] for point in result.of("papers", paper=paper)):
         values = []
         for point in result.of("papers", paper=paper, figure=figure):
@@ -126,7 +126,7 @@ PAPERS: Final = (
 
 
 def bars(result: StudyResult) -> Iterable[Bar]:
-    """Bars for what each paper must show here, and for p4reduce's tree beside each system."""
+    """Yield bars for the claims of each paper, and for p4reduce's tree beside each system."""
 
     def paper(name: str, figure: str, x: float) -> dict[int | None, float]:
         return result.values("papers", "value", paper=name, figure=figure, x=x)
@@ -175,7 +175,7 @@ def bars(result: StudyResult) -> Iterable[Bar]:
 
 
 def lead(result: StudyResult) -> str:
-    """A sentence on what was run."""
+    """Return a paragraph on the conditions of the comparison."""
     return (
         f"{result.settings.topology}: each system is a P4 program of its own, written from its paper, on the same "
         "embedded switches, links and virtual time as p4reduce's plans. All get windows by the bandwidth-delay "

@@ -1,7 +1,7 @@
-"""Compiled graph algorithms on arrays: nodes and arcs are numbers, weights integers; topologies are unknown here.
+"""Compiled graph algorithms on arrays: nodes and arcs are numbers, weights are integers; independent of topologies.
 
-Small networks are planned in plain Python, which is faster there than starting the compiler. Compiled code is cached on
-disk under a key of this folder's sources. Compiling all of it takes half a minute of processor time, once; in plain
+Small networks are planned in plain Python, which is faster for them than starting the compiler. Compiled code is cached
+on disk under a key of this folder's sources. Compiling everything once takes half a minute of processor time; in plain
 Python the same functions plan a job on some ten switches in milliseconds.
 """
 
@@ -21,13 +21,13 @@ kernel: Decorator = Compiler(Path(__file__).parent).kernel
 SMALL: Final = 100
 """number of switches up to which planning runs in plain Python"""
 ENOUGH_S: Final = 1.0
-"""processor time that a process spends in plain Python before it compiles or loads machine code"""
+"""processor time in s that a process spends in plain Python before it compiles or loads machine code"""
 FAR: Final = 1 << 52
-"""a distance that means: there is no path; the sum of 2,000 of them still fits"""
+"""distance that means that there is no path; the sum of 2,000 of them still fits into 64 bits"""
 NEVER: Final = FAR * 1024
 """more than the cost of any tree"""
 ONCE: Final = 1 << 48
-"""added to edges of which a tree must not have more than it needs"""
+"""penalty on edges of which a tree must have as few as possible"""
 Array = Any
 """Numba infers the types; callers pass NumPy arrays as the docstrings say"""
 
@@ -41,7 +41,7 @@ def at_once() -> None:
 
 @functools.cache
 def plain(compiled: Any) -> Callable[..., Any]:
-    """A kernel in plain Python, including every kernel that it calls. Same arguments, same results."""
+    """A kernel in plain Python, including every kernel that it calls, with the same arguments and results."""
     function: types.FunctionType = compiled.py_func
     namespace = {**function.__globals__}
     interpreted = types.FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
@@ -53,9 +53,9 @@ def plain(compiled: Any) -> Callable[..., Any]:
 
 
 def sized(compiled: Any, switches: int) -> Callable[..., Any]:
-    """A kernel for a network with this number of switches: plain Python for a small one, machine code for others.
+    """A kernel for a network with this number of switches: plain Python for a small network, else machine code.
 
-    A process that continues to plan uses machine code, too, after ``ENOUGH_S`` in plain Python.
+    After ``ENOUGH_S`` in plain Python, a process uses machine code for small networks as well.
     """
     if switches > SMALL or _spent_s[0] > ENOUGH_S:
         return compiled  # type: ignore[no-any-return]

@@ -24,12 +24,12 @@ def rows_of(graph: Array, symmetric: bool, order: Array, store: Array) -> Array:
     Parameters
     ----------
     graph : tuple
-        ``starts``, ``heads`` and ``cost`` as in `settled` for paths from a node, the costs for paths to one, and
-        ``names``, int32 (n,): the graph's numbers of the n nodes in question.
+        ``starts``, ``heads`` and ``cost`` as in `settled` for paths from a node, the costs for paths to a node, and
+        ``names``, int32 (n,): the graph's numbers of the n candidate nodes.
     symmetric : bool
         Whether the two directions of every link weigh the same.
     order : int32 (k,)
-        Some of these nodes, numbered 0 to n - 1.
+        Some of the candidate nodes, numbered 0 to n - 1.
     store : tuple
         ``to`` and ``away``, int64 (r, n): distances to and from a node, one row each (one array if symmetric);
         ``place``, int32 (n + 1,): a node's row or -1, and last the number of rows in use.
@@ -102,7 +102,7 @@ def improve(
     Parameters
     ----------
     graph, symmetric, leaf, hosts, store
-        As in `priced`. The search ends when the store is full. All nodes may be in the set; a leaf's is the last one.
+        As in `priced`. The search ends when the store is full. Every candidate may be in the set; a leaf is the last.
     order : int32 (k,)
         The set to start from.
     first : int
@@ -140,7 +140,7 @@ def improve(
 def _better(
     graph: Array, order: Array, first: int, leaf: bool, hosts: Array, store: Array, price: int
 ) -> tuple[int, Array]:
-    """A cheaper set with one node more, less or exchanged, and its price; else the given ones (symmetric)."""
+    """Price and set with one node more, less or exchanged, if cheaper; else the given price and set (symmetric)."""
     after, option = _added(graph, order, leaf, hosts, store, price)
     last = len(order) - leaf
     if after >= price:
@@ -314,14 +314,14 @@ def direct(starts: Array, heads: Array, cost: Array, capable: Array, source: int
 def settled(
     starts: Array, heads: Array, cost: Array, source: int, distance: Array, arc: Array, tied: Array
 ) -> tuple[Array, bool]:
-    """Dijkstra's algorithm with an indexed heap with four children a node: O((n + m) log n).
+    """Dijkstra's algorithm with an indexed heap whose nodes have four children: O((n + m) log n).
 
     Parameters
     ----------
     starts, heads : int32 (n + 1,), (m,)
         Arcs of node i are ``starts[i] .. starts[i + 1] - 1``; ends of arcs.
     cost : int64 (m,)
-        Cost of arcs, 0 or more; :data:`FAR` closes one.
+        Cost of arcs, 0 or more; :data:`FAR` closes an arc.
     source : int
         Node at which paths begin.
     distance : int64 (n,)
@@ -329,7 +329,7 @@ def settled(
     arc : int32 (n,)
         Filled with last arcs of paths; -1 at the source and where there is no path.
     tied : bool (n,)
-        Filled: whether other paths are as short.
+        Filled with whether other paths are as short.
 
     Returns
     -------
@@ -396,7 +396,7 @@ def _sink(keys: Array, nodes: Array, place: Array, size: int) -> None:
 def shortest(
     starts: Array, heads: Array, reverse: Array, cost: Array, words: Array, source: int, inward: bool
 ) -> tuple[Array, Array]:
-    """Shortest paths under all three words: among paths equally short by the first, the others decide.
+    """Shortest paths under all three words: among paths equally short by the first word, the other words decide.
 
     Parameters
     ----------
@@ -405,8 +405,8 @@ def shortest(
     reverse : int32 (m,)
         The arc of the same link in the other direction.
     words : int64 (m, 3)
-        Weights, most significant word first: of the arc itself, or with ``inward`` of its reverse; the first ones are
-        in ``cost``.
+        Weights, most significant word first: of the arc itself, or with ``inward`` of its reverse; ``cost`` has the
+        first words.
     inward : bool
         False: paths from the source. True: paths to the source.
 

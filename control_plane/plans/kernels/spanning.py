@@ -27,8 +27,8 @@ def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
     """Cheapest tree directed to a root (Chu and Liu 1965, Edmonds 1967), O(k^2) for each level, and its dual.
 
     On every level each node picks its cheapest parent; cycles become the nodes of the next level. The additional
-    cost of these picks is the dual: the least cost of leaving a node, or a set of merged nodes. On no
-    arc do the sets that it leaves sum up to more than it costs; all of them together sum up to the cheapest tree.
+    cost of these picks is the dual: the least cost of leaving a node, or a set of merged nodes. For every arc, the
+    duals of the sets that it leaves sum up to at most its cost; all duals sum up to the cost of the cheapest tree.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
     Returns
     -------
     int, int32 (k,), int32 (l, k), int64 (l, k)
-        Cost; parents; the set that every node belongs to on every level; what leaving a set costs (the root's: 0).
+        Cost; parents; the set of every node on every level; the dual of every set on every level (the root's: 0).
     """
     k = len(matrix)
     costs = np.empty((2, k, k), np.int64)
-    arcs = np.empty((2, k, k), np.int32)  # the matrix's arcs (tail * k + head) behind a level's
+    arcs = np.empty((2, k, k), np.int32)  # for each arc of a level the arc of the matrix, tail * k + head
     arcs[0] = np.arange(k * k).reshape(k, k)
     chosen, owners, leaving = np.empty((k, k), np.int32), np.empty((k, k), np.int32), np.zeros((k, k), np.int64)
     owners[0] = np.arange(k)
@@ -73,7 +73,7 @@ def branching(matrix: Array, root: int) -> tuple[int, Array, Array, Array]:
 
 @kernel
 def cheapest(matrix: Array, root: int, limit: int) -> int:
-    """The cost of `arborescence`, in O(k^2); if it is not below the limit, a lower bound that is not below it, either.
+    """The cost of `arborescence` if it is below ``limit``; else a lower bound on it that is at least ``limit``; O(k^2).
 
     Cycles are merged as soon as a path of picks closes one (Gabow, Galil, Spencer and Tarjan 1986), row by row.
     """
@@ -105,7 +105,7 @@ def cheapest(matrix: Array, root: int, limit: int) -> int:
 
 @kernel
 def _merge(cost: Array, least: Array, pick: Array, path: Array, node: int) -> None:
-    """Merge a cycle of picks into its node ``node``; no arcs lead to the others any more."""
+    """Merge a cycle of picks into its node ``node``; afterwards no arcs lead to the cycle's other nodes."""
     k = len(cost)
     row = cost[node]
     row -= least[node]
@@ -125,7 +125,7 @@ def _merge(cost: Array, least: Array, pick: Array, path: Array, node: int) -> No
 
 @kernel
 def _parents(chosen: Array, owners: Array) -> Array:
-    """Parents from the arcs of all levels: an arc of a large set also replaces those of its parts that it leaves."""
+    """Parents from the arcs of all levels: an arc of a merged set replaces the arcs of the smaller sets it leaves."""
     k = len(chosen)
     parent = np.full(k, -1, np.int32)
     taken = np.empty(k, np.bool_)
@@ -145,7 +145,7 @@ def _parents(chosen: Array, owners: Array) -> Array:
 def _contract(
     cost: Array, arcs: Array, pick: Array, number: Array, top: int, size: int, count: int, smaller: Array, shrunk: Array
 ) -> None:
-    """Merge the nodes of a cycle; leaving it costs what an arc adds to the pick that it replaces."""
+    """Merge the nodes of each cycle; an arc that leaves it costs what it adds to the pick that it replaces."""
     smaller[:count, :count] = FAR * 4
     for i in range(size):
         if i == top:
@@ -183,7 +183,7 @@ def _cycles(pick: Array, owner: Array) -> int:
 
 @kernel
 def overlay(to: Array, rows: Array, nodes: Array) -> Array:
-    """Distances between overlay nodes, int64 (k, k) from row to column; ``to[rows[j], i]`` is that from i to node j."""
+    """Distances between overlay nodes, int64 (k, k), from row to column; ``to[rows[j], i]``: from i to node j."""
     k = len(nodes)
     matrix = np.empty((k, k), np.int64)
     for j in range(k):
@@ -242,19 +242,19 @@ def with_one_more(
 ) -> Array:
     """Cost of minimum spanning trees with one additional node, attachments included; O(k + hosts) for each node.
 
-    A new node's tree is made of the old tree's edges and its own: of every cycle that they close the dearest edge
-    goes (Chin and Houck, Algorithms for updating minimal spanning trees, 1978).
+    The tree with a new node consists of the old tree's edges and the new node's edges, without the dearest edge of
+    every cycle that they close (Chin and Houck, Algorithms for updating minimal spanning trees, 1978).
 
     Parameters
     ----------
     matrix, parent : int64 (k, k), int32 (k,)
         Symmetric distances, and the tree.
     to, rows : int64 (r, n), int32 (k,)
-        Distances of all n nodes to some; the rows of the overlay nodes.
+        Distances of all n nodes to the node of each row; the rows of the overlay nodes.
     extra : int
         Added to the distances to the root.
     reach, attached, times : int64 (h, n), (h,), (h,)
-        Distance of every attached switch to all nodes, to its nearest overlay node, and how many hang on it.
+        Distance of every attached switch to all nodes, to its nearest overlay node, and its number of hosts.
 
     Returns
     -------
@@ -279,7 +279,7 @@ def with_one_more(
 
 @kernel
 def attached_with(reach: Array, attached: Array, times: Array) -> Array:
-    """The cost of all attachments with one additional node each, int64 (n,); the rest as in `with_one_more`."""
+    """The cost of all attachments with one additional node each, int64 (n,); parameters as in `with_one_more`."""
     total = np.zeros(reach.shape[1], np.int64)
     for h in range(len(attached)):
         count, most, row = times[h], attached[h], reach[h]
@@ -310,10 +310,10 @@ def shallow_tree(
     heads: Array,
     busy: Array,
 ) -> Array:
-    """A minimum spanning tree of a symmetric matrix that is shallow, or spreads over links, among its equals.
+    """A minimum spanning tree of a symmetric matrix that is shallow and, with ``spread``, avoids busy links.
 
-    Of the equal edges that Prim's algorithm may take next: first, with ``spread``, the one whose path adds least to
-    the busiest link; then the one whose new node is nearest to the root in time; then by names.
+    Among equal edges, Prim's algorithm takes next, with ``spread``, the edge whose path has the least busy busiest
+    link; then the edge whose new node is nearest to the root in time; then the first by names.
 
     Parameters
     ----------
@@ -326,9 +326,9 @@ def shallow_tree(
     spread : bool
         See above.
     arcs : int32 (k, n)
-        First arcs of the ways to the overlay nodes.
+        First arcs of the paths to the overlay nodes.
     nodes, heads : int32 (k,), (m,)
-        Graph nodes of the overlay nodes; where arcs lead.
+        Graph nodes of the overlay nodes; ends of arcs.
     busy : int64 (m,)
         Time of a frame on every arc.
 
@@ -382,32 +382,32 @@ def shallow_tree(
     return parent
 
 
-# Moves of the local search where links weigh differently in the two directions.
+# Moves of the local search if links weigh differently in the two directions.
 #
-# The cost of a set with one node more, less or exchanged takes an arborescence each. Bounds exclude most of them
+# Each set with one node more, less or exchanged needs an arborescence for its cost. Bounds exclude most of these sets
 # beforehand; the result is the same as without bounds.
 
 
 _TRIED = 12
 """number of nodes that are priced exactly when one is added"""
 _EXCHANGED = 3
-"""the same for each node that is removed"""
+"""number of nodes that are priced exactly as a replacement of each removed node"""
 
 
 @kernel
 def better_directed(
     order: Array, rows: Array, first: int, leaf: bool, hosts: Array, store: Array, price: int
 ) -> tuple[int, Array]:
-    """A cheaper set with one node more, less or exchanged, and its price; else the given set and price.
+    """Price and set with one node more, less or exchanged, if cheaper; else the given price and set.
 
     Parameters
     ----------
     order, first, leaf, hosts, store
-        As `improve` takes them.
+        As in `improve`.
     rows : int32 (k,)
         Rows of the set's nodes in the store.
     price : int
-        What the set costs.
+        Price of the set.
     """
     reach, times = hosts
     to, away, _ = store
@@ -426,7 +426,7 @@ def better_directed(
     top = len(order) - 2 if leaf else 0  # the root of smaller sets
     for position in range(first, len(order) - leaf):
         rest = (np.where(nodes == position, otherwise, attached) * times).sum()
-        # If the root is removed, too, the dual proves nothing.
+        # If the root is removed, the dual gives no bound.
         if position == root or total - leaving[0, position] + rest < after:
             cost = cheapest(_submatrix(matrix, position), top, after - rest) + rest
             if cost < after:
@@ -496,11 +496,11 @@ def _added(
     Parameters
     ----------
     order, rows, leaf, store, price
-        As there.
+        As in `better_directed`.
     matrix, parent : int64 (k, k), int32 (k,)
         The set's distances and its tree.
     held, least : int64 (n,), int64 (n,)
-        For the set with each node: the hosts' paths, and a lower bound on its cost (changed).
+        For the set with each additional node: cost of the hosts' paths, and a lower bound on its price (overwritten).
     tried : int
         Number of the most promising sets, which are priced exactly.
     """
@@ -532,15 +532,15 @@ def _added(
 def at_most(matrix: Array, parent: Array, root: int, to: Array, away: Array, rows: Array, extra: int) -> Array:
     """Upper bounds on the cost of directed trees with one more node each, int64 (n,), without attachments.
 
-    The new node is a child of the nearest overlay node; nodes that gain by it and are not above that one
-    take it as their parent.
+    The new node becomes a child of the nearest overlay node. Nodes that gain by it become its children, except that
+    overlay node and the nodes above.
 
     Parameters
     ----------
     matrix, parent, root : int64 (k, k), int32 (k,), int
         Distances from row to column, and the tree.
     to, away, rows : int64 (r, n), int64 (r, n), int32 (k,)
-        Distances of all n nodes to some, and from these; the rows of the overlay nodes.
+        Distances of all n nodes to and from the node of each row; the rows of the overlay nodes.
     extra : int
         Added to the distances to the root.
     """
@@ -566,8 +566,8 @@ def at_least(
 ) -> tuple[Array, Array, Array]:
     """Lower bounds on what one more node adds to the cost of the cheapest directed tree.
 
-    A dual of the tree (`branching`) becomes one of the larger tree, whose cost it bounds from below: the new node joins
-    all sets that its nearest overlay node is in; other sets get cheaper where arcs to the new node ask for it.
+    A dual of the tree (`branching`) becomes a dual of the larger tree, whose cost it bounds from below: the new node
+    joins all sets of its nearest overlay node; duals of other sets are reduced where arcs to the new node require it.
 
     Parameters
     ----------
@@ -579,7 +579,7 @@ def at_least(
     Returns
     -------
     int64 (n,), int64 (n,), int64 (n,)
-        Bounds; the overlay nodes that the new ones are nearest to; bounds if that very node goes, too.
+        Bounds; the overlay node nearest to each new node; bounds if that overlay node is removed.
     """
     k, n = len(rows), to.shape[1]
     crossed = _crossed(owners, leaving)
@@ -617,7 +617,7 @@ def _nearest(root: int, to: Array, rows: Array, extra: int) -> tuple[Array, Arra
 
 @kernel
 def _crossed(owners: Array, leaving: Array) -> Array:
-    """Sum over the sets that contain row but not column, int64 (k, k)."""
+    """Sum of the duals of the sets that contain row but not column, int64 (k, k)."""
     k = owners.shape[1]
     total = np.zeros((k, k), np.int64)
     for level in range(len(owners)):
@@ -630,7 +630,7 @@ def _crossed(owners: Array, leaving: Array) -> Array:
 
 @kernel
 def _relief(owners: Array, leaving: Array, star: int, asked: Array, less: Array) -> int:
-    """Reduction that makes the sets with node i, but without ``star``, cheaper by ``asked[i]``: large ones first."""
+    """Total reduction by which the duals of sets with node i, but without ``star``, lose ``asked[i]``, large first."""
     k, total = len(asked), 0
     for level in range(len(owners) - 1, -1, -1):
         less[:] = 0
@@ -657,7 +657,7 @@ def _submatrix(matrix: Array, position: int) -> Array:
 
 @kernel
 def with_node(order: Array, node: int, leaf: bool) -> Array:
-    """The set with an additional node, a leaf still last."""
+    """The set with an additional node; a leaf stays last."""
     k = len(order)
     larger = np.empty(k + 1, np.int32)
     larger[:k] = order
@@ -683,7 +683,7 @@ def without(order: Array, position: int) -> Array:
 def cheap_tree(matrix: Array, must: int) -> tuple[int, Array]:
     """An approximate Steiner tree: cost, and parents, int32 (n,); -1 at the root (node 0), -2 for nodes left out.
 
-    A minimum spanning tree over a set of nodes; in each step the node is added or removed that saves most.
+    A minimum spanning tree over a set of nodes; each step adds or removes the node that saves most.
 
     Parameters
     ----------

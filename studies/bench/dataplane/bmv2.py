@@ -1,9 +1,9 @@
 """BMv2 beside the embedded switch: the same program, entries and packets; CPU time of its ingress and egress threads.
 
-BMv2 gets a network namespace of its own, so that no other program's packets, ports or names come near; that needs root.
-Processor time is what the kernel says of each thread (/proc/PID/task/*/schedstat): unlike packets a second it leaves
-out the kernel's veth pairs, packet sockets and this script. At most IN_FLIGHT packets are on their way at once,
-since BMv2 drops silently what its input queue cannot take.
+BMv2 runs in a separate network namespace, isolated from other programs' packets, ports and names; this needs root.
+Processor time is the kernel's count for each thread (/proc/PID/task/*/schedstat). Unlike packets per second, it leaves
+out the kernel's veth pairs, packet sockets and this script. At most IN_FLIGHT packets are in flight at once because
+BMv2 silently drops packets when its input queue is full.
 """
 
 import contextlib
@@ -47,16 +47,16 @@ ANSWER_S: Final = 20.0
 EGRESS_THREADS: Final = 4
 """simple_switch.h, nb_egress_threads"""
 GRPC: Final = "127.0.0.1:9559"
-"""no port that the kernel gives to clients"""
+"""a port outside the range of ephemeral ports"""
 
 
 def find_bmv2() -> str | None:
-    """$SIMPLE_SWITCH_GRPC, or simple_switch_grpc on the search path."""
+    """Return $SIMPLE_SWITCH_GRPC, or the path of simple_switch_grpc on the search path; None if there is neither."""
     return os.environ.get("SIMPLE_SWITCH_GRPC") or shutil.which("simple_switch_grpc")
 
 
 def why_not() -> str | None:
-    """Why BMv2 cannot be measured here; None where it can."""
+    """Return why BMv2 cannot be measured on this machine; None if it can."""
     binary = find_bmv2()
     if binary is None:
         return "simple_switch_grpc is neither in $SIMPLE_SWITCH_GRPC nor on the search path"
@@ -68,17 +68,17 @@ def why_not() -> str | None:
 
 
 def version() -> str:
-    """The version that BMv2 prints. Raises OSError."""
+    """Return the version that BMv2 prints. Raises OSError."""
     done = subprocess.run([str(find_bmv2()), "--version"], capture_output=True, text=True, timeout=60, check=False)
     lines = (done.stdout + done.stderr).strip().splitlines()
     return lines[-1] if lines else "unknown"
 
 
 def measure(lanes: int, slots: int, rounds: int, chunks: int) -> dict[str, Any]:
-    """The all-reduce of ``packets.py`` on BMv2: ``rounds`` rounds of ``chunks`` chunks, the least of the rounds.
+    """Run the all-reduce of ``packets.py`` on BMv2: ``rounds`` rounds of ``chunks`` chunks; return the least times.
 
-    Processor time, nanoseconds for a PUSH that came in (8 RESULTs leave for 8 of them): of the ingress thread, of the
-    four egress threads together, and of all threads, with receiving, transmitting and waiting.
+    Times are processor nanoseconds per incoming PUSH (8 RESULTs leave for 8 PUSHes): of the ingress thread, of the four
+    egress threads together, and of all threads, which includes receiving, transmitting and waiting.
 
     Raises:
         RuntimeError: BMv2 failed, lost a packet, or answered with other bytes than the embedded switch.
@@ -102,11 +102,11 @@ def measure(lanes: int, slots: int, rounds: int, chunks: int) -> dict[str, Any]:
     }
 
 
-# Inside a network namespace of its own: starts BMv2, drives it, and prints nanoseconds by thread.
+# Inside the new network namespace: start BMv2, drive it, and print nanoseconds by thread.
 
 
 class Ports:
-    """Eight veth pairs: BMv2 has one end of each, we have a packet socket at the other."""
+    """Eight veth pairs: BMv2 has one end of each pair, this process has a packet socket at the other."""
 
     def __init__(self) -> None:
         _ip("link", "set", "lo", "up")
@@ -117,7 +117,7 @@ class Ports:
     def _pair(port: int) -> socket.socket:
         _ip("link", "add", f"s{port}", "type", "veth", "peer", "name", f"o{port}")
         for name in (f"s{port}", f"o{port}"):
-            # Without IPv6 nothing but our frames crosses the pair.
+            # Without IPv6 only the benchmark's frames cross the pair.
             Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
             _ip("link", "set", name, "mtu", "1600", "up")
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
@@ -126,7 +126,7 @@ class Ports:
         return opened
 
     def receive(self, count: int) -> Iterator[tuple[int, bytes]]:
-        """(port, frame) of ``count`` frames that come in. Raises RuntimeError."""
+        """Yield (port, frame) for ``count`` received frames. Raises RuntimeError if they do not come in time."""
         deadline = time.monotonic() + ANSWER_S
         while count:
             readable = select.select(self.sockets, [], [], max(0.0, deadline - time.monotonic()))[0]
@@ -145,7 +145,7 @@ def _ip(*arguments: str) -> None:
 
 @contextlib.contextmanager
 def running(binary: str, ports: Ports, folder: Path) -> Iterator[int]:
-    """BMv2 without a program and without logs; gives its process id."""
+    """Run BMv2 without a program and without logs; yields its process id."""
     log = folder / "bmv2.log"
     command = [binary, "--no-p4", "-L", "off", "--device-id", str(DEVICE_ID), *ports.arguments]
     command += ["--", "--grpc-server-addr", GRPC, "--priority-queues", "8"]
@@ -175,7 +175,7 @@ def _listens() -> bool:
 
 
 def thread_times(pid: int) -> dict[int, int]:
-    """Nanoseconds that each thread of a process was on a processor, by thread id."""
+    """Return the nanoseconds that each thread of a process spent on a processor, by thread id."""
     times = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -184,14 +184,14 @@ def thread_times(pid: int) -> dict[int, int]:
 
 
 class ChunkLoad:
-    """Sends chunks, IN_FLIGHT packets at a time, and takes the results."""
+    """Sends chunks, at most IN_FLIGHT packets at a time, and receives the results."""
 
     def __init__(self, ports: Ports, lanes: int) -> None:
         self._ports, self._lanes = ports, lanes
         self.digests = {port: hashlib.sha256() for port in range(1, CHILDREN + 1)}
 
     def run(self, first: int, chunks: int, children: int = CHILDREN) -> None:
-        """A push of each of ``children`` for each chunk. Raises RuntimeError where results are missing."""
+        """Send a PUSH from each of ``children`` for each chunk. Raises RuntimeError if results are missing."""
         batch = IN_FLIGHT // CHILDREN
         for begin in range(first, first + chunks, batch):
             seqs = range(begin, min(begin + batch, first + chunks))
@@ -204,10 +204,10 @@ class ChunkLoad:
 
 
 def roles(before: dict[int, int], after: dict[int, int]) -> tuple[int, list[int]]:
-    """Thread ids of ingress and of the egress threads.
+    """Return the thread id of ingress and those of the egress threads.
 
-    simple_switch starts them one after the other: ingress, four egress threads, transmit. Ingress is by far the
-    busiest thread of all-reduce; that the ones behind it were all busy too, and no other thread was, is checked.
+    simple_switch starts its threads in this order: ingress, four egress threads, transmit. Ingress is by far the
+    busiest thread in an all-reduce. The four threads after it must all have been busy.
 
     Raises:
         RuntimeError: the threads are not as expected.
@@ -222,10 +222,10 @@ def roles(before: dict[int, int], after: dict[int, int]) -> tuple[int, list[int]
 
 
 def _rounds(task: dict[str, Any]) -> list[dict[str, int]]:
-    """Nanoseconds of each round: ingress, egress, and the whole process."""
+    """Return the nanoseconds of each round: ingress, egress, and the whole process."""
     lanes, slots, chunks = task["lanes"], task["slots"], task["chunks"]
     config, info = json.dumps(program_json(lanes, slots)).encode(), p4info(lanes, slots)
-    ports = Ports()  # the loopback interface too, which the next line needs
+    ports = Ports()  # also enables the loopback interface, which the next line needs
     entities = entities_of(root_switch(lanes, slots), info, config)
     load, rounds = ChunkLoad(ports, lanes), []
     with (
@@ -254,11 +254,11 @@ def _rounds(task: dict[str, Any]) -> list[dict[str, int]]:
     return rounds
 
 
-# What a PUSH costs BMv2 with one build of the program and with another: the same pushes, in turns, in one run.
+# The cost of a PUSH on BMv2 with different builds of the program: the same pushes, in turns, in one run.
 #
-# Each build has a BMv2 and a network namespace of its own. A program is named by a folder like p4src/compiled, or by a
-# commit, whose folder is then taken; it is run as it is, with as many slots as it has. Where a processor is shared, two
-# processes with one program differ by more than programs do: name a program twice to see by how much.
+# Each build has its own BMv2 and network namespace. A program is named by a folder like p4src/compiled, or by a commit,
+# whose p4src/compiled is then read; it runs unchanged, with its built-in number of slots. On a shared processor, two
+# processes with the same program can differ by more than two programs do: name a program twice to see by how much.
 
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -266,7 +266,7 @@ _COMPILED: Final = "p4src/compiled"
 
 
 def read_program(name: str, lanes: int) -> P4Program:
-    """The build of a folder or a commit. Raises ValueError."""
+    """Read the build in a folder or a commit. Raises ValueError if there is none."""
     json_file, info_file = f"p4reduce-{lanes}.json", f"p4reduce-{lanes}.p4info.txt"
     try:
         if Path(name).is_dir():
@@ -282,14 +282,14 @@ def _shown(commit: str, file: str) -> bytes:
 
 
 def measure_programs(names: Sequence[str], lanes: int, rounds: int, chunks: int) -> list[dict[str, Any]]:
-    """For each program nanoseconds for a PUSH, of ``rounds`` rounds of ``chunks`` chunks, and its ratio to the first.
+    """Return the nanoseconds per PUSH of each program, in ``rounds`` rounds of ``chunks`` chunks, and its ratio.
 
-    The ratio is the median over rounds of what the program took to what the first one took in the same round, one after
-    the other; every second round goes through them backwards.
+    The ratio is the median over rounds of a program's time to the first program's time in the same round. In a round
+    the programs run one after the other; every second round runs them in reverse order.
 
     Raises:
         RuntimeError: BMv2 failed, or lost a packet.
-        ValueError: a program is not there.
+        ValueError: a program was not found.
     """
     spent: list[list[float]] = [[] for _ in names]
     with contextlib.ExitStack() as stack:
@@ -314,7 +314,7 @@ def measure_programs(names: Sequence[str], lanes: int, rounds: int, chunks: int)
 
 @contextlib.contextmanager
 def _switch(name: str, lanes: int, chunks: int) -> Iterator["subprocess.Popen[str]"]:
-    """A process that has a BMv2 with one program, and runs a round for each line that it gets."""
+    """Start a process that runs BMv2 with one program, and measures a round for each line that it reads."""
     program = read_program(name, lanes)
     with tempfile.TemporaryDirectory(prefix="p4reduce-bench-") as folder:
         paths = Path(folder) / "program.json", Path(folder) / "program.p4info.txt"
@@ -350,7 +350,7 @@ def _ask(process: "subprocess.Popen[str]") -> float:
 
 
 def _push_rounds(task: dict[str, Any]) -> None:
-    """Inside a namespace: nanoseconds of ingress and egress for each line of input."""
+    """Inside a namespace: print the nanoseconds of ingress and egress for each line of input."""
     program = P4Program.read(*map(Path, task["program"]))
     ports, first = Ports(), PROGRAM_SLOTS
     device = Device(load_program(json.loads(program.json)), name="bench")

@@ -1,4 +1,4 @@
-"""What compiling costs, each in a process of its own: seconds to machine code, bytes of a device, the front end."""
+"""The costs of compilation, each in a separate process: seconds to machine code, bytes of a device, the front end."""
 
 import json
 import resource
@@ -23,14 +23,14 @@ DEVICES: Final = 4
 
 
 def compile_times(lanes: int) -> dict[str, Any]:
-    """Processor seconds from p4c's JSON to functions that can be called: with an empty cache, then from it."""
+    """Return processor seconds from p4c's JSON to callable functions: with an empty cache, then with a filled one."""
     with tempfile.TemporaryDirectory(prefix="p4reduce-bench-") as cache:
         cold, cached = (_child("compile", lanes, 4096, {"P4REDUCE_CACHE": cache}) for _ in range(2))
     return {"lanes": lanes, "cold_s": cold["seconds"], "cached_s": cached["seconds"]}
 
 
 def device_memory(lanes: int, slots: int) -> dict[str, Any]:
-    """Bytes of memory that a device takes when every slot is in use, and what of it are not slots."""
+    """Return the bytes of memory that a device takes when every slot is in use, and how many of them are overhead."""
     return _child("memory", lanes, slots)
 
 
@@ -53,8 +53,8 @@ def _resident() -> int:
 
 
 def _memory(lanes: int, slots: int) -> dict[str, Any]:
-    DeviceDriver(root_switch(lanes, 16), lanes, 16).run(16, range(CHILDREN), CHILDREN)  # what is made once
-    root_switch(lanes, slots).code  # noqa: B018 - the machine code of this size, once
+    DeviceDriver(root_switch(lanes, 16), lanes, 16).run(16, range(CHILDREN), CHILDREN)  # allocates shared state
+    root_switch(lanes, slots).code  # noqa: B018 - compiles the machine code for this size
     before, kept = _resident(), []
     for _ in range(DEVICES):
         device = root_switch(lanes, slots)
@@ -68,31 +68,31 @@ def _memory(lanes: int, slots: int) -> dict[str, Any]:
     return {"lanes": lanes, "slots": slots, "device_bytes": each, "slot_bytes": used, "overhead_bytes": each - used}
 
 
-# The front end: from source to both files, and what packets cost with its output and with p4c's.
+# The front end: time from source to both files, and time per packet with its output and with p4c's.
 
 
 ADDITIONS: Final = 200_000
-"""of a loop that is timed beside, as processors differ, and the load on them"""
+"""number of additions in a reference loop, whose time shows the speed of the processor and its load"""
 
 
 def compiled(lanes: int, slots: int | None = None) -> Compilation:
-    """p4src/ by the front end; nothing of it comes from a cache."""
+    """Compile p4src/ with the front end, without a cache."""
     defines = {"LANES": str(lanes)} | ({} if slots is None else {"SLOTS": str(slots)})
     with as_file(files("p4reduce").joinpath("p4src")) as folder:
         return compile_file(folder / "p4reduce.p4", defines).require()
 
 
 def front_end_times(lanes: int, rounds: int) -> dict[str, Any]:
-    """Processor milliseconds in a new process: of the first compilation, and the least of ``rounds``."""
+    """Return processor milliseconds in a new process: of the first compilation, and the least of ``rounds``."""
     measured = _child("source", lanes, rounds)
     return {"lanes": lanes, **measured, "x_loop": measured["least_ms"] / measured["loop_ms"]}
 
 
 def packets_of_both(lanes: int, slots: int, rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
-    """CPU nanoseconds a packet of the all-reduce: p4c's output and the front end's take turns.
+    """Return CPU nanoseconds per packet of the all-reduce; p4c's output and the front end's run in turns.
 
     Raises:
-        RuntimeError: a switch did not do what it should: the figures would be worth nothing.
+        RuntimeError: a switch finished a wrong number of slots, or the outputs differ; the figures would be invalid.
     """
     ours = load_program(compiled(lanes, slots).json or {})
     drivers = {"p4c": _driver(program(lanes, slots), lanes, slots), "front end": _driver(ours, lanes, slots)}

@@ -1,4 +1,4 @@
-"""Nanoseconds a packet: machine code of the whole P4 program, the interpreter, and the lanes' work alone."""
+"""Nanoseconds per packet: machine code of the whole P4 program, the interpreter, and the work on lanes alone."""
 
 import ctypes
 import hashlib
@@ -20,7 +20,7 @@ from p4switch.traffic import ExecutorName
 from studies.bench import timed
 from studies.bench.switch import EPOCH, JOB, Neighbour, aggregate, program
 
-# The switch that is measured: the root of one job with eight children, and the frames that they send.
+# The measured switch: the root of one job with eight children, and the frames that they send.
 
 
 CHILDREN: Final = 8
@@ -28,33 +28,33 @@ SEQ_OFFSET: Final[int] = wire.FRAME_DTYPE.fields["seq"][1]  # type: ignore[index
 """Byte of a frame at which the chunk's sequence number starts."""
 
 FRAME_BYTES: Final = 2048
-"""of memory for each frame"""
+"""bytes of memory for each frame"""
 
 _SWITCH_IP: Final = 0x0A800001
 _TOKEN: Final = 0xABCDEF
 
 
 def host_ip(child: int) -> int:
-    """IPv4 address of a child."""
+    """Return the IPv4 address of a child."""
     return 0x0A000001 + child
 
 
 def root_switch(lanes: int, slots: int, executor: ExecutorName = "compiled") -> Device:
-    """A root switch with one job that has all ``slots``, for children behind ports 1 to CHILDREN."""
+    """Return a root switch with one job that has all ``slots``, for children behind ports 1 to CHILDREN."""
     device = Device(program(lanes, slots), name="bench", executor=executor)
     install(device, slots)
     return device
 
 
 def install(device: Device, slots: int) -> None:
-    """Writes the job's entries and multicast group, with tokens where the program knows them."""
+    """Write the job's entries and multicast group, with tokens if the program supports them."""
     children = [Neighbour(child + 1, 0x020000000000 | host_ip(child), host_ip(child)) for child in range(CHILDREN)]
     known = any(action.name.endswith("_with_token") for action in device.tables["IncIngress.aggregate.peer"].actions)
     aggregate(device, _SWITCH_IP, children, slots, token=_TOKEN if known else 0)
 
 
 def push_frame(child: int, lanes: int, seq: int = 0) -> bytes:
-    """A PUSH of a child with small numbers in its lanes."""
+    """Return a PUSH frame of a child with small numbers in its lanes."""
     headers = wire.headers(
         1,
         ipv4_src=host_ip(child),
@@ -70,12 +70,12 @@ def push_frame(child: int, lanes: int, seq: int = 0) -> bytes:
 
 
 def push_frames(lanes: int) -> NDArray[np.uint8]:
-    """One PUSH of chunk 0 for each child; shape (CHILDREN, bytes)."""
+    """Return one PUSH of chunk 0 for each child; shape (CHILDREN, bytes)."""
     return np.stack([np.frombuffer(push_frame(child, lanes), dtype=np.uint8) for child in range(CHILDREN)])
 
 
 def sha256_of_results(lanes: int, slots: int, first: int, chunks: int) -> str:
-    """Hash of all RESULT frames, port by port in the order of the chunks, that the embedded switch answers with."""
+    """Return the hash of all RESULT frames of the embedded switch, port by port in the order of the chunks."""
     device = root_switch(lanes, slots)
     digests = {child + 1: hashlib.sha256() for child in range(CHILDREN)}
     for seq in range(first, first + chunks):
@@ -86,25 +86,25 @@ def sha256_of_results(lanes: int, slots: int, first: int, chunks: int) -> str:
 
 
 def join_digests(digests: dict[int, Any]) -> str:
-    """One hexadecimal hash of the hashes by port."""
+    """Return one hexadecimal hash of the hashes by port."""
     return hashlib.sha256(b"".join(digests[port].digest() for port in sorted(digests))).hexdigest()
 
 
 STATE_BYTES: Final = 16
-"""A slot's state beside its lanes: bit<128>."""
+"""bytes of a slot's state beside its lanes: bit<128>"""
 ALL_REDUCE: Final = f"all-reduce: {CHILDREN} in, {CHILDREN} out"
 
 
 @dataclass(frozen=True)
 class Speed:
-    """The cost of one kind of packet: processor time of one core.
+    """Cost of one kind of packet in processor time of one core.
 
     Attributes:
-        what: store: the push that opens a slot. add: one that is added; nothing leaves. finish: the last push, with
+        what: store: the push that opens a slot. add: a push that is added; nothing leaves. finish: the last push, with
             egress of one or of all copies of the sum. replay: a repeated push, with egress of the cached sum.
-            all-reduce: chunk by chunk the pushes of all children and all copies of the result, for each push.
-        nanoseconds: for a packet that came in.
-        slot_bytes: bytes of slots that it must read and write.
+            all-reduce: chunk by chunk the pushes of all children and all copies of the result, per push.
+        nanoseconds: time per incoming packet.
+        slot_bytes: bytes of slots that the packet must read and write.
     """
 
     what: str
@@ -115,7 +115,7 @@ class Speed:
 
     @property
     def row(self) -> dict[str, Any]:
-        """For JSON and tables."""
+        """Row for JSON and tables."""
         return {
             "what": self.what,
             "lanes": self.lanes,
@@ -128,13 +128,13 @@ class Speed:
 
 
 class DeviceDriver:
-    """Machine code of a device, called from a compiled loop."""
+    """Calls a device's machine code from a compiled loop."""
 
     def __init__(self, device: Device, lanes: int, slots: int) -> None:
         self.slots = slots
-        self._device = device  # machine code has its addresses
+        self._device = device  # keeps memory alive that the machine code addresses
         self._loop = _loop(device)
-        # Frames and buffers begin at cache lines, as in the network.
+        # Frames and buffers are aligned to cache lines, as in the network.
         frames = push_frames(lanes)
         self._frames = aligned_bytes(CHILDREN * FRAME_BYTES).reshape(CHILDREN, -1)[:, : frames.shape[1]]
         self._frames[:] = frames
@@ -142,10 +142,10 @@ class DeviceDriver:
         self._phv = aligned_bytes(device.phv_bytes)
         self._out = aligned_bytes(device.out_bytes)
         self.outcome = np.zeros(2, dtype=np.int64)
-        """Packets that ended in a multicast, bytes that left egress."""
+        """Number of packets that ended in a multicast, number of bytes that left egress."""
 
     def run(self, first: int, children: range, copies: int) -> None:
-        """Chunks ``first`` to ``first + slots - 1``: a push of each of ``children``, then ``copies`` of what leaves."""
+        """Process ``slots`` chunks from ``first`` on: a PUSH of each of ``children``, then ``copies`` egress passes."""
         buffers = np.array([array.ctypes.data for array in (self._io, self._phv, self._out)], dtype=np.int64)
         span = (first, first + self.slots, children.start, children.stop, copies)
         self._loop(self._frames, span, self._io, buffers, self.outcome)
@@ -178,7 +178,7 @@ def _loop(device: Device) -> Callable[..., None]:
 
 @numba.njit
 def by_hand(frame, slots, result):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """The lanes' work alone, slot-major: big-endian lanes are added with saturation, the sums written big-endian.
+    """Do the work on lanes alone, slot by slot: add big-endian lanes with saturation, write the sums big-endian.
 
     frame, result: uint32, shape (lanes,). slots: int32, shape (slots, lanes).
     """
@@ -196,12 +196,12 @@ def by_hand(frame, slots, result):  # type: ignore[no-untyped-def]  # noqa: ANN0
 
 
 def measure(lanes: int, slots: int, rounds: int, progress: Callable[[], None] = lambda: None) -> list[Speed]:
-    """Every kind of packet, the least of ``rounds``, so that other load on the machine does not count.
+    """Measure every kind of packet; the least of ``rounds``, to exclude other load on the machine.
 
-    A round goes through all slots, once for each child; ``progress`` is called after each.
+    A round goes through all slots, once for each child; ``progress`` is called after each round.
 
     Raises:
-        RuntimeError: the switch did not do what it should: the figures would be worth nothing.
+        RuntimeError: the switch finished a wrong number of slots; the figures would be meaningless.
     """
     device = root_switch(lanes, slots)
     driver = DeviceDriver(device, lanes, slots)
@@ -234,7 +234,7 @@ def measure(lanes: int, slots: int, rounds: int, progress: Callable[[], None] = 
 
 
 def interpreted(lanes: int, chunks: int) -> Speed:
-    """The interpreter: ``chunks`` chunks of the all-reduce, driven from Python."""
+    """Measure the interpreter on ``chunks`` chunks of the all-reduce, driven from Python."""
     slots = 1024
     device = root_switch(lanes, slots, "interpreted")
     frames = [[push_frame(child, lanes, seq) for child in range(CHILDREN)] for seq in range(slots, slots + chunks)]

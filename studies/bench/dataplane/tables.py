@@ -1,8 +1,8 @@
-"""Nanoseconds of processor time a lookup, by kind of table and number of entries.
+"""Nanoseconds of processor time per lookup, by kind of table and number of entries.
 
-The program is lookup.p4: a packet names the table that it asks, or none. A lookup costs what a packet that asks takes
-longer than one that asks none; the action that a hit runs is in it. Keys are asked in random order, all of them
-present, so that large tables pay for the processor's caches as they do in use.
+The program is lookup.p4: each packet names the table to look up, or none. The cost of a lookup is the time of a packet
+with a lookup minus that of a packet without; it includes the action of the hit. All keys are present and in random
+order, so large tables miss the processor's caches as they do in use.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ from p4switch.program.program import Program
 from p4switch.tables import Exact, Lpm, Match, TableEntry, Ternary
 from studies.bench import timed
 
-# A P4Runtime client with only what the benchmarks need; the same calls go to BMv2 and to the embedded switch.
+# A P4Runtime client with only the calls that the benchmarks need; it works with BMv2 and with the embedded switch.
 
 
 DEADLINE_S: Final = 60.0
@@ -44,7 +44,7 @@ class PrimaryClient(Closable):
     """The primary client of device 1."""
 
     def __init__(self, address: str) -> None:
-        """Connects and becomes primary. Raises RuntimeError if another client is primary, grpc.FutureTimeoutError."""
+        """Connect and become primary. Raises RuntimeError if another client is primary, grpc.FutureTimeoutError."""
         options = (("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.max_send_message_length", _MAX_MESSAGE))
         self._channel = grpc.insecure_channel(address, options=options)
         grpc.channel_ready_future(self._channel).result(timeout=DEADLINE_S)
@@ -59,7 +59,7 @@ class PrimaryClient(Closable):
             raise RuntimeError(f"{address}: not primary: {answer.arbitration.status.message}")
 
     def set_pipeline(self, p4info: p4i.P4Info, device_config: bytes) -> None:
-        """Loads a program. Raises grpc.RpcError."""
+        """Load a program. Raises grpc.RpcError."""
         self._stub.SetForwardingPipelineConfig(
             p4r.SetForwardingPipelineConfigRequest(
                 device_id=DEVICE_ID,
@@ -83,19 +83,19 @@ class PrimaryClient(Closable):
             yield from answer.entities
 
     def close(self) -> None:
-        """Leaves."""
+        """End the stream and close the channel."""
         self._requests.put(None)
         self._stream.cancel()
         self._channel.close()
 
 
 def parse_p4info(text: str) -> p4i.P4Info:
-    """P4Info from protobuf's text format."""
+    """Parse P4Info in protobuf's text format."""
     return text_format.Parse(text, p4i.P4Info())
 
 
 def entities_of(device: Device, p4info: p4i.P4Info, config: bytes) -> list[p4r.Entity]:
-    """Read all table entries and multicast groups of a device, as a P4Runtime client does."""
+    """Read all table entries and multicast groups of a device over P4Runtime; default entries are left out."""
     with P4RuntimeServer("127.0.0.1:0", on_pipeline=lambda _id, _program, _p4info: device) as server:
         server.add_device(DEVICE_ID)
         with PrimaryClient(server.address) as client:
@@ -109,27 +109,27 @@ def entities_of(device: Device, p4info: p4i.P4Info, config: bytes) -> list[p4r.E
 TABLES: Final = {"exact": "Lookups.exact_", "lpm": "Lookups.lpm_", "ternary": "Lookups.ternary_"}
 ACTION: Final = "Lookups.leave"
 LOOKUPS: Final = 100_000
-"""packets in a round; fewer where a lookup takes long"""
+"""packets in a round; ternary tables get fewer, by their number of entries"""
 _QUERY_BYTES: Final = 5
 _NO_TABLE: Final = 0
 _FEWEST_BITS: Final = {"exact": 32, "lpm": 8, "ternary": 24}
-"""Prefixes have 8 to 32 bits. Ternary masks keep 24 to 32 bits anywhere, so that few keys match several entries and a
-lookup goes through half of the table."""
+"""Prefixes have 8 to 32 bits. Ternary masks keep 24 to 32 bits at any positions, so few keys match several entries and
+a lookup goes through half of the table on average."""
 
 
 def file(suffix: str) -> str:
-    """p4c's output for lookup.p4: ``json`` or ``p4info.txt``."""
+    """Return p4c's output for lookup.p4: ``json`` or ``p4info.txt``."""
     return files("studies.bench.dataplane").joinpath(f"lookup.{suffix}").read_text()
 
 
 @cache
 def program() -> Program:
-    """lookup.p4, loaded once."""
+    """Load lookup.p4 once and return it."""
     return load_program(json.loads(file("json")))
 
 
 def entries(kind: str, count: int, seed: int = 1) -> tuple[list[TableEntry], list[int]]:
-    """``count`` different entries of a kind, and for each a key that it matches."""
+    """Return ``count`` different entries of a kind, and for each a key that it matches."""
     draw = random.Random(seed)  # noqa: S311 - no secret
     made: dict[tuple[int, int], tuple[Match, int]] = {}
     while len(made) < count:
@@ -151,7 +151,7 @@ def entries(kind: str, count: int, seed: int = 1) -> tuple[list[TableEntry], lis
 
 
 def filled(kind: str, count: int) -> tuple[Device, list[int]]:
-    """A device whose table of a kind has ``count`` entries, and keys that hit."""
+    """Return a device whose table of a kind has ``count`` entries, and keys that hit."""
     device = Device(program(), name="lookups")
     made, keys = entries(kind, count)
     for entry in made:
@@ -183,7 +183,7 @@ def _compiled_loop() -> Callable[..., int]:
 
 
 def measure_lookups(kind: str, count: int, rounds: int, lookups: int = LOOKUPS) -> dict[str, Any]:
-    """Nanoseconds a lookup that hits, the least of ``rounds``. Raises RuntimeError where one missed."""
+    """Return the nanoseconds per lookup that hits, the least of ``rounds``. Raises RuntimeError if a lookup missed."""
     device, present = filled(kind, count)
     if kind == "ternary":
         lookups = max(lookups * 100 // max(count, 100), 100)
@@ -204,11 +204,11 @@ def measure_lookups(kind: str, count: int, rounds: int, lookups: int = LOOKUPS) 
     return {"kind": kind, "entries": count, "ns_per_lookup": packet - nothing, "ns_per_packet_without": nothing}
 
 
-# Processor time that a P4Runtime server holds the lock of its devices: frames and writes stand still meanwhile.
+# Processor time for which a P4Runtime server holds the lock of its devices, which blocks frames and writes.
 
 
 class _TimedLock:
-    """A lock for one thread at a time, which knows how long it was held longest."""
+    """A reentrant lock that records the longest time for which it was held."""
 
     def __init__(self) -> None:
         self._lock, self._depth, self._since = RLock(), 0, 0.0
@@ -229,10 +229,10 @@ class _TimedLock:
 
 
 def measure_locks(kind: str, count: int) -> dict[str, Any]:
-    """The longest hold of a wildcard read of ``count`` entries.
+    """Return the longest time for which a wildcard read of ``count`` entries holds the lock.
 
     Raises:
-        RuntimeError: the read does not return them all.
+        RuntimeError: the read did not return all entries.
     """
     device, _ = filled(kind, count)
     config, p4info = file("json").encode(), parse_p4info(file("p4info.txt"))
@@ -251,17 +251,17 @@ def measure_locks(kind: str, count: int) -> dict[str, Any]:
     return {"kind": kind, "entries": count, "held_s": lock.longest_s, "cpu_s": busy}
 
 
-# Seconds to write table entries over P4Runtime: of the clock, and of processors, client and server together.
+# Seconds to write table entries over P4Runtime: wall-clock, and processor time of client and server together.
 
 
 BATCH: Final = 100
 
 
 def measure_writes(kind: str, count: int) -> list[dict[str, Any]]:
-    """Inserts ``count`` entries into an empty table: in one request, then in requests of BATCH entries.
+    """Insert ``count`` entries into an empty table: in one request, then in requests of BATCH entries.
 
     Raises:
-        RuntimeError: the table does not hold them afterwards.
+        RuntimeError: the table does not hold all entries afterwards.
     """
     config, p4info = file("json").encode(), parse_p4info(file("p4info.txt"))
     entities = entities_of(filled(kind, count)[0], p4info, config)

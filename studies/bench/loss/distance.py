@@ -1,9 +1,8 @@
 """The cost of distance, with and without losses: time over the bound for delays from a rack's to a continent's.
 
-Three limits show. *Round trips*: an all-reduce takes one, that of a ring 2(n - 1) hops, however fast the links are.
-*Slots*: rate * round trip beyond the chunks that the window holds; a window is at most half the slots of a switch, so a
-tree then moves at ``Plan.slots_rate_bps``. *Losses*: each round of repair is a round trip, and more where nothing that
-left later tells of it.
+Three limits show. *Round trips*: an all-reduce takes one, a ring 2(n - 1) hops, at any link rate. *Slots*: a window is
+at most half the slots of a switch; if rate * round trip exceeds the window, a tree moves at ``Plan.slots_rate_bps``.
+*Losses*: each round of repair takes a round trip, or more if no later frame reveals the loss.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from studies.frame import StudyResult
 DELAYS: Final = ("1us", "10us", "100us", "1ms", "10ms")
 LOSSES: Final = (0.0, 0.0001, 0.001, 0.01)
 RATES: Final = ("100G",)
-"""what counts is rate * delay: at 10G links that are ten times as long give the same figures"""
+"""link rates; the results depend on rate * delay: 10G links with ten times the delay give the same figures"""
 ELEMENTS: Final = 1_000_000
 TOPOLOGY: Final = "leaf-spine-8"
 COLUMNS: Final = {
@@ -41,7 +40,7 @@ COLUMNS: Final = {
 
 
 def row(rate: str, plan: str, delay: str, seed: int) -> dict[str, Any]:
-    """Measure one plan with links of one delay, with every loss."""
+    """Measure one plan for links of one delay, at every loss rate."""
     made: dict[str, Any] = {"rate": rate, "plan": plan, "delay": delay}
     for loss in LOSSES:
         measured = measure(plan, rate, ELEMENTS, seed, TOPOLOGY, FaultOptions(loss=loss), delay=delay)
@@ -55,11 +54,12 @@ def _of(loss: float) -> str:
 
 
 def limits(measured: LossMeasurement) -> dict[str, Any]:
-    """The limit of a plan at this distance, and times over the bound that follow from it alone.
+    """Return the limit of a plan at this distance, and the ratio of time to the bound that follows from it alone.
 
-    "link": its window holds a round trip's chunks. "slots" and "window": it does not, and moves at a window in each
-    round trip; the former where half of a switch's slots are fewer, the latter where hosts' memory is (``HOST_WINDOW``,
-    ``MAX_RING_WINDOW``). "round trips": the whole tensor fits the window, and takes less time than its way does.
+    "link": the window holds a round trip's chunks. "slots" and "window": it does not, and the plan moves one window per
+    round trip; the window is limited by half of a switch's slots ("slots") or by the hosts' memory ("window":
+    ``HOST_WINDOW``, ``MAX_RING_WINDOW``). "round trips": the whole tensor fits the window, and its time is less than
+    that of its path.
     """
     plan = measured.plan
     windows = -(-measured.chunks // plan.window)
@@ -67,7 +67,7 @@ def limits(measured: LossMeasurement) -> dict[str, Any]:
     if plan.slots_limited and windows > 1:
         limit, least = "slots", windows * plan.rtt_ps / measured.bound_ps
     elif way > measured.bound_ps:
-        # The last frame of a ring's share leaves after that share, one of 2(n - 1), and then has the way before it.
+        # The last frame of a ring's share leaves after the share (one of 2(n - 1)), and then travels the whole path.
         sending = 1 / (2 * (len(plan.ring) - 1)) if plan.ring else 1.0
         limit, least = "round trips", sending + way / measured.bound_ps
     elif plan.window < plan.window_needed:
@@ -86,7 +86,7 @@ def limits(measured: LossMeasurement) -> dict[str, Any]:
 
 
 def _around(plan: Plan) -> int:
-    """Picoseconds for which a ring's frame is on links until all have the sum: 2(n - 1) hops, the longest first."""
+    """Return the propagation delay in ps until all ring members have the sum: 2(n - 1) hops from the worst start."""
     hops = [
         sum(plan.topology.link_at(*hop).delay_ps for hop in plan.path_hops(a, b))
         for a, b in zip(plan.ring, (*plan.ring[1:], plan.ring[0]), strict=True)
@@ -95,16 +95,16 @@ def _around(plan: Plan) -> int:
     return max(sum(hops[(start + step) % size] for step in range(2 * (size - 1))) for start in range(size))
 
 
-# The figure of what distance costs.
+# The figure of the cost of distance.
 
 
 _MARKS = "osD^"
 _HELD: Final = {"link": "v", "window": "P", "slots": "s", "round trips": "o"}
-"""limits, as hollow marks on the line of what they leave"""
+"""markers of the limits, drawn hollow on the line of the times that the limits allow"""
 
 
 def draw(result: StudyResult) -> Figure | None:
-    """A panel for each rate and plan; None where it was not measured."""
+    """Draw a panel for each rate and plan; return None if distance was not measured."""
     rows = [asdict(row) for row in result.rows("distance")]
     return _panels(rows) if rows else None
 

@@ -1,4 +1,4 @@
-"""Guessed exponents: their saving, the cost of a wrong guess, and how often a training's guesses are wrong."""
+"""Guessed exponents: their saving, the cost of a wrong guess, and how often guesses are wrong in a training."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from p4reduce.workers.operation import DEPTH, Exponents, Post, exponents_of, gue
 from p4reduce.workers.records import Collective
 from p4reduce.workers.training.loops import TrainingOptions, TrainingTask, single_threaded_blas
 
-# Collectives one after the other: what a round trip for exponents costs, and what announcing them ahead saves.
+# Consecutive collectives: the cost of a round trip for exponents, and the saving when collectives are announced ahead.
 
 
 COUNT: Final = 10
@@ -30,12 +30,12 @@ ELEMENTS: Final = 262_144
 """1 MiB"""
 RATE: Final = "100G"
 CASES: Final = (("block", False, None), ("block", True, 1.055), ("fixed", False, None))
-"""numbers, whether announced, the most that the ratio of all may be, with the first, for which nothing is announced"""
+"""numbers, whether announced, the highest ratio allowed (it includes the first collective, which is never announced)"""
 
 
 @dataclass(frozen=True)
 class BackToBack:
-    """ratio: time of all, over as many lower bounds of the plan. spared: chunks that needed no frame without lanes."""
+    """ratio: time of all collectives over ``count`` bounds. spared: chunks without a frame for exponents."""
 
     ratio: float
     spared: int
@@ -43,9 +43,9 @@ class BackToBack:
 
 
 def back_to_back(rate: str, elements: int, count: int, *, numbers: str, announced: bool) -> BackToBack:
-    """``count`` all-reduces in a row on leaf-spine-8, the same sums checked for each.
+    """Run ``count`` all-reduces in a row on leaf-spine-8 and check every sum.
 
-    numbers: ``block`` or ``fixed``. announced: each is called while the one before is under way; else when it is done.
+    numbers: ``block`` or ``fixed``. announced: each is called while the previous one runs; otherwise when it is done.
     """
     topology = build_topology(Experiment(topology="leaf-spine-8", rate=rate))
     workers = [worker.name for worker in topology.workers]
@@ -103,7 +103,7 @@ def in_a_row(numbers: str, announced: bool, bar: float | None) -> dict[str, Any]
 LANES: Final = 256
 WORKERS: Final = 8
 WRONG: Final = (0, 1, 8, 32)
-"""chunks of each all-reduce whose guesses do not do"""
+"""numbers of chunks per all-reduce with wrong guesses"""
 LOSSES: Final = (0.001, 0.01, 0.05)
 SEEDS: Final = (3, 4, 5)
 BAR: Final = 1.055
@@ -111,14 +111,14 @@ Floats = NDArray[np.float32]
 
 
 def random(elements: int, seed: int, count: int) -> Iterator[list[Floats]]:
-    """``count`` all-reduces of random numbers of the same kind."""
+    """Yield ``count`` all-reduces of random numbers with the same distribution."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         yield [rng.standard_normal(elements, dtype=np.float32) for _ in range(WORKERS)]
 
 
 def scaled(wrong: int, count: int) -> Iterator[list[Floats]]:
-    """``count`` all-reduces of whole numbers; so many of their first chunks grow by 8 bits from one to the next."""
+    """Yield ``count`` all-reduces of whole numbers; their first ``wrong`` chunks grow by 8 bits at each step."""
     rng = np.random.default_rng(1)
     arrays = [rng.integers(-8, 8, ELEMENTS).astype(np.float32) for _ in range(WORKERS)]
     for _ in range(count):
@@ -128,7 +128,7 @@ def scaled(wrong: int, count: int) -> Iterator[list[Floats]]:
 
 
 def gradients(elements: int) -> Iterator[list[Floats]]:
-    """The first ``elements`` of each worker's gradient, for all iterations of the training on the digits."""
+    """Yield the first ``elements`` of each worker's gradient for all iterations of the digits training."""
     with single_threaded_blas():
         options = TrainingOptions()
         tasks = [TrainingTask(options, rank, WORKERS) for rank in range(WORKERS)]
@@ -145,9 +145,9 @@ def gradients(elements: int) -> Iterator[list[Floats]]:
 
 @dataclass(frozen=True)
 class Guessed:
-    """Times of all-reduces over the plan's bound, and the number of chunks that came again in each.
+    """Ratios of all-reduce times to the plan's bound, and the number of repeated chunks in each all-reduce.
 
-    differences: links whose bytes are not those predicted. guessed: first chunks that are.
+    differences: links whose byte counts differ from the prediction. guessed: first chunks whose exponents are guessed.
     """
 
     ratios: list[float]
@@ -159,7 +159,7 @@ class Guessed:
 def on_packets(
     rounds: Iterator[list[Floats]], *, speculates: bool, faults: Faults = NO_FAULTS, seed: int = 0
 ) -> Guessed:
-    """Each all-reduce is called when the one before is done. AssertionError for a sum further off than it may be."""
+    """Run all-reduces one after the other. Raises AssertionError if a sum deviates by more than its error bound."""
     topology = build_topology(Experiment(topology="leaf-spine-8", rate=RATE))
     numbers = BlockFloat(speculates=speculates)
     ratios, again = [], []
@@ -193,7 +193,7 @@ def on_packets(
 
 
 def wrong_guesses() -> list[dict[str, Any]]:
-    """Count wrong guesses of the digits' gradients in the first chunks of an all-reduce, by bits of slack."""
+    """Return rates of wrong guesses for the digits' gradients in the first chunks of an all-reduce, by slack bits."""
     first = on_packets(scaled(0, 2), speculates=True).guessed
     agreed = [
         np.max([exponents_of(gradient, LANES)[:first] for gradient in given], axis=0) for given in gradients(ELEMENTS)
@@ -207,7 +207,7 @@ def wrong_guesses() -> list[dict[str, Any]]:
 
 
 def _misses(agreed: list[Exponents], depth: int, slack: int) -> tuple[float, float, float]:
-    """Chunks of an all-reduce that are larger than guessed, that are too much smaller; the share with one of these."""
+    """Return means: chunks per all-reduce above their guess, chunks too far below, share of all-reduces with either."""
     seen: deque[Exponents] = deque([agreed[0]], maxlen=depth)
     larger, wrong = [], []
     for truths in agreed[1:]:
@@ -223,7 +223,7 @@ def _misses(agreed: list[Exponents], depth: int, slack: int) -> tuple[float, flo
 
 
 def under_loss(elements: int, loss: float) -> dict[str, Any]:
-    """Means of the second to fourth all-reduce of random numbers, where links lose frames: guessed and waiting."""
+    """Return mean ratios of the second to fourth all-reduce of random numbers on lossy links: guessed and waiting."""
     row: dict[str, Any] = {"elements": elements, "loss": loss}
     for name, speculates in (("guessed", True), ("waiting", False)):
         ratios: list[float] = []
@@ -235,13 +235,13 @@ def under_loss(elements: int, loss: float) -> dict[str, Any]:
 
 
 def guess_cells() -> list[Callable[[], dict[str, Any]]]:
-    """All-reduces with so many wrong guesses, and of gradients, guessed and waiting."""
+    """Return the cells: all-reduces with given numbers of wrong guesses, and of gradients, guessed and waiting."""
     wrong = [partial(_guesses, f"{count} wrong", partial(scaled, count, 4), True) for count in WRONG]
     return wrong + [partial(_guesses, "gradients", partial(gradients, ELEMENTS), guessed) for guessed in (True, False)]
 
 
 def _guesses(name: str, rounds: Callable[[], Iterator[list[Floats]]], speculates: bool) -> dict[str, Any]:
-    """The first all-reduce of a run, which has nothing to guess by, is not in a mean."""
+    """Measure one cell; the means leave out the first all-reduce of a run, for which there is no guess."""
     run = on_packets(rounds(), speculates=speculates)
     return {
         "inputs": name,

@@ -1,8 +1,8 @@
 """The cost of losses in real time: the same all-reduces on three networks of one machine, in turn.
 
-"plain" is without relays, as a run without faults is; "clean" has relays that lose nothing, "lossy" the same ones with
-losses on every link. The time of a lossy all-reduce is held against that of the clean one just before it, and the
-median of these ratios counts: what slows one of them down slows down its neighbour.
+"plain" is without relays, as a run without faults is; "clean" has relays that lose nothing; "lossy" has relays with
+losses on every link. The result is the median of the ratios of each lossy all-reduce to the clean one just before it: a
+disturbance that slows one of them usually slows both.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from p4switch.base.values import PS_PER_MS
 from p4switch.native.objects import prepare
 
 BARS: Final = {20_000: 3.0, 1_000_000: 1.5}
-"""elements: times of no loss, at most"""
+"""by elements: highest allowed ratio to the time without loss"""
 MOST_ASKS: Final = 0.2
-"""of all workers, for each chunk, where nothing is lost"""
+"""highest allowed number of questions of all workers per chunk without losses"""
 LOSS: Final = 0.02
 LINKS: Final = ("udp", "veth")
 COLUMNS: Final = {
@@ -53,13 +53,13 @@ COLUMNS: Final = {
     "lossy_asks": "lossy",
 }
 _NEVER: Final = 1e-15
-"""a loss that brings relays and does not happen"""
+"""a loss rate that enables relays but causes no loss"""
 _CLUSTER: Final = (sys.executable, "-m", "studies.bench.loss.real")
 _KINDS: Final = {"plain": 0.0, "clean": _NEVER, "lossy": LOSS}
 
 
 class RealGroup:
-    """Workers, switch and links of one network, in processes of their own. A context manager; for the main thread."""
+    """Workers, switch and links of one network, in separate processes. A context manager; for the main thread."""
 
     def __init__(self, links: str, loss: float, seed: int) -> None:
         self._experiment = Experiment.model_validate(
@@ -78,7 +78,7 @@ class RealGroup:
         self.lanes = 0
 
     def reduce(self, elements: int) -> tuple[float, float]:
-        """Carry one all-reduce: milliseconds, and questions of all workers a chunk. Raises ``ClusterError``."""
+        """Run one all-reduce; return milliseconds, and questions of all workers per chunk. Raises ``ClusterError``."""
         answer = self._tell({"elements": elements, "turn": self._turn})
         self._turn += 1
         return answer["ms"], answer["asks"] / -(-elements // self.lanes)
@@ -103,7 +103,7 @@ class RealGroup:
     def _tell(self, message: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
         assert self._process.stdout is not None  # noqa: S101
-        with contextlib.suppress(BrokenPipeError):  # its last lines say why
+        with contextlib.suppress(BrokenPipeError):  # the error below has the last lines of its log
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -137,20 +137,20 @@ def _started(command: Sequence[str], folder: RunFolder, log: Any) -> "Iterator[s
 
 
 def rows(links: str, rounds: int, seed: int) -> list[dict[str, Any]]:
-    """A row for each size."""
+    """Return a row for each size."""
     return [row(links, elements, seen) for elements, seen in measure(links, tuple(BARS), rounds, seed).items()]
 
 
 @dataclass(frozen=True)
 class RoundSeen:
-    """One round: milliseconds and questions for each chunk, by kind of network."""
+    """Milliseconds, and questions per chunk, of one round by kind of network."""
 
     ms: dict[str, float]
     asks: dict[str, float]
 
 
 def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[int, list[RoundSeen]]:
-    """Rounds of one all-reduce on each of the three networks, by size; runs before the first round fill caches."""
+    """Measure rounds of one all-reduce on each of the three networks, by size; a warm-up run precedes each size."""
     prepare(*MACHINE_CODE)
     by_size: dict[int, list[RoundSeen]] = {}
     with ExitStack() as stack:
@@ -167,7 +167,7 @@ def measure(links: str, sizes: Sequence[int], rounds: int, seed: int) -> dict[in
 
 
 def row(links: str, elements: int, rounds: Sequence[RoundSeen]) -> dict[str, Any]:
-    """The row that is printed for the rounds of a size."""
+    """Return the table row for the rounds of a size."""
     ms = {kind: statistics.median(seen.ms[kind] for seen in rounds) for kind in _KINDS}
     asks = {kind: statistics.mean(seen.asks[kind] for seen in rounds) for kind in _KINDS}
     ratios = sorted(seen.ms["lossy"] / seen.ms["clean"] for seen in rounds)
@@ -189,12 +189,12 @@ def row(links: str, elements: int, rounds: Sequence[RoundSeen]) -> dict[str, Any
     }
 
 
-# One group of workers, a process of its own: ``python -m studies.bench.loss.real``.
+# One group of workers as a separate process: ``python -m studies.bench.loss.real``.
 #
-# Reads a line of JSON: the ``experiment``, ``folder`` for logs and ``name``; answers with the ``lanes`` of a chunk when
-# all workers are there. Then each line, ``elements`` and ``turn``, is one all-reduce, checked like any; the answer has
-# ``ms``, its time, and ``asks``, the questions of all workers. The end of its input ends it. What cannot go on is told
-# as ``error``.
+# It reads a line of JSON with the ``experiment``, ``folder`` for logs and ``name``, and answers with the ``lanes`` of a
+# chunk when all workers are ready. Each further line, with ``elements`` and ``turn``, asks for one all-reduce, which is
+# checked; the answer has ``ms``, its time, and ``asks``, the questions of all workers. The process ends at the end of
+# its input. A fatal error is answered as ``error``.
 
 
 def _serve(request: Mapping[str, Any]) -> None:

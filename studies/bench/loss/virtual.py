@@ -17,16 +17,16 @@ from p4reduce.topologies import Topology, TopologyBuilder
 from p4reduce.topologies.files import save
 from studies.frame import Bar, Column, Measure, StudyResult, at_most, column, percent, record
 
-# One run under faults in virtual time, and what its workers did about them.
+# One run under faults in virtual time, and the reactions of its workers.
 
 
 @dataclass(frozen=True)
 class LossMeasurement:
-    """ratio: time over the plan's lower bound. over: over that with losses (``lossy_bound_ps``). load: how long the
-    busiest link of a worker carried frames, over S/b/(1 - p), which the tensor takes there with what must be sent again
-    (each such link carries it once). asks, waits, needless: questions, WAITs, and answers to questions that came after
-    the RESULT had, of each worker for each chunk. drops: frames that found a queue full. differences: from what was
-    predicted. chunks: of the tensor.
+    """ratio: time over the plan's lower bound. over: time over the bound with losses (``lossy_bound_ps``). load: time
+    for which the busiest link of a worker carried frames, over S/b/(1 - p), the tensor's time on that link with
+    repeated frames (each such link carries the tensor once). asks, waits, needless: questions, WAITs, and answers to
+    questions that came after the RESULT, per worker and chunk. drops: frames that found a queue full. differences:
+    deviations from the prediction. chunks: chunks of the tensor.
     """
 
     ratio: float
@@ -45,7 +45,7 @@ class LossMeasurement:
 def measure(
     plan: str, rate: str, elements: int, seed: int, topology: str, faults: FaultOptions, *, delay: str | None = None
 ) -> LossMeasurement:
-    """One all-reduce; ``delay``: of every link, the topology's own if absent. ``rate`` OWN: the topology's own."""
+    """Run one all-reduce. ``delay``: of every link; None keeps the topology's, as ``rate`` OWN keeps its rates."""
     with tempfile.TemporaryDirectory() as folder:
         if topology in TREES:
             save(TREES[topology](), topology := f"{folder}/{topology}.yaml")
@@ -88,13 +88,13 @@ def measure(
 
 
 def over_bound(plan: str, rate: str, mib: int, seed: int) -> dict[str, Any]:
-    """Measure one all-reduce of ``mib`` MiB without loss, links of 1 us."""
+    """Measure one all-reduce of ``mib`` MiB without loss on links of 1 us."""
     measured = measure(plan, rate, mib << 18, seed, FLAT, FaultOptions(), delay="1us")
     return {"plan": plan, "rate": rate, "mib": mib, "ratio": measured.ratio}
 
 
 def asks_needed(loss: float, links: int) -> float:
-    """A(p): rounds of repair that a chunk needs on average, sum over k >= 1 of 1 - (1 - p^k)^L."""
+    """Return A(p), the mean number of repair rounds for a chunk: sum over k >= 1 of 1 - (1 - p^k)^L."""
     return sum(1 - (1 - loss**k) ** links for k in range(1, 60)) if loss else 0.0
 
 
@@ -102,13 +102,13 @@ FLAT: Final = "leaf-spine-8"
 DEEP: Final = "fat-tree-4"
 """16 workers under three levels of switches: a chunk crosses 28 links up and 28 down"""
 OWN: Final = "own"
-"""rates that a topology has itself"""
+"""value of ``rate`` that keeps the topology's rates"""
 
 
 def tree(levels: int, *, uneven: bool) -> Topology:
-    """Two switches under each, so many levels of them, and two hosts under each of the last.
+    """Build a binary tree with ``levels`` levels of switches, and two hosts under each switch of the last level.
 
-    uneven: delays of 1 to 8 us, and rates of 100G, 150G or 200G between switches; else 1 us, 100G.
+    uneven: delays of 1 to 8 us, and rates of 100G, 150G or 200G between switches; otherwise 1 us and 100G.
     """
     builder, random = TopologyBuilder(f"{'uneven' if uneven else 'even'}-{levels}"), np.random.default_rng(levels)
 
@@ -146,19 +146,19 @@ BARS: Final[Sequence[tuple[str, str, str, int, Mapping[float, float | None]]]] =
     *((name, "ring", OWN, 1_000_000, dict.fromkeys((0.01, 0.05))) for name in ("even-4", "uneven-4")),
     ("germany50", "steiner", "10G", 1_000_000, dict.fromkeys((0.01, 0.05))),
 )
-"""topology, plan, rate, elements, the most that the ratio may be by loss (None: any)"""
+"""topology, plan, rate, elements, highest allowed ratio by loss (None: no limit)"""
 TREE_LINKS: Final = {FLAT: 20, DEEP: 56}
-"""directed tree links that a chunk crosses, up and down"""
+"""number of directed tree links that a chunk crosses, up and down"""
 LOAD: Final = 1.06
-"""of the busiest link of a worker at 1 % loss: no storm of questions and repeated RESULTs"""
+"""highest load of a worker's busiest link at 1 % loss: no storm of questions and repeated RESULTs"""
 HEAVY: Final = {0.1: 5.0, 0.3: 50.0}
-"""on five switches: times over those without loss"""
+"""by loss, on five switches: highest ratio to the time without loss"""
 FIVE: Final = ("leaf-spine:leaves=4,spines=1,hosts=2", "leaf-spine-16")
-"""networks whose trees have five switches, of 8 and of 16 workers"""
+"""networks whose trees have five switches, with 8 and with 16 workers"""
 NEEDLESS: Final = {0.0: 0.0, 0.001: 0.01, 0.01: 0.01, 0.05: 0.06}
 REORDERED: Final = 1.2
 ROUNDED: Final = 0.0005
-"""bars without loss are those of before, to three digits"""
+"""tolerance of the bars: they are rounded to three digits"""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class LossCell:
 
 @record
 class LossRow:
-    """One all-reduce; questions, WAITs and needless repetitions are of each worker for each chunk."""
+    """One all-reduce; questions, WAITs and needless repetitions are per worker and chunk."""
 
     topology: str = column("topology")
     plan: str = column("plan")
@@ -190,9 +190,9 @@ class LossRow:
     waits: float = column("waits", "{:.4f}")
     needless: float = column("needless", "{:.4f}")
     drops: int
-    """frames that found a queue full"""
+    """number of frames that found a queue full"""
     differences: int
-    """from what was predicted"""
+    """number of deviations from the prediction"""
 
 
 MEASURES: Final = (
@@ -209,7 +209,7 @@ MEASURES: Final = (
 
 
 def loss_cells(settings: Any) -> list[LossCell]:
-    """Every bar with every seed."""
+    """Return a cell for every bar and seed."""
     return [
         LossCell(topology, plan, rate, elements, loss, seed)
         for topology, plan, rate, elements, bars in BARS
@@ -220,7 +220,7 @@ def loss_cells(settings: Any) -> list[LossCell]:
 
 
 def run_loss(cell: LossCell) -> list[LossRow]:
-    """On one network."""
+    """Run the all-reduce of a cell."""
     measured = measure(cell.plan, cell.rate, cell.elements, cell.seed, cell.topology, FaultOptions(loss=cell.loss))
     rates = measured.ratio, measured.over, measured.load, measured.asks, measured.waits, measured.needless
     where = cell.topology, cell.plan, cell.rate, cell.elements, cell.loss, cell.seed
@@ -229,7 +229,7 @@ def run_loss(cell: LossCell) -> list[LossRow]:
 
 @dataclass(frozen=True)
 class HeavyCell:
-    """Ten and thirty percent on five switches, or every tenth frame late by up to 10 us."""
+    """One all-reduce on five switches at 10 or 30 % loss, or with every tenth frame late by up to 10 us."""
 
     topology: str
     rate: str
@@ -241,7 +241,7 @@ class HeavyCell:
 
 @record
 class HeavyRow:
-    """One all-reduce beside the same without faults."""
+    """One all-reduce beside the same one without faults."""
 
     topology: str = column("topology")
     rate: str = column("rate")
@@ -257,7 +257,7 @@ class HeavyRow:
 
 
 def heavy_cells(settings: Any) -> list[HeavyCell]:
-    """Each with every seed; of trees alone."""
+    """Return every case with every seed; only for trees."""
     if "steiner" not in settings.plans:
         return []
     cases = [(where, "10G", 100_000, loss, 0.0) for where in FIVE for loss in HEAVY]
@@ -278,7 +278,7 @@ def run_heavy(cell: HeavyCell) -> list[HeavyRow]:
 
 
 def bars(result: StudyResult) -> Iterator[Bar]:
-    """Bars for losses; for questions and repetitions of trees only."""
+    """Yield the bars for losses; those for questions and repetitions only for trees."""
     for topology, plan, rate, elements, limits in BARS:
         for loss, limit in limits.items():
             value = partial(

@@ -1,4 +1,4 @@
-"""The cost of chunks that are zero at all workers: time of an all-reduce by the share of its dense chunks."""
+"""The cost of chunks that are zero at all workers: time of an all-reduce by the share of dense chunks."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -15,14 +15,14 @@ ELEMENTS: Final = 1 << 20
 LANES: Final = 256
 TOPOLOGIES: Final = ("star8", "leaf-spine-8")
 WINDOWS: Final = (("10G", None), ("100G", None), ("100G", 512))
-"""Rate of links, and chunks in flight; None: as the plan chooses. At 100G frames without lanes wait for slots: a round
-trip has room for more of them than the window of full frames has."""
+"""Rate of links, and chunks in flight (None: the plan's choice). At 100G, frames without lanes wait for slots: a round
+trip holds more of them than a window of full frames."""
 BARS: Final = {0.0: 0.1, 0.01: 0.12}
-"""share of dense chunks: the most that the time may be of the dense tensor's"""
+"""by share of dense chunks: highest allowed ratio to the time for a dense tensor"""
 
 
 def sparse(rank: int, share: float) -> NDArray[np.float32]:
-    """float32 (ELEMENTS,): integers in the same chunks at every rank, a ``share`` of all, and zeros elsewhere."""
+    """Return float32 (ELEMENTS,): integers in a ``share`` of the chunks, the same at every rank; zeros elsewhere."""
     array = np.zeros((ELEMENTS // LANES, LANES), np.float32)
     places = np.random.default_rng(1).random(len(array)) < share
     array[places] = np.random.default_rng([2, rank]).integers(-8, 9, (int(places.sum()), LANES))
@@ -30,7 +30,7 @@ def sparse(rank: int, share: float) -> NDArray[np.float32]:
 
 
 def time_ps(topology: str, rate: str, window: int | None, share: float) -> tuple[int, int]:
-    """Picoseconds of one all-reduce, and how many counters differ from the prediction. Raises where a sum is wrong."""
+    """Return the picoseconds of one all-reduce and the number of mispredicted counters. Raises if a sum is wrong."""
     experiment = Experiment(topology=topology, rate=rate, window=window, lanes=LANES, elements=ELEMENTS, plan="steiner")
     with Cluster(experiment) as cluster:
 
@@ -49,7 +49,7 @@ def time_ps(topology: str, rate: str, window: int | None, share: float) -> tuple
 
 
 def rows(topology: str, rate: str, window: int | None) -> Iterator[dict[str, Any]]:
-    """A row for the dense tensor, and for each share of ``BARS``."""
+    """Yield a row for the dense tensor and for each share in ``BARS``."""
     dense = 0
     for share in (1.0, *sorted(BARS, reverse=True)):
         took, differences = time_ps(topology, rate, window, share)
