@@ -127,7 +127,10 @@ Event = Joined | Alive | Beat | Unheard | ProcessEnded | Left | BlamedMembers | 
 
 @dataclass(frozen=True)
 class Blame:
-    """Find the members that others wait for, as leases have run out; answer first of all by ``BlamedMembers``."""
+    """Find the members that others wait for, as leases have run out; answer first of all by ``BlamedMembers``.
+
+    ``asked``: members whose answers are still missing.
+    """
 
     asked: frozenset[int]
 
