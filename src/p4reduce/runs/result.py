@@ -94,7 +94,7 @@ class ClosedRecord:
     least: int
     """Fewest contributions of a chunk."""
     late: Mapping[int, int]
-    """Number of late chunks, of ranks that were late."""
+    """Number of late chunks by rank, for ranks that were late."""
 
 
 @dataclass(frozen=True)
