@@ -30,7 +30,7 @@ PARTED: Final = "ended its connection"
 
 @dataclass(frozen=True)
 class Joined:
-    """A rank has connected and can be told things: a member of the start, or a rank that wants to be a member."""
+    """A rank has connected and can receive messages: a member of the start, or a rank that wants to be a member."""
 
     member: int
 
@@ -186,7 +186,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Abort:
-    """End the run: the group must not change."""
+    """End the run, as the group must not change."""
 
     lost: Mapping[int, str]
     cause: str
@@ -548,7 +548,7 @@ class Agreement:
             self._tell((newcomer,), "refused", reason)
 
     def _is_between(self, members: tuple[int, ...]) -> bool:
-        """Whether all members have called the same operation, and at least one of them has not begun it."""
+        """Return whether all members have called the same operation, and at least one of them has not begun it."""
         beats = [self._beats[member] for member in members if member in self._beats]
         calling = len(beats) == len(members) and all(beat.held == self._held and beat.calls for beat in beats)
         return calling and len({beat.finished for beat in beats}) == 1 and any(beat.rests for beat in beats)

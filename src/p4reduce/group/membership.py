@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from p4reduce.topologies import Topology
     from p4reduce.topologies.optical import Ends
 
-# Which members are dead, and which are only slow.
+# The distinction of dead members from slow ones.
 #
 # A member is dead when its connection has ended (its process is gone), or when its lease has run out *and* the data
-# path names it: no member is excluded for being late, or for a silence that holds up no other.
+# path names it. A member that is only late, or whose silence delays no other member, is not excluded.
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ Outcome = Literal["kept", "redone", "raised"]
 
 @dataclass(frozen=True)
 class SurvivorAnswer:
-    """What a survivor has done by the time it has stopped."""
+    """The progress of a survivor at the time when it stopped."""
 
     finished: int
     """operations of which it has the result"""
@@ -132,7 +132,7 @@ class SurvivorAnswer:
     operation: str | None = None
     """the operation that it has called without a result yet, or None"""
     root: int = -1
-    """root of that operation, if it is a broadcast"""
+    """root of that operation, if it is a broadcast; else -1"""
 
 
 @dataclass(frozen=True)

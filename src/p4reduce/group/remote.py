@@ -201,7 +201,7 @@ def _fill(connection: socket.socket, buffer: memoryview, *, may_end: bool = Fals
 
 
 NETWORK: Final = "P4REDUCE_NETWORK"
-"""Folder with a subfolder for each job, which holds the job's socket."""
+"""environment variable: folder with a subfolder for each job, which holds the job's socket"""
 
 
 def is_in_step(environment: Mapping[str, str]) -> bool:

@@ -35,7 +35,7 @@ PROTOCOL: Final = 2
 VERSION: Final[str] = sys.modules[__name__.partition(".")[0]].__version__
 """version of the package, which is imported before its modules"""
 TICKET: Final = "P4REDUCE_TICKET"
-"""File of the `Ticket` of a group on another machine."""
+"""environment variable: file of the `Ticket` of a group on another machine"""
 UNIX: Final = "unix:"
 TLS: Final = "tls://"
 HANDSHAKE_S: Final = 10.0

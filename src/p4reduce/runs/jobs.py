@@ -255,7 +255,7 @@ class RunJobs(ABC):
 
     @abstractmethod
     def _lay_out(self, request: PlanRequest, *, of_block: bool) -> Job:
-        """Lay a job out; ``of_block``: whether its server gives and takes a block. Raises as planners and switches."""
+        """Lay out a job; ``of_block``: its server gives and takes a block. Raises as planners and switches do."""
 
     @abstractmethod
     def _take_away(self, job: Job) -> None:

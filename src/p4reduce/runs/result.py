@@ -311,9 +311,9 @@ class RunResult:
     topology: dict[str, Any]
     """``nodes`` (name, kind, capable) and ``links`` (a, b, rate_bps, delay_ps), for drawing."""
     real: Annotated[RealRun | None, Field(exclude_if=lambda real: real is None)] = None
-    """Only of a run in real time."""
+    """Figures of a run in real time, else None."""
     flow: Annotated[ModelError | None, Field(exclude_if=lambda error: error is None)] = None
-    """Only of a run in the flow model, whose times have this error, and whose bytes are predicted, not counted."""
+    """Error of the flow model for a run in it, whose bytes are predicted, not counted; else None."""
 
     def _repr_html_(self) -> str:
         """Return an HTML table for notebooks."""

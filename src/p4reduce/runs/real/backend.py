@@ -321,7 +321,7 @@ class RealBackend:
         return self.now_ps()
 
     def check(self, operation: str, root: int, options: Options) -> None:
-        """Raise `RefusedError` if the run has no job for the operation; nothing is sent, and all ranks get it."""
+        """Raise `RefusedError`, the same at all ranks, if the run has no job for the operation; nothing is sent."""
         if options.stale:
             raise RefusedError(f"{operation}: staleness is for virtual time only")
         if options.lane_bits not in (0, WORD_BITS, self._spec.lane_bits):

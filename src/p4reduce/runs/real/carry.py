@@ -250,7 +250,8 @@ class RealCluster(Closable):
     ) -> None:
         """Build and start everything; logs go to ``folder``, files that change often to ``aside`` (None: ``folder``).
 
-        machines: where nodes are that are not here. emit: takes the output of programs there; None: they are workers.
+        machines: the machines of nodes; None: all are here. emit: takes the output of programs there; None: they are
+        workers.
 
         Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for an invalid experiment, ``RealError`` for what
         this machine cannot do, ``ClusterError`` if a worker does not start.
@@ -304,7 +305,7 @@ class RealCluster(Closable):
                     check_growth(plan, experiment.collective)
                 self.trees.append(Job(plan, self.numbers if plan.in_network else None))
             self.plans_in_use: Callable[[], Sequence[Plan]] = lambda: [tree.plan for tree in self.trees]
-            """May be called at any time, also by viewers in other threads."""
+            """Function that returns the installed plans; callable at any time, also by viewers in other threads."""
             progress(f"{experiment.plan}: workers", 0, 1)
             self.group = self._parts.enter_context(self._start_workers())
             self.group.answers(self.hosts, "starting", time.monotonic() + START_S, idle_s=experiment.budget_s)

@@ -215,7 +215,7 @@ Watch = Callable[[], Collection[str]]
 
 @dataclass(frozen=True)
 class GroupEnd:
-    """The first rank that failed, which ended the run."""
+    """The end of the first rank that failed, after which the group could not go on."""
 
     rank: int
     code: int

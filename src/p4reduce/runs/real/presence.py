@@ -35,7 +35,7 @@ from p4reduce.runs.real.member import ArrayMessage, BeatMessage, LeftMessage, Me
 from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S
 
-# Processor time of processes.
+# CPU time of processes.
 
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -266,7 +266,7 @@ class Control:
 
     ``wrong``: error of the last invalid message, empty before. ``asked``: arrays that were requested and have not
     arrived; the other end may send no others. ``since_s``: time at which the connection was accepted
-    (``time.monotonic()``). ``rank``: the rank that another machine's agent names as its owner.
+    (``time.monotonic()``). ``rank``: the rank that another machine's agent names as its owner, or None.
     """
 
     def __init__(self, connection: socket.socket, since_s: float, rank: int | None = None) -> None:
@@ -396,7 +396,7 @@ END_NS: Final = NS_PER_S // 10
 REMOTE_END_NS: Final = 3 * NS_PER_S
 """the same on another machine, whose agent first reads the process's output"""
 LATE: Final = REAL_LEASE.term // 2
-"""time a member has waited for the same seq after which the others look for the missing one"""
+"""nanoseconds after which a wait for the same seq, or a gap between two looks, is too long"""
 MOST_STRANGERS: Final = 64
 """connections that have not named their rank; to accept one more, the oldest is closed …"""
 STRANGER_S: Final = 0.1

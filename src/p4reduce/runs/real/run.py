@@ -181,7 +181,7 @@ def _run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # Ctrl-C reaches us alone, and we end the session
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the session
         )
     assert process.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
     assert process.stdout is not None  # noqa: S101

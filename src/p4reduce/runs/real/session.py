@@ -1,7 +1,7 @@
 """The process of one run in real time: ``python -m p4reduce.runs.real.session``.
 
 It reads one line of JSON from its input: ``experiment``; ``folder`` for logs; ``aside`` for sockets; ``name`` of the
-run; ``capture`` (a pcap file) and ``machines`` (where nodes are), or null; ``beside``: other libraries whose
+run; ``capture`` (a pcap file) and ``machines`` (the machines of nodes), or null; ``beside``: other libraries whose
 all-reduces are then timed on the same links, with the arguments of their functions; ``sizes`` of tensors, which replace
 the experiment's unless the list is empty.
 
@@ -71,7 +71,7 @@ from p4switch.program.errors import ProgramError
 
 
 LEARNING_RATE: Final = 0.1
-"""of a push-pull of plain tensors, as in virtual time"""
+"""learning rate of a push-pull of plain tensors, as in virtual time"""
 NEXT: Final = {"do": "next"}
 
 
@@ -172,7 +172,8 @@ class ScriptCluster(RealCluster):
         """Start all, as ``RealCluster`` does; ``say`` gets the script's lines.
 
         ``script``: ``command``, ``environment`` and ``timeout_s``; ``aside``: a folder with a short path, for a socket;
-        ``joins``: times at which ranks join (seconds) and their hosts, in order; ``machines``: where nodes are.
+        ``joins``: times at which ranks join (seconds) and their hosts, in order; ``machines``: the machines of nodes,
+        or null.
         """
         if experiment.plan == "ps":
             raise ExperimentError("plan: ps; in real time scripts are for plans in the network, or ring")

@@ -40,8 +40,8 @@ COUNTS: Final = Path("/proc/self/net/dev")
 class LinkSight(NamedTuple):
     """Counts of one direction of a link; None: not counted.
 
-    bytes: of frames without FCS; queue: frames that wait now; lost: frames lost on the link; dropped: frames that found
-    the queue full; resent: INC frames that were sent again.
+    bytes: of frames without FCS; queue: frames that wait now; lost: frames lost on the link; dropped: frames for which
+    there was no room; resent: INC frames that were sent again.
     """
 
     bytes: int

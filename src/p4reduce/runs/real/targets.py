@@ -358,7 +358,7 @@ IDLE_S: Final = 0.5
 class RealDamage:
     """Reports damage to the ``trees``, and wakes the ``presence`` on every event. Use as a context manager.
 
-    In a run with ``on_failure`` "abort", ended links or switches are not reported: an ended switch raises.
+    In a run with ``on_failure`` "abort", an ended switch raises, and links that are down are not reported.
     """
 
     def __init__(

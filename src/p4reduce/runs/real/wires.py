@@ -590,7 +590,7 @@ _MACHINE_BITS: Final = 48
 _NUMBERS: Final = 1 << 24
 _FIRST_PORT: Final = 20_000
 _PORTS: Final = 12_000
-"""below the kernel's ephemeral ports"""
+"""number of ports, all below the kernel's ephemeral range"""
 _TRIED_PORTS: Final = 32
 
 

@@ -5,16 +5,16 @@ binds its socket, and reports that. Then it answers every line of its input with
 
 | line | answer |
 |---|---|
-| (start) | ``ready``: its host; ``local``: where the socket is bound; ``pid`` |
+| (start) | ``ready``: its host; ``local``: the address of the socket |
 | ``do``: prepare; ``elements``, ``turn`` | ``prepared``: the array of the next command of that turn is drawn |
-| ``do``: all_reduce, push, pull, push_pull, broadcast, barrier; ``elements``, ``turn`` | ``carried``: see ``Carried`` |
+| ``do``: a collective (``COLLECTIVES``, broadcast); ``elements``, ``turn`` | ``carried``: a ``CarriedCollective`` |
 | … ``root``, ``learning_rate``, ``save`` (optional) | the array is also written to the file ``save`` (.npy) |
-| ``do``: load | ``loaded``: how many images there are to learn from |
+| ``do``: load | ``loaded``: number of training images |
 | ``do``: train; ``epochs``, ``served`` | after each collective ``carried``; then it waits for ``do``: next |
 | … ``given``, ``got`` (optional) | arrays before and after each are written to these files (.npy) |
 | … at its end | ``figures``, and ``sha256`` of the weights |
 | ``do``: status | ``endpoints``: their status by job; ``port``: its counts; ``cpu_s`` of the process |
-| ``do``: finish, or end of input | the status; then the process ends |
+| ``do``: finish | the status; then the process ends, as it does at the end of its input |
 
 A line that fails is answered by ``error``. Peers are served until the end, as others may still wait for results that
 this worker has. While a training waits for ``next``, other lines are answered too.

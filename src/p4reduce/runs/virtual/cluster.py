@@ -178,7 +178,7 @@ class RunCluster(Closable, Generic[C]):
         return [returned[rank] for rank in sorted(returned)]
 
     def run_surviving(self, function: Callable[[Communicator], T], *, server: bool = False) -> dict[int, T]:
-        """Run threads as ``run_threads``, but members may die or join; return results of survivors, by first rank."""
+        """Run as ``run_threads``, but members may die or join; return survivors' results, by rank at the start."""
         communicators = self.communicators()[: self.size + int(server)]
         if server and self.server is None:
             raise ClusterError(f"topology {self.topology.name!r} has no host for a server: add 'servers: 1'")

@@ -23,7 +23,7 @@ from p4reduce.topologies.optical import Ends, is_down
 
 Kind = Literal["process", "host", "switch", "link", "join", "restart"]
 LOOK_PS: Final = VIRTUAL_LEASE.term * LOOK_MS // 1000
-"""between two looks of the controller at its switches: as in real time, in units of the lease, which is 1 s there"""
+"""interval of the controller's looks at its switches: as in real time, where a lease is 1 s, in units of the lease"""
 _CUT = Faults(loss=1.0)
 _WHOLE = Faults()
 
