@@ -7,12 +7,12 @@ that it returns: ``runs/virtual/survival.py`` in virtual time, ``runs/real/coord
 |---|---|---|
 | ``REST`` | news | a member or its tree is lost; all members have stopped for a newcomer |
 | ``ASKING`` | members to stop and to say what they have finished | all have answered |
-| ``INSTALLING`` | the next tree, beside the old one | it stands |
+| ``INSTALLING`` | the next tree, beside the old one | it is installed |
 | ``STUCK`` | the reason why a switch did not take a tree | news |
 | ``GIVING`` | the result that one member has and others lack | it is there |
 
-Then the decision is made: it is written down, and all members are told. Until then it does not count, so another loss
-begins anew with ``ASKING``, in a new term. A member that joins is taken in by such a decision, too.
+Then the decision is made: it is written to the journal, and all members are told. Until then it does not count, so
+after another loss all begins anew with ``ASKING``, in a new term. Such a decision also admits a member that joins.
 """
 
 from collections.abc import Collection, Mapping

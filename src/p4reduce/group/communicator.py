@@ -295,7 +295,7 @@ class Communicator:
         view: int = 0,
         tally: Tally | None = None,
     ) -> None:
-        """``members``: of the group if this participant joins late; ``view``: number of changes before that.
+        """Wrap ``backend``; ``members``: of the group if this one joins late; ``view``: number of changes before that.
 
         tally: that of the group of which this one is a subgroup; None: a new one.
         """
@@ -408,18 +408,19 @@ class Communicator:
     ) -> A | Handle[A]:
         """Replace ``array`` by the sum over all workers.
 
-        float32; float16, which is added as float32 and rounded once; int32, which is added exactly. An int32 sum beyond
-        int32 raises ``SaturatedError`` at all ranks and leaves their arrays unchanged; the next collective works. NaN
-        and infinity raise ``ValueError`` with their index. With ``not_finite="nan"`` they are carried: in the network,
-        a chunk (``lanes`` elements) that holds one becomes NaN. Raises ``CollectiveError`` if the network fails.
+        Its type is float32; float16, which is added as float32 and rounded once; or int32, which is added exactly. An
+        int32 sum beyond int32 raises ``SaturatedError`` at all ranks and leaves their arrays unchanged; the next
+        collective works. NaN and infinity raise ``ValueError`` with their index. With ``not_finite="nan"`` they are
+        carried: in the network, a chunk (``lanes`` elements) that holds one becomes NaN. Raises ``CollectiveError`` if
+        the network fails.
 
         followed: another all-reduce is started before any result is waited for. This one is carried once the next is
-        known, and announces its exponents, which saves it a round trip if all ranks do so in time. In virtual time
-        only.
+        known, and announces the next one's exponents, which saves the next one a round trip if all ranks do so in time.
+        In virtual time only.
 
         name: the tensor's name, the same at all ranks; for runs with a deadline. Late contributions are added to the
         next all-reduce of that name and size. Without a name, they are added to the all-reduce at the same place of the
-        next step, if ``step()`` marks steps. If neither is known, they are lost, and reported in the result's
+        next step, if ``step()`` marks steps. If neither is known, they are in no sum, and reported in the result's
         ``network.left_out``.
 
         lane_bits: bits of each number on the wire, 32, 16 or 8, if switches add up floats; None: that of the run
@@ -536,11 +537,11 @@ class Communicator:
         return self._carry("broadcast", words.view(np.float32), unpacked, start, root, options=chosen, of=array)
 
     def push(self, array: FloatArray) -> FloatArray:
-        """Workers: upload ``array``. The server: replace ``array`` by the workers' sum."""
+        """Upload ``array`` (workers), or replace ``array`` by the workers' sum (the server)."""
         return self._served("push", array)
 
     def pull(self, array: FloatArray) -> FloatArray:
-        """Workers: replace ``array`` by the server's, bit for bit. The server: publish ``array``."""
+        """Replace ``array`` by the server's, bit for bit (workers), or publish ``array`` (the server)."""
         return self._served("pull", array)
 
     def push_pull(self, array: FloatArray, learning_rate: float, *, staleness: int | None = 0) -> FloatArray:

@@ -107,7 +107,7 @@ class Ticket:
         return replace(self, addresses=tuple(sorted(self.addresses, key=lambda url: parts(url)[0] != host)))
 
     def write(self, path: Path) -> None:
-        """Write the ticket to a file, atomically, that only this user can read."""
+        """Write the ticket atomically to a file that only this user can read."""
         with whole(path) as aside:
             os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             aside.write_text(to_file(self), "utf-8")
@@ -132,7 +132,7 @@ Address = str | Ticket
 
 
 def make_key() -> str:
-    """Return a new key and its certificate as PEM, made by ``openssl``. Raises ``ClusterError`` if that is missing."""
+    """Return a new key and its certificate as PEM, made by ``openssl``. Raises ``ClusterError`` if that fails."""
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=p4reduce -days 3650"
     try:
         done = subprocess.run(
