@@ -144,10 +144,7 @@ class Handle(Generic[T]):
 
 @dataclass(frozen=True)
 class _Task(Generic[Carried]):
-    """A submitted task.
-
-    ``about``: passed to the task before it; ``followed``: whether it gets the next task's ``about``.
-    """
+    """A submitted task. ``about``: for the task before it; ``followed``: whether it gets the next task's ``about``."""
 
     run: Callable[[Carried | None], None]
     handle: "Handle[Any]"

@@ -27,9 +27,9 @@ class SaturatedError(CollectiveError):
 
 
 class RefusedError(CollectiveError):
-    """The network has no room or no plan for a collective.
+    """The network has no room or plan for a collective.
 
-    Every rank gets the error, nothing was sent; the group goes on.
+    All ranks get the error, nothing was sent; the group goes on.
     """
 
 

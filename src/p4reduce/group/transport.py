@@ -157,10 +157,7 @@ def halves(pem: str) -> tuple[bytes, bytes]:
 
 @functools.lru_cache(8)
 def context(pem: str, *, server: bool) -> ssl.SSLContext:
-    """Return a TLS 1.3 context in which both ends present the certificate of ``pem``.
-
-    Raises ``ClusterError`` if invalid.
-    """
+    """Return a TLS 1.3 context in which both ends present ``pem``'s certificate. Raises ``ClusterError`` if invalid."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.check_hostname = False

@@ -159,10 +159,7 @@ class Listener:
         return None
 
     def _know(self, connection: socket.socket) -> None:
-        """Note that a connection has shown the key and sent a message.
-
-        Raises ``OSError`` if it was given up meanwhile.
-        """
+        """Note that a connection has shown the key and sent a message. Raises ``OSError`` if it was given up before."""
         with self._lock:
             if self._unknown.pop(connection, None) is None:
                 raise ConnectionAbortedError
@@ -401,10 +398,7 @@ class _Joined:
 
 
 def script_command(command: Sequence[str]) -> list[str]:
-    """Return the command, run by this Python if it begins with a ``.py`` file.
-
-    Raises ``ClusterError`` if that is missing.
-    """
+    """Return the command, run by this Python if it is a ``.py`` file. Raises ``ClusterError`` if that is missing."""
     if command and command[0].endswith(".py"):
         if not Path(command[0]).is_file():
             raise ClusterError(f"{command[0]}: there is no such file")

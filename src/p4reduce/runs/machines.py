@@ -193,10 +193,7 @@ class Agent:
             self._process.stdin.flush()
 
     def answer(self, name: str, timeout_s: float = BEGIN_S) -> Any:
-        """Wait for the agent's message ``name`` and return it, once.
-
-        Raises ``ClusterError`` if the agent is gone or silent.
-        """
+        """Wait for the agent's message ``name`` and return it, once; ``ClusterError`` if it is gone or silent."""
         deadline = time.monotonic() + timeout_s
         there: object = None
         while not there and time.monotonic() < deadline:
@@ -239,10 +236,7 @@ class Agent:
 
     @property
     def address(self) -> str:
-        """Return the machine's IPv4 address.
-
-        Raises ``ClusterError`` if it has none, or the launcher used another kind.
-        """
+        """Return the machine's IPv4 address. Raises ``ClusterError`` if it has none, or the launcher used another."""
         own = (self.here.own if self.here else "") or self.machine.name.rpartition("@")[2]
         try:
             return str(ipaddress.IPv4Address(own if self.here and self.here.own else socket.gethostbyname(own)))
@@ -392,10 +386,7 @@ class Agents:
         return made
 
     def begin(self, script: str | None, needs: Sequence[str] = ()) -> None:
-        """Begin all agents; raise ``ClusterError`` that names every unusable machine and the reasons.
-
-        needs: of ``NEEDS``.
-        """
+        """Begin all agents. Raises ``ClusterError`` with every unusable machine and its faults. needs: of ``NEEDS``."""
         folder = Path.cwd()
         for agent in self.every:
             agent.begin(folder, script, needs)

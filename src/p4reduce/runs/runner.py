@@ -53,10 +53,7 @@ def training_options(experiment: Experiment) -> TrainingOptions:
 
 
 def training_iterations(experiment: Experiment, workers: int) -> int:
-    """Return the number of collectives of a training.
-
-    Raises ``ExperimentError`` if that is impossible, ``DataError``.
-    """
+    """Return the number of collectives of a training. Raises ``ExperimentError`` for an invalid one, ``DataError``."""
     options = training_options(experiment)
     try:
         return TrainingTask(options, 0, workers).iterations

@@ -87,10 +87,7 @@ def result_of(
     steps: Steps | None = None,
     faults: FaultOptions | None = None,
 ) -> NetworkResult:
-    """Return the figures of a run, with every difference between counts and predictions.
-
-    ``faults``: of every link, if any.
-    """
+    """Return the figures of a run, with all differences of counts from predictions. ``faults``: of every link."""
     predicted = add({}, *(job.predicted() for job in observed.jobs if job.carried))
     links = _links(observed, predicted)
     plan = observed.jobs[0].plan

@@ -516,10 +516,7 @@ def read_groups(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read(given: Sequence[Path], groups: Path | None = None, workers: int | None = None) -> Workload:
-    """Read and check the traces of all ranks. Raises `TraceError`.
-
-    workers: number of ranks if one trace is given for all.
-    """
+    """Read and check the traces of all ranks. Raises `TraceError`. workers: ranks that share one given trace."""
     files = files_of(given)
     ranks = [read_rank(path) for path in files]
     if len(ranks) == 1 and workers is None and any(node.communication for node in ranks[0].nodes):

@@ -484,10 +484,7 @@ class RealBackend:
                 raise CollectiveError(f"{name}: {status.error}")
 
     def _close(self, given: Post, index: int, array: FloatArray, options: Options) -> RealClosing:
-        """Repeat an all-reduce until each chunk has enough contributions.
-
-        All ranks know the same counts, so they decide alike.
-        """
+        """Repeat an all-reduce until each chunk has enough contributions; all ranks know these, and decide alike."""
         inputs = array.copy()
         attempts = 0
         while True:

@@ -178,10 +178,7 @@ class Trees:
         return lambda: self.drop(old)
 
     def blamed(self, waiting: Mapping[int, Sequence[Lacking]], members: Collection[int]) -> Collection[int]:
-        """Return the ``members`` that an operation waits for.
-
-        ``waiting``: what each waiting member lacks in every tree.
-        """
+        """Return ``members`` that an operation waits for. ``waiting``: what each waiting member lacks in every tree."""
         names: set[str] = set()
         for place, plan in enumerate(self.used.plans):
             lacking = {

@@ -458,10 +458,7 @@ class ScriptBackend(RealBackend):
         self._epoch, self.view, self.first = turn.epoch, view, first
 
     def collective(self, asked: Asked) -> int:
-        """Carry an operation as ``RealBackend`` does; members may die meanwhile.
-
-        May raise ``GroupChanged`` or ``ExcludedError``.
-        """
+        """Carry an operation as ``RealBackend``; members may die. Also raises ``GroupChanged``, ``ExcludedError``."""
         array, options = asked.array, asked.options
         self.check(asked.operation, asked.root, options)
         given = array.copy() if self._survives else array

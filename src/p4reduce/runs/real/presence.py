@@ -519,10 +519,7 @@ class Presence(Closable):
         self.wake()
 
     def admit(self, connection: socket.socket, rank: int) -> None:
-        """Accept the control connection of a rank on another machine, named by its agent.
-
-        May be called from any thread.
-        """
+        """Accept the control connection of a rank on another machine, as its agent says. Callable from any thread."""
         self._posted.put(lambda: self._welcome(Control(connection, time.monotonic(), rank)))
         self.wake()
 

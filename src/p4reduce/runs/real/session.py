@@ -111,10 +111,7 @@ def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
 
 
 def train_digits(cluster: RealCluster) -> None:
-    """Train on every worker.
-
-    After each collective the workers wait for its check, while the run's clock stands still.
-    """
+    """Train on every worker. After each collective the workers wait for its check, and the run's clock stands still."""
     given, hosts, workers = cluster.experiment, cluster.hosts, cluster.assignment.workers
     label = f"{given.plan}: training"
     cluster.progress(label, 0, cluster.turns)

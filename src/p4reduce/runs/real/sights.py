@@ -89,10 +89,7 @@ class _Counted(NamedTuple):
 
 
 class InterfaceLinks:
-    """Counts of links from the kernel's counters of switch interfaces, for any switch.
-
-    For one thread; must be closed.
-    """
+    """Counts of links from the kernel's counters of switch interfaces, of any switch. One thread; must be closed."""
 
     def __init__(self, topology: Topology, interfaces: Interfaces) -> None:
         self._topology = topology

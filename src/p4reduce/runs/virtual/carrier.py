@@ -180,10 +180,7 @@ class StaleCalls:
             self._rounds.serve(rank)
 
     def carry(self, calls: list[CollectiveCall], check: Callable[[], None]) -> list[CollectiveCall]:
-        """Carry the calls until at least one is done; return those.
-
-        Raises ``CollectiveError`` if the network is idle before.
-        """
+        """Carry the calls until at least one is done; return those. ``CollectiveError`` if the network gets idle."""
         size, staleness = len(self.job.jobs), self._rounds.staleness
         if calls[0].array.size != self.job.weights.size or calls[0].options.staleness != staleness.bound:
             raise CollectiveError("push_pull: a run has one size of model and one staleness")
@@ -357,10 +354,7 @@ class Carrier(RunJobs):
     def carry_stale(
         self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
     ) -> list[CollectiveCall]:
-        """Carry calls of workers that do not wait for each other until one is done.
-
-        See ``group.backend.CarryStale``.
-        """
+        """Carry calls of workers that do not wait for each other until one is done. See ``backend.CarryStale``."""
         with self._one:
             check()
             if self._stale is None:
