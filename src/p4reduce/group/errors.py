@@ -27,10 +27,7 @@ class SaturatedError(CollectiveError):
 
 
 class RefusedError(CollectiveError):
-    """The network has no room or plan for a collective.
-
-    All ranks get the error, nothing was sent; the group goes on.
-    """
+    """The network has no room or plan for a collective. All ranks get the error, none has sent; the group goes on."""
 
 
 class GroupChanged(CollectiveError):
