@@ -1,1 +1,1 @@
-"""What tests share: models, recorders, targets, soaks."""
+"""Test helpers: models, recorders, targets and soak tests."""

@@ -1,7 +1,7 @@
-"""Small programs in p4c's BMv2 JSON, put together in Python; for tests of what executes them.
+"""Builders for small programs in p4c's BMv2 JSON, for tests of the executors.
 
-``ProgramJson`` holds a parser that extracts headers in a row, pipelines of tables and conditionals, and a deparser that
-emits the same headers. Functions make the type-value objects of which expressions consist.
+``ProgramJson`` holds a parser that extracts headers in sequence, pipelines of tables and conditionals, and a deparser
+that emits the same headers. Functions make the type-value objects of which expressions consist.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,32 +46,32 @@ FieldSpec: TypeAlias = tuple[str, int] | tuple[str, int, bool]
 
 
 def field(header: str, name: str) -> Json:
-    """A field."""
+    """Return a reference to a header field."""
     return {"type": "field", "value": [header, name]}
 
 
 def const(value: int) -> Json:
-    """An integer."""
+    """Return an integer constant."""
     return {"type": "hexstr", "value": hex(value)}
 
 
 def parameter(index: int) -> Json:
-    """A parameter of the action, as an argument of a primitive."""
+    """Return a reference to the action's parameter ``index``, as an argument of a primitive."""
     return {"type": "runtime_data", "value": index}
 
 
 def boolean(value: bool) -> Json:
-    """True or false."""
+    """Return a Boolean constant."""
     return {"type": "bool", "value": value}
 
 
 def named(kind: str, name: str) -> Json:
-    """A header, register_array, counter_array or calculation."""
+    """Return a reference to a header, register_array, counter_array or calculation."""
     return {"type": kind, "value": name}
 
 
 def op(operator: str, left: Json | None, right: Json, condition: Json | None = None) -> Json:
-    """An operation; unary ones have no left side, ``?`` has a condition."""
+    """Return an operation; ``left`` is None for unary operators, ``condition`` belongs to ``?``."""
     value = {"op": operator, "left": left, "right": right}
     if condition is not None:
         value["cond"] = condition
@@ -79,20 +79,20 @@ def op(operator: str, left: Json | None, right: Json, condition: Json | None = N
 
 
 def primitive(name: str, *parameters: Json) -> Json:
-    """A primitive call."""
+    """Return a call of a primitive."""
     return {"op": name, "parameters": list(parameters)}
 
 
 def assign(target: Json, value: Json) -> Json:
-    """An assignment."""
+    """Return an assignment."""
     return primitive("assign", target, value)
 
 
 class ProgramJson:
-    """A program under construction; ``build`` gives what load_program takes.
+    """A program under construction; ``build`` returns the JSON that load_program takes.
 
-    The parser extracts every header given to ``header`` in that order, in one state, unless ``states`` is set.
-    ``call`` and ``table`` make pipelines that run one node after the other.
+    The parser extracts every header given to ``header`` in that order, in one state, unless ``states`` is set. ``call``
+    and ``table`` append nodes to a pipeline; the nodes run in sequence.
     """
 
     def __init__(self) -> None:
@@ -107,17 +107,17 @@ class ProgramJson:
         self.struct("scalars", (("_unused", 8),))
 
     def struct(self, name: str, fields: Iterable[FieldSpec]) -> None:
-        """Metadata."""
+        """Declare a metadata instance."""
         self._instance(name, fields, True)
 
     def header(self, name: str, fields: Iterable[FieldSpec], *, parsed: bool = True) -> None:
-        """A header; emitted where valid, extracted if ``parsed``."""
+        """Declare a header; the deparser emits it where valid, the parser extracts it if ``parsed``."""
         self._instance(name, fields, False)
         if parsed:
             self._on_wire.append(name)
 
     def action(self, name: str, primitives: Sequence[Json], parameters: Sequence[tuple[str, int]] = ()) -> int:
-        """An action; returns its id."""
+        """Declare an action and return its id."""
         ident = len(self._actions)
         self._actions.append(
             {
@@ -130,7 +130,7 @@ class ProgramJson:
         return ident
 
     def call(self, primitives: Sequence[Json], *, pipeline: str = "ingress") -> None:
-        """Runs primitives as the next node of a pipeline, as p4c does: by a table without a key."""
+        """Append primitives to a pipeline as its next node: as p4c does, in a table without a key."""
         name = f"call{len(self._actions)}"
         self.table(f"tbl_{name}", [], [self.action(name, primitives)], pipeline=pipeline, const_default=True)
 
@@ -146,7 +146,7 @@ class ProgramJson:
         const_default: bool = False,
         **more: Any,
     ) -> Json:
-        """A table as the next node; keys are (match kind, field). Returns its JSON, to be changed at will."""
+        """Append a table to a pipeline; keys are (match kind, field). Return its JSON, which may be modified."""
         kinds = [kind for kind, _ in keys]
         match_type = next((kind for kind in ("range", "ternary", "lpm") if kind in kinds), "exact")
         node = {
@@ -178,7 +178,7 @@ class ProgramJson:
         return node
 
     def build(self) -> Json:
-        """The whole program."""
+        """Return the JSON of the whole program."""
         return {
             "program": "test.p4",
             "__meta__": {"version": [2, 23], "compiler": "by hand"},

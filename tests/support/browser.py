@@ -1,4 +1,4 @@
-"""A headless Chromium, where there is one, driven through its own driver; nothing is downloaded."""
+"""Driver for an installed headless Chromium, through chromedriver and Selenium; nothing is downloaded."""
 
 import base64
 import os
@@ -11,14 +11,14 @@ from typing import Any, Final
 import pytest
 
 WHOLE: Final = bool(os.environ.get("LIVE_TESTS"))
-"""whether everything is looked at (``make live-test``), or only what is quick"""
+"""True if the slow browser tests run too (``make live-test``)"""
 whole = pytest.mark.skipif(not WHOLE, reason="takes long: make live-test")
 SIZES: Final = {"phone": (360, 740), "tablet": (768, 1024), "desktop": (1280, 800)}
 SCHEMES: Final = ("light", "dark")
 
 
 def why_not() -> str:
-    """Why no browser can be driven here; empty where one can."""
+    """Return why no browser can be driven here; empty if it can."""
     for program, package in (("chromium", "chromium"), ("chromedriver", "chromium-driver")):
         if shutil.which(program) is None:
             return f"{program} is not installed: apt install {package}"
@@ -30,13 +30,13 @@ def why_not() -> str:
 
 
 class Browser:
-    """What tests do with it."""
+    """Operations on a page in the browser."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
     def shape(self, size: str, scheme: str, *, still: bool = False) -> None:
-        """Have the window of a phone or a desktop, light or dark; ``still``: prefers-reduced-motion."""
+        """Emulate the viewport of a device and a colour scheme; ``still`` sets prefers-reduced-motion."""
         width, height = SIZES[size]
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == "phone"}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -47,29 +47,29 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a function body of JavaScript returns."""
+        """Run a JavaScript function body and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def one(self, selector: str) -> Any:
-        """The element of a CSS selector."""
+        """Return the first element that matches a CSS selector."""
         return self.driver.find_element("css selector", selector)
 
     def all(self, selector: str) -> list[Any]:
-        """All of them."""
+        """Return all elements that match a CSS selector."""
         return list(self.driver.find_elements("css selector", selector))
 
     def text(self, selector: str) -> str:
-        """What it says."""
+        """Return the inner text of the first element that matches a CSS selector; empty if there is none."""
         return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
 
     def until(self, condition: Any, seconds: float = 30) -> Any:
-        """Wait until a function returns something; its value."""
+        """Wait until ``condition`` returns a true value; return that value."""
         from selenium.webdriver.support.ui import WebDriverWait
 
         return WebDriverWait(self.driver, seconds, poll_frequency=0.05).until(lambda _: condition())
 
     def picture(self, path: Path) -> Path:
-        """The whole page as PNG."""
+        """Save the whole page as PNG to ``path``."""
         width, height = self.run("return [innerWidth, document.documentElement.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         self.run("scrollTo(0, 0)")
@@ -78,19 +78,19 @@ class Browser:
         return path
 
     def tree(self) -> list[tuple[str, str]]:
-        """(role, name) of all that a screen reader is told of, in its order."""
+        """Return (role, name) of every node of the accessibility tree that is not ignored, in order."""
         nodes = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
         told = [node for node in nodes if not node.get("ignored")]
         return [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in told]
 
     def complaints(self) -> list[str]:
-        """What the console said since it was asked last: errors and warnings."""
+        """Return the console's messages since the last call."""
         return [line["message"] for line in self.driver.get_log("browser")]
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """One, until the end."""
+    """Start a browser and quit it at the end."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()

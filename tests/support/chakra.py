@@ -1,4 +1,4 @@
-"""Small Chakra traces, written by Google's protobuf: the reader shares nothing with this writer.
+"""Writer of small Chakra traces with Google's protobuf; it shares no code with the reader under test.
 
 The schema is that of mlcommons/chakra, schema/protobuf/et_def.proto.
 """
@@ -64,7 +64,7 @@ def _messages() -> Mapping[str, Any]:
 
 
 def node(number: int, kind: str, after: Sequence[int] = (), micros: int = 0, name: str = "", **about: Any) -> Any:
-    """A ``Node`` message; ``about``: attributes, as (type, value) or a whole number (int64), truth value or text."""
+    """Return a ``Node`` message; ``about`` gives attributes: (type, value), an integer (int64), a bool or a string."""
     made = _messages()["Node"](id=number, name=name or f"{kind} {number}", type=kind, duration_micros=micros)
     made.data_deps.extend(after)
     for key, value in about.items():
@@ -79,28 +79,28 @@ def node(number: int, kind: str, after: Sequence[int] = (), micros: int = 0, nam
 
 
 def compute(number: int, after: Sequence[int] = (), micros: int = 10, **about: Any) -> Any:
-    """Computation."""
+    """Return a computation node."""
     return node(number, "COMP_NODE", after, micros, is_cpu_op=False, **about)
 
 
 def collective(number: int, what: str, octets: int | None, after: Sequence[int] = (), **about: Any) -> Any:
-    """A collective; octets: of the rank's input."""
+    """Return a node of a collective; ``octets`` is the size of the rank's input."""
     size = {} if octets is None else {"comm_size": octets}
     return node(number, "COMM_COLL_NODE", after, comm_type=COLLECTIVES[what], **size, **about)
 
 
 def send(number: int, peer: int, octets: int, after: Sequence[int] = (), tag: int = 0) -> Any:
-    """A message to another rank."""
+    """Return a node that sends a message to another rank."""
     return node(number, "COMM_SEND_NODE", after, comm_dst=("int32", peer), comm_tag=("int32", tag), comm_size=octets)
 
 
 def receive(number: int, peer: int, octets: int, after: Sequence[int] = (), tag: int = 0) -> Any:
-    """A message from another rank."""
+    """Return a node that receives a message from another rank."""
     return node(number, "COMM_RECV_NODE", after, comm_src=("int32", peer), comm_tag=("int32", tag), comm_size=octets)
 
 
 def groups(number: int, ranks: Mapping[str, Sequence[int]]) -> Any:
-    """The node with which PyTorch names its process groups."""
+    """Return the metadata node in which PyTorch names its process groups."""
     made = node(number, "METADATA_NODE", name="## process_group:init ##")
     listed = [
         {"pg_name": name, "pg_desc": "", "ranks": list(own), "group_size": len(own)} for name, own in ranks.items()
@@ -110,7 +110,7 @@ def groups(number: int, ranks: Mapping[str, Sequence[int]]) -> Any:
 
 
 def write(path: Path, nodes: Iterable[Any], *, as_json: bool = False) -> Path:
-    """A trace as Chakra's protobuf tools write it, or as its jsonizer does."""
+    """Write a trace, as Chakra's protobuf tools do or (``as_json``) as its jsonizer does."""
     messages = [_messages()["GlobalMetadata"](version="0.0.4"), *nodes]
     if as_json:
         path.write_text("".join(map(MessageToJson, messages)))
@@ -129,7 +129,7 @@ def write(path: Path, nodes: Iterable[Any], *, as_json: bool = False) -> Path:
 
 
 def write_all(folder: Path, *ranks: Iterable[Any], as_json: bool = False) -> Path:
-    """A trace for each rank, in a folder."""
+    """Write one trace file for each rank into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank, nodes in enumerate(ranks):
         write(folder / f"trace.{rank}.{'json' if as_json else 'et'}", nodes, as_json=as_json)

@@ -1,11 +1,11 @@
-"""Whether an optical cross-connect can light circuits."""
+"""Check whether an optical cross-connect can set up circuits."""
 
 from p4reduce.control_plane.tdm.jobs import TdmError
 from p4reduce.control_plane.tdm.schedule import Matrix
 
 
 def check_matrix(matrix: Matrix, ports: int) -> None:
-    """Raise `TdmError` for impossible circuits of an OXC: not symmetric, a loop, a negative number, too many ports."""
+    """Raise `TdmError` for impossible circuits of an OXC: asymmetric, a loop, a negative number, too many ports."""
     pods = len(matrix)
     for i, row in enumerate(matrix):
         if len(row) != pods:

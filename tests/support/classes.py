@@ -1,4 +1,4 @@
-"""The queue that the P4 program chooses for a packet, as a model of its own; and how to ask a device."""
+"""Independent model of the queue that the P4 program chooses for a packet, and a query of a device's choice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ PORT, OUT = 1, 2
 
 @dataclass
 class Newest:
-    """The newest iteration of each group of jobs; what an older generation left counts as nothing."""
+    """The newest iteration of each group of jobs; an iteration of an older generation is ignored."""
 
     cells: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def priority(self, group: int, generation: int, base: int, most: int, iteration: int) -> int:
-        """Of a packet of this iteration; iterations wrap at 2^32, and are compared within 2^31."""
+        """Return the priority of a packet of this iteration; iterations wrap at 2^32, compared within 2^31."""
         known, newest = self.cells.get(group, (0, 0))
         behind = (newest - iteration) % 2**32
         if known != generation or behind >= 2**31:
@@ -32,7 +32,7 @@ class Newest:
 
 
 def inc_frame(job: int, iteration: int, kind: Kind = Kind.PUSH, *, resend: bool = False, dscp: int = 0) -> bytes:
-    """A packet without lanes that passes a switch on its way from a host to a server."""
+    """Return an INC frame without lanes, sent by the host to the server through a switch."""
     return encode(
         Packet(
             eth_dst=0x02000A800001, eth_src=0x02000A000001, ip_src=HOST, ip_dst=SERVER, udp_src=9400, udp_dst=9400,
@@ -42,21 +42,21 @@ def inc_frame(job: int, iteration: int, kind: Kind = Kind.PUSH, *, resend: bool 
 
 
 def plain_frame(dscp: int) -> bytes:
-    """UDP to another port than INC's."""
+    """Return a UDP frame to another port than INC's."""
     made = bytearray(inc_frame(0, 0, dscp=dscp))
     made[36:38] = (9).to_bytes(2, "big")
     return bytes(made)
 
 
 def forward(device: Device) -> None:
-    """Have a device forward to the server."""
+    """Add a route to the server to a device."""
     device.tables["IncIngress.forward.route"].insert(
         TableEntry((Lpm(SERVER, 32),), "IncIngress.forward.next_hop", (OUT, 0x02000A000002))
     )
 
 
 def classify(device: Device, job: int, action: str, arguments: Sequence[int], priority: int = 1) -> None:
-    """An entry of table ``traffic_class`` for a job."""
+    """Add an entry for a job to table ``traffic_class``."""
     match = Ternary(job, 0xFFFF), Ternary(0, 0), Ternary(0, 0)
     device.tables["IncIngress.traffic_class"].insert(
         TableEntry(match, f"IncIngress.{action}", tuple(arguments), priority)
@@ -64,12 +64,12 @@ def classify(device: Device, job: int, action: str, arguments: Sequence[int], pr
 
 
 def classify_code_point(device: Device, dscp: int, priority: int) -> None:
-    """An entry of table ``dscp_class``."""
+    """Add an entry for a DSCP to table ``dscp_class``."""
     device.tables["IncIngress.dscp_class"].insert(TableEntry((Exact(dscp),), "IncIngress.prioritize", (priority,)))
 
 
 def queue_of(device: Device, frame: bytes) -> int:
-    """Which queue a frame that the switch forwards goes into."""
+    """Return the number of the queue that a forwarded frame enters."""
     io = np.zeros(abi.IO_CELLS, dtype=np.int64)
     io[abi.IN_PORT] = PORT
     device.runner.ingress(frame, io)

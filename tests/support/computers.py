@@ -1,5 +1,7 @@
-"""Machines with names, files and an sshd of their own: what is left on one after a run can be told apart, and ssh(1)
-is the real one, which hears of a cable that is pulled."""
+"""Simulated machines with their own names, files and sshd.
+
+So a test sees what a run leaves on each machine, and the real ssh(1) notices a pulled cable.
+"""
 
 import contextlib
 import os
@@ -14,7 +16,8 @@ from p4switch.compiler.jit import cache_directory
 from tests.support.machines import SSH, Machine, machines
 
 SSHD = os.environ.get("SSHD") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
-"""sshd(8), which needs root here; without it `tests/support/ssh` starts agents, and no cable of theirs can be pulled"""
+"""Path of sshd(8), which needs root here. Without it `tests/support/ssh` starts the agents, whose cables cannot be
+pulled."""
 PLACES = ("home", "state", "tmp")
 OWN = """
 name=$1 folder=$2 && shift 2 && hostname "$name" || exit
@@ -30,7 +33,7 @@ SHELL = """#!/bin/sh
 [ ! -f {folder}/plant-{name} ] || . {folder}/plant-{name}
 exec /bin/sh "$@"
 """
-"""of users there: whatever is in a file ``plant-NAME`` comes first"""
+"""Login shell of the machines' users; it sources the file ``plant-NAME`` first if there is one."""
 SSHD_CONFIG = """
 Port 22
 ListenAddress {address}
@@ -53,13 +56,13 @@ Host *
 
 
 def sshd_stands() -> bool:
-    """Whether there is an sshd that can be used here."""
+    """Return whether there is an sshd that can be used here."""
     return SSHD is not None and os.geteuid() == 0
 
 
 @dataclass(frozen=True)
 class Computer:
-    """A machine: ``name`` is the one by which ssh finds it. ``holder``: a process that keeps its namespaces."""
+    """A machine: ``name`` is its ssh host name, ``holder`` the PID of the process that keeps its namespaces alive."""
 
     name: str
     machine: Machine
@@ -68,35 +71,35 @@ class Computer:
 
     @property
     def enter(self) -> list[str]:
-        """What a command there begins with."""
+        """Command prefix that runs a program on the machine."""
         spaces = [f"--{kind}=/proc/{self.holder}/ns/{kind[:3]}" for kind in ("net", "uts")]
         return ["nsenter", *spaces, f"--mount=/proc/{self.holder}/ns/mnt", f"--wd={Path.cwd()}"]
 
     @property
     def root(self) -> Path:
-        """Its files, as seen from here."""
+        """Path of the machine's root directory as seen from outside."""
         return Path(f"/proc/{self.holder}/root")
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a user there."""
+        """Environment variables of a user on the machine."""
         own = {"HOME": "home", "XDG_STATE_HOME": "state", "TMPDIR": "tmp"}
         given = {name: str(self.folder / place) for name, place in own.items()}
         return {"PATH": os.environ["PATH"], "P4REDUCE_CACHE": str(cache_directory()), **given}
 
     def sh(self, *command: str) -> None:
-        """Run a program there, which has to end well."""
+        """Run a program on the machine; raise CalledProcessError if it fails."""
         subprocess.run([*self.enter, *command], check=True, capture_output=True)
 
     def is_there(self, pid: int) -> bool:
-        """Whether a process is on this machine."""
+        """Return whether a process runs on this machine."""
         try:
             return Path(f"/proc/{pid}/ns/net").readlink() == Path(f"/proc/{self.holder}/ns/net").readlink()
         except OSError:
             return False
 
     def left(self) -> set[str]:
-        """Folders of runs, sockets, interfaces and temporary files that are there: a healthy machine has none."""
+        """Return leftovers of runs: folders, sockets, interfaces and temporary files; empty on a clean machine."""
         found = set()
         for place in (*(str(self.folder / one) for one in PLACES), "/dev/shm"):  # noqa: S108
             for path in (self.root / place[1:]).rglob("*"):
@@ -105,7 +108,7 @@ class Computer:
         for kind in ("tcp", "udp"):
             rows = Path(f"/proc/{self.holder}/net/{kind}").read_text("utf-8").splitlines()[1:]
             for row in (line.split() for line in rows):
-                if row[9] != "0" and not row[1].endswith(":0016"):  # not of sshd, nor TIME_WAIT, which the kernel keeps
+                if row[9] != "0" and not row[1].endswith(":0016"):  # neither sshd nor the kernel's TIME_WAIT
                     found.add(f"{self.name}: {kind} {row[1]} {row[2]} {row[3]}")
         links = Path(f"/proc/{self.holder}/net/dev").read_text("utf-8").splitlines()[2:]
         names = {line.partition(":")[0].strip() for line in links}
@@ -114,13 +117,13 @@ class Computer:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether a path is a folder that runs make once and keep."""
+    """Return whether a path is a folder that runs create once and keep."""
     return path.is_dir() and path.name in {"p4reduce", "runs"} and not path.name.startswith(".new-")
 
 
 @contextlib.contextmanager
 def computers(count: int, folder: Path) -> Iterator[list[Computer]]:
-    """So many machines, pc1, pc2, …, below ``folder``, whose path should be short; the launcher's own is the first.
+    """Yield ``count`` machines, pc1, pc2, …, below ``folder`` (keep its path short); the first is the launcher's.
 
     Needs root.
     """
@@ -139,7 +142,7 @@ def computers(count: int, folder: Path) -> Iterator[list[Computer]]:
 
 
 def ssh_words(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Flags of p4reduce, and variables of its environment, with which it reaches them."""
+    """Return the p4reduce flags and environment variables needed to reach the machines."""
     return ([], {}) if sshd_stands() else (["--ssh", SSH], {"MACHINES": str(folder / "machines")})
 
 

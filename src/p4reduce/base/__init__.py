@@ -1,6 +1,6 @@
-"""Modules that every layer may import, and that import nothing of this project.
+"""Modules that every layer may import, and that import no other package of p4reduce.
 
-Errors, records, what commands print, ports, signals that end a run; and packages whose names are looked up late.
+They contain errors, records, flags, output of commands, registries, signals that end a run, and lazy imports.
 """
 
 import sys
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def later(package: str, modules: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package that imports a module when one of its names is first used.
+    """Return the ``__getattr__`` of a package that imports a module when one of its names is first used.
 
-    modules: by their names within the package, what each has.
+    modules: names that each module of the package defines.
     """
     home = {name: module for module, names in modules.items() for name in names}
 

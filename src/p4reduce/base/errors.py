@@ -1,4 +1,4 @@
-"""The root of p4reduce's errors, ``P4ReduceError``, for callers to catch; and packages that extras bring."""
+"""The root of p4reduce's errors, ``P4ReduceError``, for callers to catch; and the import of packages of extras."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,15 +18,15 @@ class BadInput(P4ReduceError):
 
 
 class Failed(P4ReduceError):
-    """A run that failed; the text says why."""
+    """A run failed; the text says why."""
 
 
 class PlanError(BadInput, ValueError):
-    """A plan that cannot be made; the text names the cause and the fix."""
+    """A plan cannot be made; the text names the cause and the fix."""
 
 
 class ControllerError(P4ReduceError, RuntimeError):
-    """A switch that could not be reached, programmed or read; names the switch, the table and the entry."""
+    """A switch could not be reached, programmed or read; the text names the switch, the table and the entry."""
 
 
 class RealError(P4ReduceError, RuntimeError):
@@ -34,16 +34,16 @@ class RealError(P4ReduceError, RuntimeError):
 
 
 class MissingPackageError(BadInput, ImportError):
-    """A package that an extra of p4reduce would install is not there."""
+    """A package that an extra of p4reduce would install is missing."""
 
 
 def require(package: str, extra: str) -> None:
-    """Raise `MissingPackageError` where a package cannot be imported; nothing is imported."""
+    """Raise `MissingPackageError` if a package cannot be imported; import nothing."""
     if find_spec(package) is None:
         raise MissingPackageError(f"{package} is not installed: pip install 'p4reduce[{extra}]'")
 
 
 def load(package: str, extra: str) -> Any:
-    """Import a package; `MissingPackageError` where it is not installed."""
+    """Import a package and return it. Raises `MissingPackageError` if it is not installed."""
     require(package, extra)
     return import_module(package)

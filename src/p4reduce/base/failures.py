@@ -1,4 +1,4 @@
-"""Exit codes, and one line instead of a traceback for everything that a user can cause."""
+"""Exit codes, and one line instead of a traceback for every error that a user can cause."""
 
 import functools
 import os
@@ -21,9 +21,9 @@ R = TypeVar("R")
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorator of commands: errors become one line on stderr and an exit code.
+    """Decorate a command: errors become one line on stderr and an exit code.
 
-    2 for input that cannot be used, 1 for runs that fail, 130 at Ctrl-C, without a message. Any other
+    The codes are 2 for input that cannot be used, 1 for runs that fail, and 130 at Ctrl-C, without a message. Any other
     error is a bug of p4reduce and keeps its traceback.
     """
 
@@ -34,7 +34,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python complains again at exit
             raise typer.Exit(EXIT_FAILED) from None
         except Exception as error:
             code = exit_code(error)
@@ -47,7 +47,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def exit_code(error: Exception) -> int | None:
-    """The exit code for an error that a user can cause; None for a bug."""
+    """Return the exit code for an error that a user can cause; None for a bug."""
     if isinstance(error, ReportedError):
         return error.exit_code
     return EXIT_FAILED if isinstance(error, OSError | MemoryError) else None

@@ -1,7 +1,7 @@
-"""Flags of commands: each stands once, as a field of a class, with all that its help says.
+"""Flags of commands: each is defined once, as a field of a class, with its complete help text.
 
-A field is a flag when its type is ``Annotated[type, Flag("What it does.")]``; the class is a pydantic model or one that
-:func:`command` made. Commands share a flag by sharing its annotated type.
+A field is a flag if its type is ``Annotated[type, Flag("What it does.")]``; the class is a pydantic model or made by
+:func:`command`. Commands share a flag by sharing its annotated type.
 """
 
 import builtins
@@ -37,26 +37,26 @@ class Flag:
     """A second name, as ``-t``."""
     _: dataclasses.KW_ONLY
     name: str | None = None
-    """The flag, where it is not called as the field is."""
+    """Name of the flag, if it differs from the field's."""
     panel: str | None = None
-    """Under which heading a help shows it."""
+    """Heading under which a help shows it."""
     metavar: str | None = None
     """text for the value in a help; default: the values of a ``Literal``, else the type"""
     default: str | None = None
     """text for the default in a help, if it is not the field's value"""
     least: float | None = None
-    """Of a number."""
+    """Lower bound of a number, or None."""
     most: float | None = None
     parse: Callable[[str, str], Any] | None = None
-    """Makes the value from its text and the flag's name; raises `BadInput`, which says both and the fix."""
+    """Function of the text and the flag's name that returns the value, or raises `BadInput` with both and the fix."""
     reads: bool = False
-    """The path of something that must be there."""
+    """Whether the value is a path that must exist."""
     example: str | None = None
-    """Which ``p4reduce example`` prints a file for it."""
+    """Name of the ``p4reduce example`` that prints a file for it."""
     many: bool = False
-    """May be given several times: the value is a list."""
+    """Whether it may be given several times; the value is then a list."""
     argument: bool = False
-    """Given by its place, not by a name."""
+    """Whether it is given by its place, not by a name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,45 +64,45 @@ class CommandFlag:
     """A flag of a command."""
 
     field: str
-    """Its field; ``faults.loss`` for one of a model inside another."""
+    """Its field; ``faults.loss`` for a field of a model inside another."""
     kind: Any
     """type of the value: int, float, bool, str, Path, or a list of one of them"""
     default: Any
-    """``...`` where there is none."""
+    """Default value; ``...`` if there is none."""
     choices: tuple[Any, ...]
     flag: Flag
 
     @property
     def name(self) -> str:
-        """Name of the Python parameter."""
+        """Return the name of the Python parameter."""
         return self.field.rpartition(".")[2]
 
     @property
     def option(self) -> str:
-        """The option as it is typed, ``--queue-frames``; of an argument the name in the help."""
+        """Return the option as it is typed, ``--queue-frames``; for an argument the name in the help."""
         if self.flag.argument:
             return self.metavar or self.name.upper()
         return self.flag.name or "--" + self.name.replace("_", "-")
 
     @property
     def metavar(self) -> str | None:
-        """Text for the value in a help; None for the name of its type."""
+        """Return the text for the value in a help; None for the name of its type."""
         kinds = {} if self.flag.argument else {int: "<int>", float: "<float>"}
         return self.flag.metavar or "|".join(map(str, self.choices)) or kinds.get(self.kind)
 
     @property
     def hint(self) -> str:
-        """Text that says which command prints a file for it; empty if none does."""
+        """Return the text that names the command that prints a file for it; empty if there is none."""
         return f"'p4reduce example {self.flag.example}' prints one" if self.flag.example else ""
 
     @property
     def help(self) -> str:
-        """The whole text of its help but for the default."""
+        """Return the complete help text, without the default."""
         return f"{self.flag.help.removesuffix('.')} ({self.hint})." if self.hint else self.flag.help
 
     @property
     def shown(self) -> str:
-        """Text for the accepted values and the default in a help; empty if there is none."""
+        """Return the text for the accepted values and the default in a help; empty if there is none."""
         repeated = "may be repeated" if self.flag.many and not self.flag.argument else ""
         return ", ".join(filter(None, (self._range, repeated, self._default and f"default: {self._default}")))
 
@@ -123,7 +123,7 @@ class CommandFlag:
         return f"{self.flag.least:g} or more" if self.flag.most is None else f"{self.flag.least:g}..{self.flag.most}"
 
     def value(self, given: Any) -> Any:
-        """The field's value for what was given. Raises `BadInput`, which names the flag, the value and the fix."""
+        """Return the field's value for what was given. Raises `BadInput` that names the flag, the value and the fix."""
         return [self._value(text) for text in given] if isinstance(given, list) else self._value(given)
 
     def _value(self, given: Any) -> Any:
@@ -138,7 +138,7 @@ class CommandFlag:
         return value
 
     def _number(self, text: str) -> float:
-        """A number in the range. Of its text, so that an error can name it."""
+        """Return the number, checked against the range; it is parsed here so that errors can show its text."""
         whole = self.kind is int
         try:
             value = int(text) if whole else float(text)
@@ -154,14 +154,14 @@ class Bundle(Protocol):
     """Several flags that make one field's value together, in place of a `Flag`."""
 
     def parameters(self) -> Iterable[CommandFlag]:
-        """Its flags."""
+        """Return the flags."""
 
     def value(self, given: Mapping[str, Any]) -> Any:
-        """The field's value, from those of its flags that were given, by field."""
+        """Return the field's value, from those of its flags that were given, by field."""
 
 
 def flags(model: Any) -> Iterator[CommandFlag]:
-    """The flags of a class, in the order of its fields; those of a model inside it, too."""
+    """Yield the flags of a class, in the order of its fields, including those of a model inside it."""
     for name, part in parts(model):
         if isinstance(part, CommandFlag):
             yield part
@@ -170,7 +170,7 @@ def flags(model: Any) -> Iterator[CommandFlag]:
 
 
 def parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a model by name, each a `CommandFlag`, a `Bundle` or a model; other fields are left out."""
+    """Yield the fields of a model by name, each a `CommandFlag`, a `Bundle` or a model; skip other fields."""
     for name, hint in get_type_hints(model, include_extras=True).items():
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         for note in notes:
@@ -199,12 +199,12 @@ def _default(model: Any, name: str) -> Any:
     return model.model_fields[name].default if hasattr(model, "model_fields") else getattr(model, name, ...)
 
 
-# Commands: a class with a field for each flag. Its docstring is the help; what it does is imported when it runs.
+# Commands: a class with a field for each flag. Its docstring is the help; its code is imported when it runs.
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """A command: what it does (``module:function``), and examples of it."""
+    """A command: its function (``module:function``), and examples of it."""
 
     does: str
     examples: tuple[str, ...]
@@ -213,17 +213,17 @@ class Spec:
 
 
 SPECS: Final[dict[str, tuple[type, Spec]]] = {}
-"""the classes that :func:`command` made, by the words of the command"""
+"""classes that :func:`command` made, by the words of the command"""
 _C = TypeVar("_C")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def command(path: str, *examples: str, passes_on: bool = False, within: str = "") -> Callable[[type[_C]], type[_C]]:
-    """Decorator of a class with a field for each flag: it becomes a frozen dataclass, and a command.
+    """Decorate a class with a field for each flag: it becomes a frozen dataclass, and a command.
 
-    What 'topo list' does is ``list_`` in the module ``within``; if that is empty, in ``topo`` of the folder
-    ``commands`` beside the folder of the class's module. A method ``check``, if there is one, is called before that is
-    imported; it raises `BadInput`.
+    The function of 'topo list' is ``list_`` in the module ``within``; if that is empty, in ``topo`` of the folder
+    ``commands`` beside the folder of the class's module. A method ``check``, if there is one, is called before the
+    import of that module; it may raise `BadInput`.
     """
 
     def decorate(model: type[_C]) -> type[_C]:

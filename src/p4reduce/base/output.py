@@ -1,4 +1,4 @@
-"""Where a command prints: results for machines on stdout, everything for people on stderr when both are wanted."""
+"""Output of commands: results for machines on stdout; texts for people on stderr if both are wanted."""
 
 import functools
 import json
@@ -14,20 +14,20 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-# How a user who waits is told how far a command is.
+# Progress of a command, for a user who waits.
 
 
 Progress = Callable[[str, int, int], None]
-"""(what is going on, how much is done, of how much)"""
+"""(current activity, amount done, total amount)"""
 
 
 # Tables and lines that fit a number of columns.
 
 
 LEAST_WORD: Final = 14
-"""columns: a longer word in a column of text is broken rather than that the table is given up"""
+"""columns: a longer word in a text column is broken before the table is given up"""
 HANGING: Final = 2
-"""columns by which what follows the first part of a line is indented"""
+"""columns by which continuation lines are indented"""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class _Column:
 
     @property
     def narrow(self) -> int:
-        """Width of the column with its heading wrapped, but its cells whole."""
+        """Return the width of the column with its heading wrapped, but its cells whole."""
         return max(map(cell_len, (*self.heading.split(" "), *self.cells)))
 
     @property
     def worded(self) -> int:
-        """Width of the column with text wrapped between words."""
+        """Return the width of the column with text wrapped between words."""
         if self.numeric:
             return self.narrow
         longest = max((cell_len(word) for cell in self.cells for word in cell.split()), default=0)
@@ -58,7 +58,7 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """Least width of the column, with long words of text broken too."""
+        """Return the least width of the column, with long words of text broken too."""
         heading = max(map(cell_len, self.heading.split(" ")))
         return self.narrow if self.numeric else max(heading, min(self.worded, LEAST_WORD))
 
@@ -66,7 +66,7 @@ class _Column:
 def table_that_fits(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, title: str | None = None
 ) -> Table | None:
-    """The table in at most ``width`` columns; None where it does not fit."""
+    """Return the table in at most ``width`` columns; None if it does not fit."""
     shaped = [_Column(heading, [row[number] for row in rows]) for number, heading in enumerate(columns)]
     natural, narrow = [column.natural for column in shaped], [column.narrow for column in shaped]
     worded, least = [column.worded for column in shaped], [column.least for column in shaped]
@@ -92,9 +92,9 @@ def table_that_fits(
 
 
 def _shrunk(widths: Sequence[int], room: int, *floors: Sequence[int]) -> list[int]:
-    """Widths that take at most ``room`` in all, the widest giving way first: to the first floors, then to the next.
+    """Return widths with a sum of at most ``room``; the widest shrink first, to the first floors, then to the next.
 
-    Empty where there are none.
+    Empty if that is impossible.
     """
     shrunk = list(widths)
     for floor in floors:
@@ -107,9 +107,9 @@ def _shrunk(widths: Sequence[int], room: int, *floors: Sequence[int]) -> list[in
 
 
 def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[Text]:
-    """A table as lines ``heading: cell``, row by row; cells that say nothing are left out.
+    """Return a table as lines ``heading: cell``, row by row; empty cells are left out.
 
-    Where heading and cell together are wider than ``width``, the cell stands on the next line.
+    If heading and cell together are wider than ``width``, the cell is on the next line.
     """
     blocks = []
     for row in rows:
@@ -124,12 +124,12 @@ def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
 
 @functools.cache
 def _console() -> Console:
-    """A console for Rich's measurements; its own width does not matter."""
+    """Return a console for Rich's measurements; its width does not matter."""
     return Console(width=80)
 
 
 def wrapped(text: Text, width: int) -> Iterator[Text]:
-    """``text`` in lines of at most ``width`` columns; what follows the first of a line is indented a little more."""
+    """Yield ``text`` in lines of at most ``width`` columns; continuation lines are indented a little more."""
     for line in text.split("\n", allow_blank=True):
         if line.cell_len <= width:
             yield line
@@ -142,37 +142,37 @@ def wrapped(text: Text, width: int) -> Iterator[Text]:
 
 
 class Output:
-    """The output of a command. With ``as_json`` stdout gets one JSON document only, stderr tables and notes.
+    """The output of a command. With ``as_json``, stdout gets one JSON document only, stderr tables and notes.
 
-    Tables and lines fit the terminal; where there is none, ``$COLUMNS`` or 80 columns.
+    Tables and lines fit the terminal; without one, ``$COLUMNS`` or 80 columns.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
         self.notes = Console(stderr=True, highlight=False)
-        """For progress, notes and errors."""
+        """Console for progress, notes and errors."""
         self.people = self.notes if as_json else Console(highlight=False)
-        """For tables."""
+        """Console for tables."""
 
     def data(self, value: Any) -> None:
-        """The command's result as JSON on stdout; nothing without ``--json``."""
+        """Print the command's result as JSON to stdout; do nothing without ``--json``."""
         if self.as_json:
             print(json.dumps(value, indent=1, sort_keys=True), flush=True)
 
     def line(self, text: str | Text) -> None:
-        """A line for people, as it is (no markup), wrapped between words; what follows is indented."""
+        """Print a line for people, literally (no markup), wrapped between words with continuation lines indented."""
         for part in wrapped(Text(text) if isinstance(text, str) else text, self.people.width):
             self.people.print(part, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """A remark on stderr, as it is (no markup) and never wrapped: an error is one line."""
+        """Print a remark to stderr, literally (no markup) and never wrapped: an error is one line."""
         self.notes.print(escape(text), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
-        """A table; columns whose cells are all numbers (or '-') are set flush right, and never broken.
+        """Print a table; columns whose cells are all numbers (or '-') are aligned right, and never broken.
 
-        Where the terminal is narrow, headings wrap between words, then text; a table that does not fit even so is
-        written row by row.
+        On a narrow terminal, headings wrap between words, then text; a table that still does not fit is written row by
+        row.
         """
         table = table_that_fits(columns, rows, self.people.width, title)
         if table is not None:
@@ -182,7 +182,7 @@ class Output:
             self.line(text)
 
 
-# Progress bars on stderr; none if stderr is no terminal.
+# Progress bars on stderr; none if stderr is not a terminal.
 
 
 Report = Callable[[str, int, int], None]
@@ -191,8 +191,8 @@ Report = Callable[[str, int, int], None]
 
 @contextmanager
 def progress_bar(output: Output) -> Iterator[Callable[[str], Report]]:
-    """Gives a function that opens a bar for a title and returns its ``Report``."""
-    # Imported here: every command imports this module, also those that only print a help text.
+    """Yield a function that opens a bar for a title and returns its ``Report``."""
+    # Imported here: every command imports this module, even if it only prints a help text.
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
     from rich.progress import Progress as Bars  # noqa: PLC0415
 
@@ -225,11 +225,11 @@ def progress_bar(output: Output) -> Iterator[Callable[[str], Report]]:
             yield open_bar
 
 
-# Figures as people read them.
+# Figures as text for people.
 
 
 def time_text(ps: float, micro: str = "us") -> str:
-    """A virtual time with a fitting unit: '1.234 ms'. ``ps`` in picoseconds; ``micro``: microseconds, 'µs' in pages."""
+    """Return a virtual time with a fitting unit: '1.234 ms'. ``ps`` in picoseconds; ``micro``: 'µs' in pages."""
     for unit, size in (("s", 1e12), ("ms", 1e9), (micro, 1e6), ("ns", 1e3)):
         if abs(ps) >= size:
             return f"{ps / size:.4g} {unit}"
@@ -237,7 +237,7 @@ def time_text(ps: float, micro: str = "us") -> str:
 
 
 def bytes_text(count: float) -> str:
-    """A number of bytes, decimal prefixes as for link rates: '12.3 MB'."""
+    """Return a number of bytes, with decimal prefixes as for link rates: '12.3 MB'."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if abs(count) >= size:
             return f"{count / size:.4g} {unit}"
@@ -245,7 +245,7 @@ def bytes_text(count: float) -> str:
 
 
 def rate_text(bits_per_second: float) -> str:
-    """A link rate: '10 Gb/s'."""
+    """Return a link rate: '10 Gb/s'."""
     for unit, size in (("Tb/s", 1e12), ("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
         if abs(bits_per_second) >= size:
             return f"{bits_per_second / size:.4g} {unit}"
@@ -253,10 +253,10 @@ def rate_text(bits_per_second: float) -> str:
 
 
 def share_text(value: float | None) -> str:
-    """A share as per cent with two digits: '97.22 %'; '-' for none."""
+    """Return a share as per cent with two digits: '97.22 %'; '-' for None."""
     return "-" if value is None else f"{100 * value:.2f} %"
 
 
 def small_text(value: float | None) -> str:
-    """A small number: '1.2e-09'; '-' for none."""
+    """Return a small number: '1.2e-09'; '-' for None."""
     return "-" if value is None else f"{value:.2g}"

@@ -1,7 +1,7 @@
-"""Records that are written down: dataclasses as plain data and as JSON, and back.
+"""Serialization of records: dataclasses as plain data and as JSON, and back.
 
-One serializer for messages, databases and files. It goes by the fields and types of the dataclass, so no field can be
-forgotten. Pydantic does the work; it is imported with the first record, as it costs a quarter of a second.
+There is one serializer for messages, databases and files. It follows the fields and types of the dataclass, so no field
+can be forgotten. Pydantic does the work; it is imported with the first record, as that takes a quarter of a second.
 
 - A field has its own type in the data: no number is made from text, no whole number from ``1.0`` or ``true``.
   Only a whole number where a float belongs becomes that float.
@@ -34,14 +34,14 @@ SHOWN: Final = 60
 
 
 class RecordError(BadInput, ValueError):
-    """Data that are not the record they should be. The text names where they are from, the field and the fault."""
+    """Data that do not form the expected record. The text names the source, the field and the fault."""
 
 
 def to_plain(record: Any, kind: Any = None) -> Any:
-    """A record as plain data that JSON holds: a dictionary of its fields.
+    """Return a record as plain data that JSON can hold: a dictionary of its fields.
 
-    ``kind`` is its type where that is not the class of ``record``, as ``tuple[Link, ...]`` is not. ``ValueError``
-    where a field has a value that is not of its type.
+    ``kind``: its type, if that is not the class of ``record``, e.g. ``tuple[Link, ...]``. Raises ``ValueError`` if a
+    field has a value of another type.
     """
     return _adapter(cast(Hashable, type(record) if kind is None else kind)).dump_python(
         record, mode="json", warnings="error"
@@ -49,12 +49,12 @@ def to_plain(record: Any, kind: Any = None) -> Any:
 
 
 def to_json(record: Any, kind: Any = None) -> str:
-    """A record as one line of JSON without spaces, fields in order; the same record gives the same text."""
+    """Return a record as one line of JSON without spaces, fields in order; the same record gives the same text."""
     return json.dumps(to_plain(record, kind), separators=(",", ":"))
 
 
 def to_file(record: Any, kind: Any = None) -> str:
-    """A record as the text of a file: JSON, a field on each line, in alphabetical order."""
+    """Return a record as the text of a file: JSON, a field on each line, in alphabetical order."""
     return json.dumps(to_plain(record, kind), indent=1, sort_keys=True) + "\n"
 
 
@@ -63,23 +63,23 @@ def from_plain(kind: type[Record], data: Any, source: str, **given: Any) -> Reco
 @overload
 def from_plain(kind: Any, data: Any, source: str, **given: Any) -> Any: ...
 def from_plain(kind: Any, data: Any, source: str, **given: Any) -> Any:
-    """The record that :func:`to_plain` wrote.
+    """Return the record that :func:`to_plain` wrote.
 
     Parameters
     ----------
     kind
         Its type: a dataclass, a model of pydantic, or a tuple, list, mapping or union of some.
     data
-        What JSON held.
+        The plain data.
     source
         Where the data are from, for errors: a file, a message, a row of a table.
     **given
-        What the data leave out, by the names of :class:`Given`.
+        Values that the data leave out, by the names of :class:`Given`.
 
     Raises
     ------
     RecordError
-        Names the source, the field and what is wrong with it.
+        Names the source, the field and the fault.
     """
     try:
         text = json.dumps(data)
@@ -93,7 +93,7 @@ def from_json(kind: type[Record], text: str | bytes, source: str, **given: Any) 
 @overload
 def from_json(kind: Any, text: str | bytes, source: str, **given: Any) -> Any: ...
 def from_json(kind: Any, text: str | bytes, source: str, **given: Any) -> Any:
-    """The record that :func:`to_json` or :func:`to_file` wrote; parameters and errors as of :func:`from_plain`."""
+    """Return the record that :func:`to_json` or :func:`to_file` wrote; parameters and errors as :func:`from_plain`."""
     from pydantic import ValidationError  # noqa: PLC0415  (slow to import)
 
     try:
@@ -103,7 +103,7 @@ def from_json(kind: Any, text: str | bytes, source: str, **given: Any) -> Any:
 
 
 def _fault(error: "ValidationError") -> str:
-    """The first thing that is wrong, and where."""
+    """Return the first fault with its place."""
     first = error.errors(include_url=False)[0]
     fault = f"{first['msg'][:1].lower()}{first['msg'][1:]}, got {short(first['input'])}"
     reason = {
@@ -144,9 +144,10 @@ ITEMS: Final = _Items()
 
 @dataclass(frozen=True)
 class Given:
-    """Annotates what plain data leave out, as the reader has it: ``from_plain(…, name=value)``.
+    """Annotates a field that plain data leave out, as the reader supplies it: ``from_plain(…, name=value)``.
 
-    ``write`` makes of it what is written in its place, ``read`` makes it of what the reader has and of that.
+    ``write`` returns the data that are written for the field; ``read`` returns the field from the reader's value and
+    these data.
     """
 
     name: str
@@ -154,7 +155,7 @@ class Given:
     read: Callable[[Any, Any], Any]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "core_schema.CoreSchema":
-        """How pydantic reads and writes it."""
+        """Return the schema by which pydantic reads and writes the field."""
         from pydantic_core import core_schema  # noqa: PLC0415  (slow to import)
 
         return core_schema.with_info_plain_validator_function(

@@ -1,4 +1,4 @@
-"""Things by name: those of this package, and those that other distributions add by entry points."""
+"""Objects by name: those of this package, and those that other distributions add by entry points."""
 
 import importlib.metadata
 import re
@@ -9,11 +9,11 @@ from typing import Generic, TypeVar
 
 from p4reduce.base.errors import BadInput
 
-# What this package cannot do without, by its own metadata.
+# The distributions that this package requires, by its own metadata.
 
 
 def requirements() -> tuple[str, ...]:
-    """Names of the distributions that p4reduce requires, without extras; none where it is not installed."""
+    """Return the names of the distributions that p4reduce requires, without extras; empty if it is not installed."""
     try:
         lines = importlib.metadata.requires("p4reduce") or []
     except importlib.metadata.PackageNotFoundError:
@@ -22,21 +22,21 @@ def requirements() -> tuple[str, ...]:
 
 
 def group_of(kind: str) -> str:
-    """The entry point group in which other distributions have things of a kind: of 'fast plan' p4reduce.fast_plans."""
+    """Return the entry point group of a kind: for 'fast plan' p4reduce.fast_plans."""
     plural = kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s"
     return f"p4reduce.{plural.replace(' ', '_')}"
 
 
 def entry_points_of(kind: str) -> dict[str, EntryPoint]:
-    """Entry points of other distributions for a kind, by name."""
+    """Return the entry points of other distributions for a kind, by name."""
     return {point.name: point for point in entry_points(group=group_of(kind))}
 
 
 class RegistryNames(Collection[str]):
-    """The names in a `Registry`, known without importing what it holds."""
+    """The names in a `Registry`, known without importing the objects."""
 
     def __init__(self, kind: str, *own: str) -> None:
-        """``own``: those of this package."""
+        """Make the collection. ``own``: names of this package."""
         self._kind = kind
         self._own = own
 
@@ -54,7 +54,7 @@ class RegistryNames(Collection[str]):
         return len(self._all)
 
     def check(self, name: str, flag: str) -> str:
-        """The name; raises `BadInput` for one that there is not, for a flag."""
+        """Return the name; raise `BadInput` if it is unknown. ``flag``: for the error."""
         if name not in self:
             raise BadInput(f"{flag}: there is no {self._kind} {name!r}; choose one of {', '.join(self)}")
         return name
@@ -64,28 +64,28 @@ _T = TypeVar("_T")
 
 
 class Registry(MutableMapping[str, _T], Generic[_T]):
-    """Things registered here, and entry points of installed distributions in a group of the same kind, by name.
+    """Objects registered here, and entry points of installed distributions in a group of the same kind, by name.
 
-    An entry point is loaded when its name is asked for. It never replaces a name that is registered here.
+    An entry point is loaded when its name is requested. It never replaces a name that is registered here.
     """
 
     def __init__(self, kind: str, error: type[Exception]) -> None:
         """``kind``: 'plan' for the group ``p4reduce.plans``, 'fast plan' for ``p4reduce.fast_plans``.
 
-        ``error``: what is raised, with what to do about it.
+        ``error``: class of the errors to raise; their texts name the fix.
         """
         self._kind = kind
         self._error = error
         self._own: dict[str, _T] = {}
 
     def add(self, name: str, thing: _T) -> None:
-        """Register a thing. Raises ValueError where the name is taken."""
+        """Register an object. Raises ``ValueError`` if the name is taken."""
         if name in self._own:
             raise ValueError(f"there is a {self._kind} {name!r} already")
         self._own[name] = thing
 
     def named(self, name: str) -> _T:
-        """The thing of that name. Raises the registry's error, which lists the known ones."""
+        """Return the object of that name. Raises the registry's error, which lists the known ones."""
         try:
             return self[name]
         except KeyError:
@@ -93,7 +93,7 @@ class Registry(MutableMapping[str, _T], Generic[_T]):
 
     @property
     def group(self) -> str:
-        """The entry point group that is asked."""
+        """Return the entry point group."""
         return group_of(self._kind)
 
     @cached_property

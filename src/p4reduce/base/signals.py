@@ -1,4 +1,4 @@
-"""Signals that end a run: turned into exceptions while something must be cleaned up, ignored while it is."""
+"""Signals that end a run: raised as exceptions while the run must still clean up, ignored during the cleanup."""
 
 import _thread
 import os
@@ -12,28 +12,30 @@ from types import FrameType
 from typing import Any, Final
 
 SEEN_S: Final = 0.05
-"""A main thread waits in slices of at most this many seconds: a signal that comes just before a wait without end is not
-seen until that wait ends."""
+"""Longest wait of a main thread, seconds, so that it waits in slices.
+
+A signal that comes just before a wait without end is not seen until that wait ends.
+"""
 
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 _AGAIN_S: Final = 0.01
 _WHOLE_S: Final = 5.0
-"""seconds that a signal waits at most until a module is imported or a class is made"""
+"""seconds that a signal is delayed at most until a module is imported or a class is made"""
 _WHOLE: Final = ("<frozen importlib", os.path.join(os.path.dirname(os.__file__), "tempfile.py"))  # noqa: PTH118, PTH120
-"""beginnings of the files whose code is not interrupted"""
+"""beginnings of the paths of files whose code is not interrupted"""
 _since: dict[int, float] = {}
 
 
 def _waits(number: int, frame: FrameType | None) -> bool:
-    """Send a signal again a moment later while a module is being imported, a class's ``__set_name__`` runs, or a
-    temporary file or folder is made or removed.
+    """Send a signal again a moment later if it must not interrupt the program now; return whether it was delayed.
 
-    An exception between two instructions of an import leaves half a module behind, which the code that cleans up may
-    then use; and Python 3.11 turns one that leaves ``__set_name__`` into a ``RuntimeError``, which no handler of
-    ``KeyboardInterrupt`` sees. A temporary folder that is there before :mod:`tempfile` knows it would stay. After
-    :data:`_WHOLE_S` the signal is answered wherever it finds the program.
+    It must not while a module is imported, a class's ``__set_name__`` runs, or a temporary file or folder is made or
+    removed. An exception between two instructions of an import leaves half a module behind, which the cleanup may then
+    use. Python 3.11 turns an exception that leaves ``__set_name__`` into a ``RuntimeError``, which no handler of
+    ``KeyboardInterrupt`` sees. A temporary folder that exists before :mod:`tempfile` knows it would stay. After
+    :data:`_WHOLE_S` the signal is handled anyway.
     """
     while frame is not None:
         if frame.f_code.co_filename.startswith(_WHOLE) or frame.f_code.co_name == "__set_name__":
@@ -50,14 +52,14 @@ def _waits(number: int, frame: FrameType | None) -> bool:
 
 
 def _send_again(number: int) -> bool:
-    """Let the main thread handle a signal once more after :data:`_AGAIN_S`; false if no thread can be started."""
+    """Let the main thread handle a signal again after :data:`_AGAIN_S`; return False if no thread can be started."""
 
     def again() -> None:
         time.sleep(_AGAIN_S)
         _thread.interrupt_main(signal.Signals(number))
 
     try:
-        # Not threading.Thread: its locks may be held by what the signal has interrupted.
+        # Not threading.Thread: the interrupted code may hold its locks.
         _thread.start_new_thread(again, ())
     except RuntimeError:
         return False
@@ -65,7 +67,7 @@ def _send_again(number: int) -> bool:
 
 
 def raise_exit(number: int, frame: FrameType | None) -> None:
-    """End the process as a shell shows it: 128 + the signal's number."""
+    """Raise ``SystemExit`` with the exit code of a shell: 128 + the signal's number."""
     if not _waits(number, frame):
         raise SystemExit(128 + number)
 
@@ -78,7 +80,7 @@ def raise_interrupt(number: int, frame: FrameType | None) -> None:
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 ENDS_S: Final = 10.0
-"""seconds that cleaning up may take where another library's locks could keep it for ever"""
+"""seconds for cleaning up, if another library's locks could block it for ever"""
 
 
 def raise_exit_in_time(number: int, frame: FrameType | None) -> None:
@@ -102,10 +104,10 @@ def raise_exit_in_time(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def raising_again() -> Iterator[None]:
-    """Raise what a signal's handler raises once more, a moment later, where Python has swallowed it.
+    """Raise a signal handler's exception again, a moment later, if Python has swallowed it.
 
-    The handler of a signal runs between any two instructions of the main thread. Where those are of a finalizer, or of
-    the callback of a weak reference, Python prints what the handler raises and forgets it: Ctrl-C would do nothing.
+    The handler of a signal runs between any two instructions of the main thread. In a finalizer, or in the callback of
+    a weak reference, Python prints the handler's exception and drops it: Ctrl-C would do nothing.
     """
     before = sys.unraisablehook
 
@@ -114,8 +116,8 @@ def raising_again() -> Iterator[None]:
         if number is None or threading.current_thread() is not threading.main_thread():
             before(swallowed)
             return
-        # In this thread the handler would run within this very hook, and what it raises be swallowed, too. No thread
-        # can be started while the interpreter ends, which is what was wanted.
+        # In this thread, the handler would run within this hook, and its exception be swallowed, too. If no thread can
+        # be started, the interpreter is ending, as wanted.
         _send_again(number)
 
     sys.unraisablehook = hook
@@ -126,7 +128,7 @@ def raising_again() -> Iterator[None]:
 
 
 def _signal_of(error: BaseException | None) -> int | None:
-    """The signal whose handler (of Ctrl-C, or ``raise_exit``) has raised an error; None: another error."""
+    """Return the signal whose handler (of Ctrl-C, or ``raise_exit``) has raised an error; None for another error."""
     if isinstance(error, KeyboardInterrupt):
         return signal.SIGINT
     if isinstance(error, SystemExit) and isinstance(error.code, int) and 128 < error.code < 128 + signal.NSIG:
@@ -136,7 +138,7 @@ def _signal_of(error: BaseException | None) -> int | None:
 
 @contextmanager
 def handling(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
-    """Handle some signals differently for a while. Only the main thread can: elsewhere nothing changes."""
+    """Handle some signals differently for a while. Only the main thread can do that; elsewhere nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -150,10 +152,10 @@ def handling(handler: Handler, *numbers: signal.Signals) -> Iterator[None]:
 
 
 def end_with(parent: int) -> None:
-    """The kernel kills this process when its parent has ended, however that ended; at once if it has already.
+    """Have the kernel kill this process when its parent has ended for any reason; exit now if it has already.
 
-    Processes of a pool hold the ends of each other's pipes open: after a kill -9 of the one that started them none
-    would see it go, and all would wait for ever. Nothing happens where the system is not Linux.
+    Processes of a pool hold the ends of each other's pipes open: if their parent is killed by SIGKILL, none would
+    notice, and all would wait for ever. On systems other than Linux, only an ended parent is noticed.
     """
     import ctypes  # noqa: PLC0415
 

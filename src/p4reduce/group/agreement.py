@@ -5,14 +5,14 @@ that it returns: ``runs/virtual/survival.py`` in virtual time, ``runs/real/coord
 
 | phase | the group waits for | what ends it |
 |---|---|---|
-| ``REST`` | news | a member or its tree is lost; all members have stopped for one that joins |
+| ``REST`` | news | a member or its tree is lost; all members have stopped for a newcomer |
 | ``ASKING`` | members to stop and to say what they have finished | all have answered |
-| ``INSTALLING`` | the next tree, beside the old one | it stands |
+| ``INSTALLING`` | the next tree, beside the old one | it is installed |
 | ``STUCK`` | the reason why a switch did not take a tree | news |
 | ``GIVING`` | the result that one member has and others lack | it is there |
 
-Then the decision is made: it is written down, and all members are told. Until then it does not count, so another loss
-begins anew with ``ASKING``, in a new term. A member that joins is taken in by such a decision, too.
+Then the decision is made: it is written to the journal, and all members are told. Until then it does not count, so
+after another loss all begins anew with ``ASKING``, in a new term. Such a decision also admits a member that joins.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +30,7 @@ PARTED: Final = "ended its connection"
 
 @dataclass(frozen=True)
 class Joined:
-    """A rank has connected and can be told things: a member of the start, or a rank that wants to be a member."""
+    """A rank has connected and can receive messages: a member of the start, or a rank that wants to be a member."""
 
     member: int
 
@@ -44,7 +44,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class Beat:
-    """What a member reports regularly while it lives."""
+    """A member's heartbeat."""
 
     member: int
     finished: int
@@ -52,23 +52,23 @@ class Beat:
     calls: bool
     """whether it has called another operation"""
     held: int | None
-    """term of the last ``hold`` that it has heard, or None"""
+    """term of the last ``hold`` that it has received, or None"""
     rests: bool
-    """whether the operation that it has called has not begun"""
+    """whether the operation that it has called has not begun yet"""
 
 
 @dataclass(frozen=True)
 class Unheard:
-    """The time, in units of the leases, in which the coordinator could not hear its members."""
+    """Time (in the unit of the leases) during which the coordinator did not read its connections."""
 
     time: int
 
 
 @dataclass(frozen=True)
 class ProcessEnded:
-    """A process or its connection has ended, or what it says does not count any more.
+    """A process or its connection has ended, or the member has violated the protocol.
 
-    With the reason ``PARTED`` a better one may follow, in another such event, until ``known_by``.
+    With the reason ``PARTED``, another event with a better reason may follow until ``known_by``.
     """
 
     member: int
@@ -78,7 +78,7 @@ class ProcessEnded:
 
 @dataclass(frozen=True)
 class Left:
-    """A member makes no more calls. finished: its operations; None: its process ended well and never connected."""
+    """A member makes no more calls. finished: its operations; None if its process ended well and never connected."""
 
     member: int
     finished: int | None
@@ -86,7 +86,7 @@ class Left:
 
 @dataclass(frozen=True)
 class BlamedMembers:
-    """The answer to ``Blame``: members that others wait for. ``again``: when to ask again if that was not enough."""
+    """Answer to ``Blame``: the members that others wait for. ``again``: when to ask again if that was not enough."""
 
     members: Collection[int]
     again: int | None = None
@@ -94,14 +94,14 @@ class BlamedMembers:
 
 @dataclass(frozen=True)
 class Damaged:
-    """A link or a switch is down, or a switch has restarted; ``Ground`` knows it already."""
+    """A link or a switch is down, or a switch has restarted; ``Ground`` knows this already."""
 
     cause: str
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A member has stopped and says what it has finished; with ``answer`` None it has handed on its last result."""
+    """A member has stopped and reports what it has finished; if ``answer`` is None, it has sent its last result."""
 
     member: int
     term: int
@@ -110,9 +110,9 @@ class Answered:
 
 @dataclass(frozen=True)
 class Built:
-    """The tree of an epoch is installed; or it could not be, because of ``error``.
+    """The tree of an epoch is installed, or could not be because of ``error``.
 
-    With ``known_by`` a switch did not take it: by that time there will be news of the switch.
+    With ``known_by``, a switch did not accept the tree: by that time there will be news of the switch.
     """
 
     epoch: int
@@ -127,7 +127,7 @@ Event = Joined | Alive | Beat | Unheard | ProcessEnded | Left | BlamedMembers | 
 
 @dataclass(frozen=True)
 class Blame:
-    """Leases have run out: find the members that others wait for, and answer by ``BlamedMembers`` before anything else.
+    """Find the members that others wait for, as leases have run out; answer first of all by ``BlamedMembers``.
 
     ``asked``: members whose answers are still missing.
     """
@@ -145,7 +145,7 @@ class Tell:
     | kind | content | |
     |---|---|---|
     | ``prepare`` | term | stop, and answer what you have finished |
-    | ``hold`` | term, or None | begin no other operation, as another one joins; or go on |
+    | ``hold`` | term, or None | begin no other operation, as a rank joins; or go on |
     | ``give`` | term | hand on your last result, as others lack it |
     | ``excluded`` | why | you are no member any more |
     | ``refused`` | why | you cannot be a member |
@@ -159,34 +159,34 @@ class Tell:
 
 @dataclass(frozen=True)
 class Install:
-    """Lay out and install the tree of the members ``decision.after`` beside the one that is there."""
+    """Lay out and install the tree of the members ``decision.after`` beside the current one."""
 
     epoch: int
     decision: MembershipDecision
-    """As it will be made, if nothing else happens."""
+    """The decision as it will be made if nothing else happens."""
 
 
 @dataclass(frozen=True)
 class Abandon:
-    """Take away the tree of this epoch, of which no member was told."""
+    """Remove the tree of this epoch, which no member was told of."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Write the decision down, tell all members of it, and take the old tree away."""
+    """Write the decision to the journal, tell all members, and remove the old tree."""
 
     decision: MembershipDecision
     lacking: frozenset[int]
-    """Members that have to get the result that ``decision.holder`` gave."""
+    """Members that need the result that ``decision.holder`` gave."""
     noticed: tuple[int, int]
-    """When the first and the last event that the decision is about became known."""
+    """When the first and the last event that led to the decision became known."""
 
 
 @dataclass(frozen=True)
 class Abort:
-    """End the run: the group must not change."""
+    """End the run, as the group must not change."""
 
     lost: Mapping[int, str]
     cause: str
@@ -200,18 +200,18 @@ class Ground(Protocol):
 
     @property
     def reach(self) -> Reach:
-        """The hosts that still reach each other."""
+        """Return the hosts that still reach each other."""
 
     @property
     def damaged(self) -> bool:
-        """Whether a tree in use, or one being installed, has lost a link or a switch."""
+        """Return whether a tree in use, or one being installed, has lost a link or a switch."""
 
     @property
     def may_return(self) -> bool:
-        """Whether a switch ended just now, and may begin anew before conclusions are drawn."""
+        """Return whether a switch ended just now and may restart before conclusions are drawn."""
 
     def no_room(self, members: tuple[int, ...]) -> str | None:
-        """Why no tree of these members can stand beside the one that is used; None: one can."""
+        """Return why no tree of these members fits beside the one in use, or None if one fits."""
 
 
 class AgreementPhase(Enum):
@@ -225,7 +225,7 @@ class AgreementPhase(Enum):
 
 
 class Agreement:
-    """The agreement of one group, over all its operations. ``epoch``: of the tree in use; each attempt has its own."""
+    """The agreement of one group over all its operations. ``epoch``: of the last tree; each attempt gets a new one."""
 
     def __init__(
         self, members: Collection[int], leases: Leases, ground: Ground, on_failure: OnFailure, epoch: int = 0
@@ -241,11 +241,11 @@ class Agreement:
         self.newcomers: tuple[int, ...] = ()
         """ranks that want to be members"""
         self.refused: dict[int, str] = {}
-        """ranks that wanted to be members, with the reason why they are none"""
+        """ranks that were not admitted, with the reason"""
         self._ground, self._on_failure = ground, on_failure
         self._actions: list[Action] = []
-        self._news: list[tuple[int, str]] = []  # (time, cause) of events that have led to nothing yet
-        self._causes: list[str] = []  # causes of the change that is under way
+        self._news: list[tuple[int, str]] = []  # (time, cause) of events not acted on yet
+        self._causes: list[str] = []  # causes of the change under way
         self._noticed: list[int] = []  # times of these causes
         self._there = {member for member in self.members if leases.knows(member)}
         self._beats: dict[int, Beat] = {}
@@ -255,37 +255,37 @@ class Agreement:
         self._lost: Mapping[int, str] = {}
         self._answers: dict[int, SurvivorAnswer] = {}
         self._decision: MembershipDecision | None = None
-        self._tree: Built | None = None  # the result of its installation
+        self._tree: Built | None = None  # result of the installation under way, or None
         self._explained = False  # whether there was news since the installation began
         self._look_at: int | None = None
         self._released = False
 
     @property
     def survivors(self) -> tuple[int, ...]:
-        """Members that are not dead."""
+        """Return the members that are not dead."""
         dead = self.leases.dead
         return tuple(member for member in self.members if member not in dead)
 
     @property
     def news(self) -> list[str]:
-        """Causes that have led to nothing yet."""
+        """Return the causes that were not acted on yet."""
         return [cause for _, cause in self._news]
 
     @property
     def _have_left(self) -> bool:
-        """Whether no survivor calls any more."""
+        """Return whether all survivors have left."""
         return all(self._left.get(member) is not None for member in self.survivors)
 
     @property
     def wakes(self) -> int | None:
-        """The time at which ``on`` must be called at the latest; None: not before an event, or the end of a lease."""
+        """Return the latest time of the next call of ``on``; None: no earlier than an event or the end of a lease."""
         stuck = None if self._tree is None else self._tree.known_by
         return min((at for at in (*self._ending.values(), stuck, self._look_at) if at is not None), default=None)
 
     def on(self, now: int, *events: Event) -> list[Action]:
-        """Take in all events that happened by ``now`` (none: only time has passed), and return the actions that follow.
+        """Take in the events that happened by ``now`` (none: only time has passed); return the resulting actions.
 
-        Raises ``ClusterError`` where no group can go on, or where answers contradict each other.
+        Raises ``ClusterError`` if no group can go on, or if answers contradict each other.
         """
         self._actions = []
         for event in events:
@@ -297,7 +297,7 @@ class Agreement:
             if not named:
                 return [*self._actions, Blame(frozenset(self.asked))]
             self._look_at = named[-1].again
-        if self._have_left:  # no survivor calls any more
+        if self._have_left:
             self._abandon()
             self._news.clear()
             self._rest()
@@ -333,7 +333,7 @@ class Agreement:
             case Damaged(cause):
                 self._hear(cause, now)
             case Answered(member, term, answer):
-                # It may be of an earlier term, or come twice.
+                # The answer may be of an earlier term, or a duplicate.
                 awaited = AgreementPhase.GIVING if answer is None else AgreementPhase.ASKING
                 if self.phase is awaited and term == self.term and member in self.asked:
                     self.asked.remove(member)
@@ -358,7 +358,7 @@ class Agreement:
             self.newcomers = tuple(sorted((*self.newcomers, member)))
 
     def _end(self, member: int, reason: str, known_by: int | None, now: int) -> None:
-        """Take in that a member has ended, or a rank that wanted to be one (the members are not told of that)."""
+        """Note the end of a member, or of a newcomer, which the members are not told of."""
         if self.leases.dead.get(member) == PARTED:
             self.leases.explain(member, reason)
             self._ending.pop(member, None)
@@ -381,7 +381,7 @@ class Agreement:
             self.refused[member] = reason
 
     def _exclude(self, member: int, now: int) -> None:
-        """Tell a member that lives, or may live, that the others go on without it."""
+        """Tell a member that is or may be alive that the others go on without it."""
         reason = self.leases.dead[member]
         self._tell((member,), "excluded", reason)
         self._hear(reason, now)
@@ -392,7 +392,7 @@ class Agreement:
     # --- what follows
 
     def _consider(self, now: int) -> None:
-        """Begin a change of the group if the news demands one; news that is not clear yet is kept."""
+        """Begin a change of the group if the news demands one; keep news that is not clear yet."""
         if self._on_failure == "abort" and self._ending:
             return
         try:
@@ -467,13 +467,13 @@ class Agreement:
         self._actions.append(Install(self.epoch, decision))
 
     def _joining(self) -> tuple[int, ...]:
-        """Newcomers that join now that members have stopped: none, if a member is ahead or has not called."""
+        """Return the newcomers to admit now that members have stopped: none if a member is ahead or has not called."""
         answers = self._answers.values()
         same = len({answer.finished for answer in answers}) == 1
         return self.newcomers if same and all(answer.operation is not None for answer in answers) else ()
 
     def _look_at_tree(self, now: int) -> None:
-        """If the next tree is installed, go on to ``GIVING``; else wait, ask again, refuse newcomers, or fail."""
+        """If the next tree is installed, go on to ``GIVING``; otherwise wait, ask again, refuse newcomers, or fail."""
         decision, tree = self._decision, self._tree
         assert decision is not None  # noqa: S101
         stands = tree is not None and not tree.error
@@ -508,13 +508,13 @@ class Agreement:
             self.leases.join(member, now)
             self._there.add(member)
         self.newcomers = tuple(newcomer for newcomer in self.newcomers if newcomer not in decision.joined)
-        self._beats = {}  # these told of waits on the old tree
+        self._beats = {}  # the beats describe waits on the old tree
         self._rest()
 
-    # --- who joins, and who has left
+    # --- ranks that join, and members that have left
 
     def _welcome(self, now: int) -> None:
-        """Take newcomers in between two operations: hold the members until all have called the next one."""
+        """Admit newcomers between two operations: hold the members until all have called the next one."""
         members = self.survivors
         if any(self._left.get(member) is not None for member in members):
             self._refuse(self.newcomers, "the others ended before")
@@ -532,7 +532,7 @@ class Agreement:
             self._ask({})
 
     def _with_room(self, members: tuple[int, ...]) -> bool:
-        """Whether there is a tree for at least one newcomer; refuse newcomers for which there is none."""
+        """Return whether there is a tree for at least one newcomer; refuse newcomers for which there is none."""
         taken: tuple[int, ...] = ()
         for newcomer in self.newcomers:
             why = self._ground.no_room((*members, *taken, newcomer))
@@ -548,13 +548,13 @@ class Agreement:
             self._tell((newcomer,), "refused", reason)
 
     def _is_between(self, members: tuple[int, ...]) -> bool:
-        """Whether all members have called the same operation, and at least one of them has not begun it."""
+        """Return whether all members have called the same operation, and at least one of them has not begun it."""
         beats = [self._beats[member] for member in members if member in self._beats]
         calling = len(beats) == len(members) and all(beat.held == self._held and beat.calls for beat in beats)
         return calling and len({beat.finished for beat in beats}) == 1 and any(beat.rests for beat in beats)
 
     def _look_for_left(self, now: int) -> None:
-        """``ClusterError`` where a member waits for one that has left, or never came."""
+        """Raise ``ClusterError`` if a member waits for a member that has left or never connected."""
         left = {member: self._left[member] for member in self.survivors if member in self._left}
         for member in self.survivors:
             beat = self._beats.get(member)
@@ -574,7 +574,7 @@ class Agreement:
                     raise CollectiveError(f"{waits}, which left the group")
 
     def _release(self) -> None:
-        """Tell the survivors, once, that all have left and that they may go."""
+        """Tell the survivors, once, that all have left and that they may exit."""
         if self._have_left and not self._released:
             self._released = True
             self._tell(self.survivors, "released", True)

@@ -1,4 +1,4 @@
-"""``Backend``, the interface by which a ``Communicator`` has its collectives carried, and the records of a group."""
+"""``Backend``, the interface that carries a ``Communicator``'s collectives, and the records of a group."""
 
 import os
 import socket
@@ -29,7 +29,7 @@ FloatArray = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Ahead:
-    """A float32 sum that a participant starts next; its exponents may travel with the collective before."""
+    """The float32 sum that a participant starts next; its exponents may travel with the collective before it."""
 
     array: FloatArray
     start_ps: int
@@ -38,40 +38,43 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a collective, the same at all participants but for ``patience_s`` and ``ahead``."""
+    """Options of a collective, the same at all participants except ``patience_s`` and ``ahead``."""
 
     words: bool = False
-    """The arrays hold int32, which are added as they are, in place of float32."""
+    """Whether the arrays hold int32 words, which are added as they are, instead of float32."""
     poison: bool = False
-    """Whether NaN and infinity come through, and are no error."""
+    """Whether NaN and infinity are carried to the result instead of raising an error."""
     lane_bits: int = 0
-    """Bits of the lanes in which an all-reduce of floats travels, 32, 16 or 8; 0: those of the run."""
+    """Lane width in bits of an all-reduce of floats: 32, 16 or 8; 0: that of the run."""
     name: str = ""
-    """The collective that the caller asked for, if it is carried as another one."""
+    """The collective that the caller called, if another one carries it; otherwise empty."""
     blocks: Literal["", "own", "all"] = ""
-    """An all-reduce of as many equal blocks as there are ranks, that may be carried as less: 'own': each rank needs its
-    own one only; 'all': each rank gives its own one only, and zeros for the others."""
+    """Blocks of an all-reduce, one per rank, that are used.
+
+    'own': each rank needs only its own block of the result. 'all': each rank gives only its own block, and zeros for
+    the others. Empty: all.
+    """
     patience_s: float | None = None
-    """Wall-clock seconds that this participant waits for the others; None: as long as the group does."""
+    """Wall-clock seconds that this participant waits for the others; None: the group's time-out."""
     staleness: int | None = 0
     """For push_pull: rounds by which a worker may be ahead of the slowest; 0: all wait; None: no bound."""
     view: int = 0
-    """Number of the group's changes that the caller had heard of when it called (``GroupChanged.view``)."""
+    """Number of the group's changes that the caller knew at the call (``GroupChanged.view``)."""
     tensor: str = ""
     """The caller's name of the tensor: what a deadline left out goes into the next all-reduce of that name."""
     place: str = ""
-    """The call's place in its step, used if there is no name; empty if it is not known."""
+    """The call's place in its step, used if there is no name; empty if unknown."""
     ahead: Annotated[Ahead | None, Given("ahead", lambda _: None, lambda ahead, _: ahead)] = None
-    """The participant's next call, if it is known; not used in real time."""
+    """The participant's next call, or None if unknown; not used in real time."""
 
     @property
     def identity(self) -> str:
-        """The name of the tensor, or else its place in a step; empty if both are unknown."""
+        """Return the name of the tensor, or else its place in a step; empty if both are unknown."""
         return f"name {self.tensor}" if self.tensor else self.place
 
     @property
     def stale(self) -> bool:
-        """Whether workers do not wait for each other in every round."""
+        """Return whether workers do not wait for each other in every round."""
         return self.staleness != 0
 
 
@@ -80,10 +83,10 @@ PLAIN: Final = Options()
 
 @dataclass(frozen=True)
 class Asked:
-    """A collective as one participant asks for it.
+    """One participant's request for a collective.
 
-    array: 1-D, C-contiguous, float32; the result is written in place. root: a rank of the start. start_ps: of virtual
-    time; None: where the participant's clock stands, which then goes on to the end.
+    array: 1-D, C-contiguous, float32; the result is written in place. root: a rank of the start. start_ps: start in
+    virtual time; None: the time of the participant's clock, which then moves to the end of the collective.
     """
 
     operation: str
@@ -106,82 +109,81 @@ class Backend(Protocol):
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Members whose arrays are in the result of the participant's last collective, as ranks of the start."""
+        """Return the members whose arrays are in the participant's last result, as ranks of the start."""
 
     @property
     def summed(self) -> tuple[tuple[int, int], ...]:
-        """The last result as stretches of (elements, contributions), one after the other.
+        """Return the last result as consecutive stretches of (elements, contributions).
 
         Empty if every element has the contributions of all contributors.
         """
 
     def collective(self, asked: Asked) -> int:
-        """Take part in one collective; blocks.
+        """Take part in one collective, and block until it ends; return the time of the result, picoseconds.
 
-        Returns when the result was there, picoseconds. Raises ``GroupChanged`` where the group has other members than
-        ``options.view`` says.
+        Raises ``GroupChanged`` if the group has changed since ``options.view``.
         """
 
     def compute(self, seconds: float) -> None:
         """Let virtual time pass for this participant."""
 
     def now(self) -> float:
-        """Virtual time of this participant, seconds."""
+        """Return the virtual time of this participant, seconds."""
 
     def now_ps(self) -> int:
-        """Virtual time of this participant, picoseconds."""
+        """Return the virtual time of this participant, picoseconds."""
 
     def reach(self, time_ps: int, message: int = -1) -> None:
-        """Move this participant's virtual time on to ``time_ps``, if it is earlier.
+        """Advance this participant's virtual time to ``time_ps`` if it is earlier.
 
         message: number of the message that it waited for, for the trace; -1: none.
         """
 
     def record(self, name: str, value: float) -> None:
-        """Keep a figure of the training, with the virtual time and the iteration."""
+        """Record a figure of the training, with the virtual time and the iteration."""
 
     def sent(self, message: "Message") -> None:
-        """Note a message of another library, for the trace."""
+        """Record a message of another library, for the trace."""
 
     def waited(self, wait: "Wait") -> None:
-        """Note that the participant waited, for the trace; its clock stays."""
+        """Record that the participant waited, for the trace; its clock stays."""
 
     def messenger(self) -> "Backend | None":
-        """An end for `move` and `moved_ps`, which collectives do not keep waiting; None in real time."""
+        """Return a backend for `move` and `moved_ps` that does not wait for collectives; None in real time."""
 
     def move(self, move: "Move") -> int:
-        """Note the participant's part of what another library moves; returns the number of the note."""
+        """Record the participant's part of another library's transfer; return the number of the record."""
 
     def moved_ps(self, number: int) -> int:
-        """When it was moved, picoseconds; -1 as long as not all participants have noted their parts."""
+        """Return when the transfer was complete, picoseconds; -1 until all participants have recorded their parts."""
 
     def tallied(self, rows: Sequence["Tallied"]) -> None:
-        """Note the counts of all calls, at the end."""
+        """Record the counts of all calls, at the end."""
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "Backend":
-        """The participant's end of the serial-th group of these workers; its rank there is its place in ``ranks``."""
+        """Return the backend for the serial-th group of these workers; its rank there is its place in ``ranks``."""
 
     def close(self) -> None:
         """Leave the group."""
 
 
 class Served(Backend, Protocol):
-    """A backend in the coordinator's process, with what the coordinator notes beside a participant's calls."""
+    """A backend in the coordinator's process, with methods for the coordinator beside a participant's calls."""
 
     def record(self, name: str, value: float, at_ps: int | None = None) -> None:
-        """Keep a figure of ``at_ps``."""
+        """Record a figure with time ``at_ps``, or now."""
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "Served":
-        """Its end of the serial-th group of these workers."""
+        """Return the backend for the serial-th group of these workers."""
 
     def computed(self, start_ps: int, end_ps: int) -> None:
-        """Note computation for the timeline."""
+        """Record computation for the timeline."""
 
     def lost(self) -> None:
-        """Its process is gone without having left: tell the other participants."""
+        """Tell the other participants that this one's process ended without leaving."""
 
 
-# How a participant's call becomes an operation of its endpoint.
+# The mapping from a participant's call to an operation of its endpoint.
 
 
 COLLECTIVES: Final = {
@@ -192,11 +194,11 @@ COLLECTIVES: Final = {
     "barrier": Collective.BARRIER,
     "all_to_all": Collective.ALL_TO_ALL,
 }
-"""By the names of ``Communicator``; a broadcast is carried as a pull."""
+"""Collectives by the names of ``Communicator``; a broadcast is carried as a pull."""
 
 
 def as_carried(operation: str, *, ring: bool) -> str:
-    """The collective that carries a call: a broadcast pulls from its root; a ring's barrier all-reduces one element."""
+    """Return the collective that carries a call: a broadcast is a pull; a ring's barrier all-reduces one element."""
     if operation == "broadcast":
         return "pull"
     return "all_reduce" if operation == "barrier" and ring else operation
@@ -212,9 +214,10 @@ def part(
     serves: bool,
     lost: FloatArray | None = None,
 ) -> Post:
-    """The operation of one participant, with ``array`` as source or target (workers/operation.py has the table).
+    """Return the operation of one participant, with ``array`` as source or target (table in workers/operation.py).
 
-    serves: it is the job's server, of a host-side all-reduce too, whose sum it takes. lost: as of ``Post``.
+    serves: whether the participant is the job's server; the server of a host-side all-reduce also gets the sum. lost:
+    as in ``Post``.
     """
     source: FloatArray | None = None
     target: FloatArray | None = None
@@ -227,7 +230,7 @@ def part(
     elif collective is Collective.PUSH_PULL:
         source, target = (None, array) if serves else (array, array)
     elif collective is Collective.ALL_TO_ALL:
-        source, target = array.copy(), array  # blocks come while others still leave
+        source, target = array.copy(), array  # blocks arrive while others still leave
     sums = collective is Collective.ALL_REDUCE
     return Post(
         collective,
@@ -249,7 +252,7 @@ Array = npt.NDArray[Any]
 
 
 def check_array(operation: str, array: Any, wanted: set[np.dtype[Any]] | None) -> None:
-    """Raise an error for an array that cannot be used; ``wanted``: types that the operation takes, None for any."""
+    """Raise an error for an array that cannot be used; ``wanted``: dtypes that the operation takes, None for any."""
     if not isinstance(array, np.ndarray) or (wanted is not None and array.dtype not in wanted):
         kind = array.dtype if isinstance(array, np.ndarray) else f"{type(array).__name__}, which is no array"
         mend = "array.astype(np.float32)" if isinstance(array, np.ndarray) else "np.array(value, np.float32)"
@@ -265,23 +268,23 @@ def check_array(operation: str, array: Any, wanted: set[np.dtype[Any]] | None) -
 
 
 def as_words(array: Array) -> npt.NDArray[np.int32]:
-    """A copy of an array's bytes as int32, padded with zeros."""
+    """Return a copy of an array's bytes as int32, padded with zeros."""
     octets = np.zeros(-(-array.nbytes // 4) * 4, np.uint8)
     octets[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return octets.view(np.int32)
 
 
-# Counts of calls by collective, type and carrier, so that calls which do not use the network show.
+# Counts of calls by collective, type and carrier, so that calls which do not use the network become visible.
 
 
 DEBUG: Final = "P4REDUCE_DEBUG"
-"""environment variable; INFO: ranks log on standard error how they joined, and what carries each kind of call."""
+"""environment variable; INFO: ranks log to standard error how they joined, and what carries each kind of call."""
 NETWORK, GLOO = "network", "gloo"
 
 
 @dataclass(frozen=True)
 class Tallied:
-    """Calls of one kind: collective, type of the elements, what carried them; and bytes that callers gave."""
+    """Counts of one kind of call: collective, element type, carrier (``by``), calls, and bytes that callers gave."""
 
     collective: str
     kind: str
@@ -300,15 +303,15 @@ class Tally:
         self._called = threading.local()
 
     def call_next(self, kind: str, octets: int, collective: str = "") -> None:
-        """Set type and bytes for this thread's next call, if they are not those of the array that it passes.
+        """Set type and bytes of this thread's next call, if they differ from those of the array that it passes.
 
-        ``collective``: what was called, where it is carried as another.
+        ``collective``: the collective that was called, if another one carries it.
         """
         self._called.what = kind, octets, collective
 
     def add(self, collective: str, kind: str, octets: int, by: str = NETWORK, why: str = "") -> int:
-        """Count a call; return how many of this kind there have been, this one included."""
-        set_before = self._called.__dict__.pop("what", None)  # of a call that never came, where this one goes by gloo
+        """Count a call; return the number of calls of this kind so far."""
+        set_before = self._called.__dict__.pop("what", None)  # dropped if this call goes by gloo, not the network
         if set_before is not None and by == NETWORK:
             kind, octets, called = set_before
             collective = called or collective
@@ -322,13 +325,13 @@ class Tally:
         return count
 
     def rows(self) -> list[Tallied]:
-        """All kinds, in order."""
+        """Return the counts of all kinds, in order."""
         with self._lock:
             return [Tallied(*key, count, self._octets[key]) for key, count in sorted(self._counts.items())]
 
 
 def added_up(tallied: Iterable[Tallied]) -> list[Tallied]:
-    """A row for each kind of several ranks' calls."""
+    """Add up the counts of several ranks; return one row for each kind."""
     total = Tally()
     for row in tallied:
         key = row.collective, row.kind, row.by
@@ -338,16 +341,16 @@ def added_up(tallied: Iterable[Tallied]) -> list[Tallied]:
 
 
 def info(text: str) -> None:
-    """Log a line on standard error, if `DEBUG` asks for that."""
+    """Log a line to standard error if `DEBUG` is INFO."""
     if os.environ.get(DEBUG, "").upper() == "INFO":
         print(f"{socket.gethostname()}:{os.getpid()} p4reduce INFO {text}", file=sys.stderr, flush=True)
 
 
-# Virtual time of one participant, which its groups share.
+# Virtual time of one participant, shared by its groups.
 
 
 class Clock:
-    """A time that only grows, picoseconds. Safe to use from several threads."""
+    """A time that only grows, picoseconds. Thread-safe."""
 
     def __init__(self, start_ps: int = 0) -> None:
         self._now_ps = start_ps
@@ -355,26 +358,23 @@ class Clock:
 
     @property
     def now_ps(self) -> int:
-        """The time."""
+        """Return the time."""
         return self._now_ps
 
     def advance(self, by_ps: int) -> tuple[int, int]:
-        """Let time pass; return when that began and ended, in picoseconds."""
+        """Advance the time; return the times before and after, picoseconds."""
         with self._lock:
             before = self._now_ps
             self._now_ps += by_ps
             return before, self._now_ps
 
     def reach(self, time_ps: int) -> None:
-        """Move the time on to ``time_ps``, if it is earlier."""
+        """Advance the time to ``time_ps`` if it is earlier."""
         with self._lock:
             self._now_ps = max(self._now_ps, time_ps)
 
 
-# A group as seen by the process that starts its participants, and the callbacks that carry its collectives.
-
-
-# One participant's call of a collective, and the check that all participants call the same.
+# One participant's call of a collective, and the check that all participants call the same one.
 
 
 SERVED = frozenset({"push", "pull", "push_pull"})
@@ -398,17 +398,17 @@ class CollectiveCall:
     """the participant's clock at the call; the collective may have begun later"""
     options: Options = PLAIN
     error: Exception | None = None
-    """the error of this participant's call, if others' calls succeed"""
+    """error of this participant's call if others' calls succeed, or None"""
     raised: bool = False
-    """whether it was not carried out because members died: the caller hears of the new group, and calls again"""
+    """whether members died and it was not carried out: the caller gets `GroupChanged`, and calls again"""
     contributors: tuple[int, ...] = ()
     """members whose arrays are in the result; empty: all members"""
     summed: tuple[tuple[int, int], ...] = ()
-    """(elements, contributions) of one stretch of the result after the other; empty: as many as contributors."""
+    """consecutive stretches of the result, (elements, contributions); empty: those of all contributors"""
 
 
 def check_agreement(calls: list[CollectiveCall], name: Callable[[int], str]) -> None:
-    """`CollectiveError` where the participants of one collective do not call the same; ``name`` names a rank."""
+    """Raise `CollectiveError` if the participants' calls of one collective differ; ``name`` names a rank."""
     first = calls[0]
     for call in calls[1:]:
         if _shape(call) != _shape(first):
@@ -450,15 +450,16 @@ def _describe(call: CollectiveCall) -> str:
 
 
 def refuse_narrow(calls: list[CollectiveCall], where: str) -> None:
-    """`RefusedError` for lanes of 16 or 8 bits where there are none; ``where`` says why."""
+    """Raise `RefusedError` for lanes of 16 or 8 bits in a network without them; ``where`` names it."""
     bits = calls[0].options.lane_bits
     if bits not in (0, WORD_BITS):
         raise RefusedError(f"{calls[0].operation}: lane_bits: {bits}, but {where} has lanes of {WORD_BITS} bits only")
 
 
 def first_bad_value(array: FloatArray) -> int | None:
-    """Index of the first value that is not finite, or None."""
-    # A dot product is finite only if all is, and costs a tenth of isfinite; overflow alone may lie.
+    """Return the index of the first value that is not finite, or None."""
+    # A dot product is finite only if all values are, and takes a tenth of isfinite's time; overflow may give false
+    # alarms.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.dot(array, array)):
             return None
@@ -466,7 +467,7 @@ def first_bad_value(array: FloatArray) -> int | None:
     return int(bad[0]) if bad.size else None
 
 
-# What a group keeps for each participant: its clock, its call, its spans and its figures.
+# A group's state of each participant: its clock, its call, its spans and its figures.
 
 
 COMPUTE = "compute"
@@ -493,7 +494,7 @@ class TimeSpan:
     end_ps: int
     elements: int = 0
     label: str = ""
-    """text on a time-line, if it is not the name"""
+    """text on the timeline, if it differs from the name"""
 
 
 @dataclass(frozen=True)
@@ -533,23 +534,23 @@ class Message:
 
 @dataclass(frozen=True)
 class Move:
-    """A participant's part of what another library moves: a message, or a collective of its group."""
+    """A participant's part of another library's transfer: a message, or a collective of its group."""
 
     name: str
     at_ps: int
     sent: tuple[tuple[int, int], ...]
-    """Rank in the group, and bytes that go there."""
+    """Pairs of a rank in the group and the bytes sent to it."""
     meets: tuple[int, ...]
-    """All who note a part of it, in the same order if their ``key`` is the same."""
+    """Ranks that record a part of the transfer; transfers of the same ``key`` are matched in order."""
     key: str
 
 
 CarryMove = Callable[[str, Mapping[int, int], Sequence[tuple[int, int, int]]], dict[int, int]]
-"""``carry(name, starts, sent)``: when each rank has its part, ps; ``sent``: (from, to, bytes)."""
+"""``carry(name, starts, sent)`` returns the time at which each rank has its part, ps; ``sent``: (from, to, bytes)."""
 
 
 class Moves:
-    """Where participants' parts of what another library moves meet; its lock is the caller's."""
+    """Matches participants' parts of other libraries' transfers. The caller holds a lock."""
 
     def __init__(self, carry: CarryMove) -> None:
         self._carry = carry
@@ -558,7 +559,7 @@ class Moves:
         self._count = 0
 
     def post(self, rank: int, move: Move) -> int:
-        """Note a part; the last one of all lets the time of it be known."""
+        """Record a part, and return its number; the last part of a transfer has it carried."""
         self._count += 1
         waiting = self._open.setdefault(move.key, [])
         meeting = next((begun for begun in waiting if rank not in begun), None)
@@ -576,7 +577,7 @@ class Moves:
         return self._count
 
     def done_ps(self, rank: int, number: int) -> int:
-        """When a participant has what it noted, once; -1 as long as others have not."""
+        """Return when a participant's part was complete, ps, and forget it; -1 while others' parts are missing."""
         return self._done_ps.pop((rank, number), -1)
 
 
@@ -592,22 +593,22 @@ class ParticipantTrace:
 
 @dataclass
 class Participant:
-    """One participant, as its group sees it."""
+    """The group's state of one participant."""
 
     clock: Clock
     ready_ps: int
-    """when its last collective was done: the next one starts no earlier"""
+    """end of its last collective: the next one starts no earlier"""
     call: CollectiveCall | None = None
     under_way: bool = False
-    """the network has its array"""
+    """whether the network uses its array"""
     finished: bool = False
     left: bool = False
     died: str = ""
-    """the reason why it takes no part any more although it did not leave; empty otherwise"""
+    """why it takes no part any more although it did not leave; otherwise empty"""
     contributors: tuple[int, ...] = ()
-    """of its last collective"""
+    """members whose arrays are in its last result"""
     summed: tuple[tuple[int, int], ...] = ()
-    """the same: how many contributions each stretch of its result has"""
+    """contributions of each stretch of its last result"""
     iteration: int = 0
     figures: list[Figure] = field(default_factory=list)
     spans: list[TimeSpan] = field(default_factory=list)
@@ -616,7 +617,7 @@ class Participant:
 
     @property
     def waits(self) -> bool:
-        """Whether its call waits for others."""
+        """Return whether the participant's call waits for others."""
         return self.call is not None and not self.finished and not self.under_way and not self.died
 
 
@@ -635,17 +636,17 @@ class Seat:
         self.is_server = rank == size
 
     def collective(self, asked: Asked) -> int:
-        """Post the call and wait."""
+        """Post the call and wait for its result."""
         return self._rendezvous.post(self.rank, asked)
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Members whose arrays are in the result of its last collective."""
+        """Return the members whose arrays are in the result of the participant's last collective."""
         return self._rendezvous.contributors(self.rank)
 
     @property
     def summed(self) -> tuple[tuple[int, int], ...]:
-        """The result of its last collective as stretches of (elements, contributions)."""
+        """Return the result of the last collective as stretches of (elements, contributions)."""
         return self._rendezvous.summed(self.rank)
 
     def compute(self, seconds: float) -> None:
@@ -653,98 +654,103 @@ class Seat:
         self._rendezvous.compute(self.rank, seconds)
 
     def now(self) -> float:
-        """Virtual time, seconds."""
+        """Return the virtual time, seconds."""
         return self._rendezvous.clock(self.rank).now_ps / PS_PER_S
 
     def now_ps(self) -> int:
-        """Virtual time, picoseconds."""
+        """Return the virtual time, picoseconds."""
         return self._rendezvous.clock(self.rank).now_ps
 
     def reach(self, time_ps: int, message: int = -1) -> None:
-        """Virtual time is at least this."""
+        """Advance virtual time to at least ``time_ps``, and record the wait."""
         self.waited(Wait(self.now_ps(), time_ps, message))
         self._rendezvous.clock(self.rank).reach(time_ps)
 
     def waited(self, wait: Wait) -> None:
-        """Note a wait; the clock stays."""
+        """Record a wait; the clock stays."""
         self._rendezvous.told(self.rank).waits.append(wait)
 
     def sent(self, message: Message) -> None:
-        """Note a message."""
+        """Record a message."""
         self._rendezvous.told(self.rank).messages.append(message)
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
-        """Note what was called in all."""
+        """Record the counts of all calls."""
         self._rendezvous.told(self.rank).tallied.extend(rows)
 
     def messenger(self) -> "Seat":
-        """Itself: it does not wait."""
+        """Return itself, as it does not wait."""
         return self
 
     def move(self, move: Move) -> int:
-        """Note a part of what another library moves."""
+        """Record a part of another library's transfer; return its number."""
         return self._rendezvous.move(self.rank, move)
 
     def moved_ps(self, number: int) -> int:
-        """When it was moved, or -1."""
+        """Return when the transfer was complete, picoseconds, or -1."""
         return self._rendezvous.moved_ps(self.rank, number)
 
     def computed(self, start_ps: int, end_ps: int) -> None:
-        """Note computation for the timeline; the clock stays."""
+        """Record computation for the timeline; the clock stays."""
         self._rendezvous.computed(self.rank, start_ps, end_ps)
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "Seat":
-        """Its end of the group of ``ranks``, in that order."""
+        """Return the participant's end of the group of ``ranks``, in that order."""
         if self._rendezvous.subgroup is None:
             raise ClusterError("groups are made of the ranks of the whole run, not of another group")
         return self._rendezvous.subgroup(self.rank, ranks, serial)
 
     def lost(self) -> None:
-        """Its process is gone without having left: tell the other participants."""
+        """Tell the other participants that this one's process ended without leaving."""
         self._rendezvous.lose(self.rank)
 
     def record(self, name: str, value: float, at_ps: int | None = None) -> None:
-        """Keep a figure."""
+        """Record a figure."""
         self._rendezvous.record(self.rank, name, value, at_ps)
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the group."""
         self._rendezvous.leave(self.rank)
 
 
 Carry = Callable[[list[CollectiveCall], Callable[[], None]], Sequence[MembershipDecision] | None]
-"""``carry(calls, check)`` carries one collective out: fills ``done_ps`` of every call, or ``error`` of one that fails
-alone; raises ``CollectiveError``, after which the group goes on if it is one of ``GOES_ON``. It calls ``check`` now and
-then, which raises once the group has ended: the result is not needed any more. Returns what was decided of the
-group's members meanwhile."""
+"""``carry(calls, check)`` carries one collective.
+
+It fills ``done_ps`` of every call, or ``error`` of a call that fails alone. It raises ``CollectiveError``; after an
+error of ``GOES_ON`` the group goes on. It calls ``check`` regularly, which raises once the group has ended and the
+result is not needed any more. It returns the decisions made meanwhile on the group's members.
+"""
 Joined = Callable[[tuple[int, ...], int, tuple[int, ...]], None]
 """Called with the ranks that joined, the group's view and its members; under a lock, so it must not block."""
 Death = Callable[[int, int, str], None]
 """Called for a participant that died, with its rank, its clock (ps) and the reason."""
 CarryStale = Callable[[list[CollectiveCall], Callable[[], None]], list[CollectiveCall]]
-"""As ``Carry``, for workers that do not wait for each other: takes the calls of all present, those that it has already
-too, carries on until at least one of them is done, and returns those that are."""
+"""As ``Carry``, for workers that do not wait for each other.
+
+It takes the calls of all participants, including those under way, carries them until at least one is done, and returns
+the calls that are done.
+"""
 
 
 class Group(Protocol):
-    """A group, as the process that starts its participants sees it."""
+    """A group as seen by the process that starts its participants."""
 
     def backend(self, rank: int) -> Served:
-        """The backend of participant ``rank``; ``ValueError`` for a rank that is not in the group."""
+        """Return the backend of participant ``rank``; raise ``ValueError`` for a rank outside the group."""
 
     def waiting(self) -> str:
-        """Who waits for whom, as one line; empty when no participant waits."""
+        """Return one line that says which participants wait for which; empty if none waits."""
 
     def fail(self, error: ClusterError) -> None:
-        """End the group: everyone who waits, or calls later, gets ``error``."""
+        """End the group: participants that wait, or call later, get ``error``."""
 
     @property
     def failure(self) -> ClusterError | None:
-        """The error that the group has ended with, or None."""
+        """Return the error that ended the group, or None."""
 
     def die(self, rank: int, reason: str) -> bool:
-        """A participant's process has ended without leaving; False where the others cannot go on without it."""
+        """Note that a participant's process has ended without leaving; return False if the others cannot go on."""
 
 
 Subgroup = Callable[[int, tuple[int, ...], int], Seat]
-"""The seat of a rank in a group of some of the ranks: (rank, ranks, which of the groups of these ranks)."""
+"""Function that returns a rank's seat in a subgroup: (rank, ranks, number of the group of these ranks)."""

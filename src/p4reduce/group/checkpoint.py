@@ -1,8 +1,8 @@
 """Checkpoints of a training: its arrays, the iteration, and the state of a random generator, in one file.
 
-A file is one line of JSON (names, types, shapes, facts, and the SHA-256 of the bytes that follow and of the line itself
-without it), then the arrays' bytes. Nothing in it is executed or unpickled. A new one is written beside the old one,
-forced to the disk, and takes its place in one step; the old one stays as ``.previous``.
+A file is one line of JSON (names, types, shapes, facts, and a SHA-256 of these and of the following bytes), then the
+arrays' bytes. Nothing in it is executed or unpickled. A new file is written beside the old one, forced to the disk, and
+replaces the old one atomically; the old one is kept as ``.previous``.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ from p4reduce.group.errors import ClusterError
 _FORMAT: Final = "p4reduce-checkpoint-1"
 _MAX_LINE: Final = 1 << 20
 _TYPES: Final = frozenset("biufc")
-"""kinds of NumPy's types that are only bytes"""
+"""kinds of NumPy dtypes that are plain bytes"""
 _GENERATORS: Final = {"PCG64": np.random.PCG64, "PCG64DXSM": np.random.PCG64DXSM}
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 class CheckpointError(ClusterError):
-    """A file that is no checkpoint, or is damaged; the text names it and the fix."""
+    """A file is no checkpoint, or is damaged; the text names it and the fix."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,20 @@ class CheckpointState:
     """The next iteration."""
     arrays: dict[str, np.ndarray[Any, Any]]
     generator: np.random.Generator | None
-    """With the state that it had."""
+    """Generator with its saved state, or None."""
 
 
 class Checkpoint:
-    """The checkpoint of a training, in a file. One participant saves it, all may load it when they begin."""
+    """The checkpoint of a training, in a file. One participant saves it; all may load it when they begin."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.previous = self.path.with_name(self.path.name + ".previous")
 
     def save(self, iteration: int, arrays: Arrays, generator: np.random.Generator | None = None) -> None:
-        """Keep the state before ``iteration``; it is on the disk when this returns. Raises `CheckpointError`.
+        """Save the state before ``iteration``; it is on disk when this returns. Raises `CheckpointError`.
 
-        generator: of NumPy's usual kinds, PCG64 (``np.random.default_rng``) or PCG64DXSM.
+        generator: of kind PCG64 (``np.random.default_rng``) or PCG64DXSM.
         """
         if generator is not None and generator.bit_generator.state["bit_generator"] not in _GENERATORS:
             kind = generator.bit_generator.state["bit_generator"]
@@ -83,7 +83,7 @@ class Checkpoint:
             raise CheckpointError(f"{self.path}: cannot be written: {error.strerror}") from error
 
     def load(self) -> CheckpointState | None:
-        """The newest state that is whole; None where nothing was saved. `CheckpointError` where all are damaged."""
+        """Return the newest undamaged state, or None if none was saved. Raises `CheckpointError` if all are damaged."""
         damage: CheckpointError | None = None
         for path in (self.path, self.previous):
             try:
@@ -124,7 +124,7 @@ def _read(path: Path) -> CheckpointState:
 
 
 def _generator(state: Mapping[str, Any] | None) -> np.random.Generator | None:
-    """Make a generator, of one of NumPy's own kinds, with a saved state."""
+    """Return a generator of one of NumPy's kinds with a saved state, or None."""
     if state is None:
         return None
     made: Any = _GENERATORS[str(state["bit_generator"])]()
@@ -140,7 +140,7 @@ def _digest(facts: Mapping[str, Any], parts: list[Any]) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force a folder to the disk: only then is a new name in it on the disk."""
+    """Force a folder to disk, which makes new names in it durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

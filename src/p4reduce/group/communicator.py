@@ -31,7 +31,7 @@ from p4reduce.group.errors import GOES_ON, ClusterError, GroupChanged
 from p4reduce.workers.wire import WIDTHS, WORD_BITS
 from p4switch.base.values import PS_PER_S
 
-# Collectives that do not block: a queue that carries one after the other, and a handle for each.
+# Nonblocking collectives: a queue that carries one after the other, and a handle for each.
 
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Handle(Generic[T]):
         self._result: list[T] = []
         self._done_ps = 0
         self.error: BaseException | None = None
-        """Why it failed; None while it is under way, too."""
+        """Error of the collective; None if it succeeded or is under way."""
         self.told: Callable[[BaseException], None] = lambda _: None
         """Called with the error when ``wait`` raises it."""
         self.is_wanted = False
@@ -60,17 +60,17 @@ class Handle(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it is over, well or not."""
+        """Return whether the collective has ended, with a result or an error."""
         self._want()
         return self._over.is_set()
 
     @property
     def done_s(self) -> float:
-        """When this participant had its result, in seconds of its clock; 0 before, or if it failed."""
+        """Return when this participant had its result, in seconds of its clock; 0 before that, or if it failed."""
         return self._done_ps / PS_PER_S
 
     def wait(self, timeout_s: float | None = None) -> T:
-        """Block until the result is there and return it; the participant's clock moves on to at least that time.
+        """Block until the result is there and return it; advance the participant's clock to at least that time.
 
         Raises the error of the collective, or ``TimeoutError`` after ``timeout_s`` of wall-clock time.
         """
@@ -82,17 +82,17 @@ class Handle(Generic[T]):
         return self._result[0]
 
     def reach(self) -> None:
-        """Move the participant's clock on to the time of the result, if it is earlier; without a result, do nothing."""
+        """Advance the participant's clock to the time of the result if it is earlier; do nothing without a result."""
         self._reach(self._done_ps)
 
     def settle(self, timeout_s: float | None = None) -> None:
-        """Block until it is over, well or not; ``TimeoutError`` after ``timeout_s`` of wall-clock time."""
+        """Block until the collective has ended; raise ``TimeoutError`` after ``timeout_s`` of wall-clock time."""
         self._want()
         if not self._over.wait(timeout_s):
             raise TimeoutError(f"no result after {timeout_s:g} s")
 
     def when_done(self, callback: "Callable[[Handle[T]], None]") -> None:
-        """Call ``callback(handle)`` when it is over: in the thread that carries collectives out, or at once."""
+        """Call ``callback(handle)`` at the end: in the thread that carries collectives, or now if it has ended."""
         with self._guard:
             if not self._over.is_set():
                 self._callbacks.append(callback)
@@ -100,11 +100,11 @@ class Handle(Generic[T]):
         callback(self)
 
     def map(self, change: "Callable[[T], U]") -> "Handle[U]":
-        """A handle of what ``change`` makes of the result, done when this one is."""
+        """Return a handle whose result is ``change`` of this one's, done when this one is."""
         changed: Handle[U] = Handle(self._reach)
 
         def told(error: BaseException) -> None:
-            self.told(error)  # looked up late: it may change
+            self.told(error)  # ``self.told`` is read at the call, as it may change
 
         changed.told = told
         changed.wanted = self._want
@@ -124,13 +124,13 @@ class Handle(Generic[T]):
             self.wanted()
 
     def finish(self, result: T, done_ps: int) -> None:
-        """Set the result; called by the thread that carries the collective out."""
+        """Set the result; called by the thread that carries the collective."""
         self._result = [result]
         self._done_ps = done_ps
         self._end()
 
     def fail(self, error: BaseException) -> None:
-        """Set the error; called by the thread that carries the collective out."""
+        """Set the error; called by the thread that carries the collective."""
         self.error = error
         self._end()
 
@@ -144,7 +144,7 @@ class Handle(Generic[T]):
 
 @dataclass(frozen=True)
 class _Task(Generic[Carried]):
-    """A submitted task. ``about``: for the task before it; ``followed``: it gets the next one's ``about``."""
+    """A submitted task. ``about``: for the task before it; ``followed``: whether it gets the next task's ``about``."""
 
     run: Callable[[Carried | None], None]
     handle: "Handle[Any]"
@@ -153,7 +153,7 @@ class _Task(Generic[Carried]):
 
 
 class CollectiveQueue(Generic[Carried]):
-    """Carries out what is submitted, one after the other, in a thread of its own."""
+    """Carries out submitted tasks one after the other, in its own thread."""
 
     def __init__(self, name: str) -> None:
         self._tasks: deque[_Task[Carried]] = deque()
@@ -171,13 +171,15 @@ class CollectiveQueue(Generic[Carried]):
         *,
         followed: bool = False,
     ) -> Handle[T]:
-        """Carry out ``task``, which returns its result and when it was there (ps). ``ClusterError`` once closed.
+        """Carry out ``task``, which returns its result and the time of the result (ps).
 
-        followed: it is carried out when the next one is submitted, whose ``about`` it is given; or with None when a
-        caller waits for it, or the queue is closed.
+        Raises ``ClusterError`` once closed.
+
+        followed: the task waits until the next one is submitted, and gets that one's ``about``; it gets None if a
+        caller waits for it, or the queue is closed first.
         """
         handle: Handle[T] = Handle(reach)
-        if os.getpid() != self._process:  # the thread is not in this one
+        if os.getpid() != self._process:  # the queue's thread exists only in the parent
             raise ClusterError("this process was forked after its parent joined the group: only the parent may call")
 
         def run(ahead: Carried | None) -> None:
@@ -198,7 +200,7 @@ class CollectiveQueue(Generic[Carried]):
             self._changed.notify_all()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until everything was carried out; False when that takes longer."""
+        """Wait until all tasks are carried out; return False after ``timeout_s``."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -207,7 +209,7 @@ class CollectiveQueue(Generic[Carried]):
             self._changed.notify_all()
 
     def _next(self) -> tuple[_Task[Carried], Carried | None] | None:
-        """The next task, and the ``about`` of the one behind it if it wants that; None at the end."""
+        """Return the next task, and the ``about`` of the task behind it if it wants that; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._tasks or self._closed)
             if not self._tasks:
@@ -216,7 +218,7 @@ class CollectiveQueue(Generic[Carried]):
             if task.followed:
                 self._changed.wait_for(lambda: len(self._tasks) > 1 or task.handle.is_wanted or self._closed)
             self._tasks.popleft()
-            # Unless the task asks for it, what it gets would depend on how threads are scheduled.
+            # Only a ``followed`` task gets it: otherwise it would depend on the scheduling of threads.
             return task, self._tasks[0].about if task.followed and self._tasks else None
 
     def _run(self) -> None:
@@ -224,7 +226,7 @@ class CollectiveQueue(Generic[Carried]):
         while (item := self._next()) is not None:
             task, ahead = item
             if isinstance(failed, ClusterError):
-                # The group has failed: nothing that comes after it can be carried out.
+                # The group has failed, so later calls cannot be carried.
                 task.handle.fail(type(failed)(str(failed)))
                 continue
             try:
@@ -241,13 +243,13 @@ class CollectiveQueue(Generic[Carried]):
 A = TypeVar("A", bound=Array)
 LaneBits = Literal[32, 16, 8]
 STEP: Final = "p4reduce.step"
-"""the figure that marks the end of a step"""
+"""figure that marks the end of a step"""
 MOST_NAME: Final = 200
 """characters of a tensor's name"""
 _FIRST_LOOK_S: Final = 0.0002
 _LAST_LOOK_S: Final = 0.02
 LEAVE_S: Final = 10.0
-"""for collectives that are under way when a participant leaves"""
+"""seconds to finish collectives that are under way when a participant leaves"""
 
 
 class _Steps:
@@ -258,12 +260,12 @@ class _Steps:
         self._before: list[int] = []
 
     def next(self) -> None:
-        """Note that a step ends here; from now on places are known."""
+        """Note the end of a step; from now on places are known."""
         self._known = True
         self._before.clear()
 
     def place(self, elements: int) -> str:
-        """The place of the next all-reduce, which has so many elements; empty if no step has ended yet."""
+        """Return the place of the next all-reduce, of ``elements`` elements; empty if no step has ended yet."""
         place = f"place {len(self._before)} {crc32(repr(self._before).encode()):08x}"
         self._before.append(elements)
         if not self._known:
@@ -277,8 +279,8 @@ class Communicator:
 
     Calls block until this participant has its result, and work in place on the caller's own array (C-contiguous, of any
     shape). With ``start``, a virtual time in seconds, a collective starts then and a call returns a ``Handle`` at once:
-    several may be under way, and are carried one after the other. All participants of a group make the same calls in
-    the same order. In real time ``start`` only says that the call does not block.
+    several may be started, and are carried one after the other. All participants of a group make the same calls in the
+    same order. In real time ``start`` only makes the call nonblocking.
     """
 
     def __init__(
@@ -290,13 +292,13 @@ class Communicator:
         view: int = 0,
         tally: Tally | None = None,
     ) -> None:
-        """``members``: of the group when this one joins, if not all; ``view``: number of changes before.
+        """Wrap ``backend``; ``members``: of the group if this one joins late; ``view``: number of changes before that.
 
-        tally: that of the group that this one is a part of.
+        tally: that of the group of which this one is a subgroup; None: a new one.
         """
         self._backend = backend
         self.tally = Tally() if tally is None else tally
-        """counts of calls, in this group and in those that were made of it"""
+        """counts of calls in this group and its subgroups"""
         self._tells = tally is None
         self._patience_s = patience_s
         self._queue: CollectiveQueue[Ahead] | None = None
@@ -314,55 +316,55 @@ class Communicator:
 
     @property
     def rank(self) -> int:
-        """Rank in the group: 0 .. size-1 for workers, ``size`` for the server. It may change by ``GroupChanged``."""
+        """Return the rank in the group (0 .. size-1; the server: ``size``). ``GroupChanged`` may change it."""
         return self.size if self.is_server else self._members.index(self._backend.rank)
 
     @property
     def size(self) -> int:
-        """Number of workers (the server not counted). It may change by ``GroupChanged``."""
+        """Return the number of workers, without the server. ``GroupChanged`` may change it."""
         return len(self._members)
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Ranks at the start of the workers that have ranks 0 .. size-1 now, as of the last ``GroupChanged`` heard."""
+        """Return the ranks at the start of the workers 0 .. size-1, as of the last ``GroupChanged``."""
         return self._members
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Members whose arrays are in the result of the last collective, as ranks of the start.
+        """Return the members whose arrays are in the result of the last collective, as ranks of the start.
 
-        All members, but for a collective during which one died: with ``on_failure="shrink"`` it is done again over the
-        survivors, unless one of them had its result already.
+        These are all members, unless one died during the collective: with ``on_failure="shrink"`` it is done again over
+        the survivors, unless one of them had its result already.
         """
         return self._backend.contributors
 
     @property
     def counts(self) -> npt.NDArray[np.uint16]:
-        """How many arrays are in each element of the last all-reduce's result: uint16, shape (elements,).
+        """Return how many arrays are in each element of the last all-reduce's result: uint16, shape (elements,).
 
-        ``size`` everywhere, but where a run has a deadline and some came too late, or members died: the mean is
-        ``array.reshape(-1) / np.maximum(comm.counts, 1)``. Of a collective that was started (``start=``): after its
-        ``wait``, before the next one.
+        It is ``size`` everywhere, unless a deadline left out late contributions, or members died: the mean is
+        ``array.reshape(-1) / np.maximum(comm.counts, 1)``. After a nonblocking collective (``start=``), read it between
+        its ``wait`` and the next collective.
         """
         stretches = self._backend.summed or ((self._elements, len(self.contributors)),)
         return np.concatenate([np.full(elements, count, np.uint16) for elements, count in stretches])
 
     @property
     def is_server(self) -> bool:
-        """True for the parameter server's end."""
+        """Return True for the parameter server."""
         return self._backend.is_server
 
     @property
     def now(self) -> float:
-        """Virtual time, seconds."""
+        """Return the virtual time, seconds."""
         return self._backend.now()
 
     def group(self, ranks: Sequence[int], *, patience_s: float | None = None) -> "Communicator":
-        """Make a group of these ranks of this one, in this order; each of them calls this, and no other rank does.
+        """Make a group of these ranks of this group, in this order; exactly these ranks call it.
 
-        patience_s: as of ``connect``; None: as long as this one waits.
+        patience_s: as in ``connect``; None: that of this group.
 
-        Raises ``ValueError`` for ranks that are not there, twice there, or without this one.
+        Raises ``ValueError`` for unknown or repeated ranks, or if this rank is not among them.
         """
         chosen = tuple(ranks)
         if not chosen or len(set(chosen)) != len(chosen) or not all(0 <= rank < self.size for rank in chosen):
@@ -403,22 +405,24 @@ class Communicator:
     ) -> A | Handle[A]:
         """Replace ``array`` by the sum over all workers.
 
-        float32; float16, which is added as float32 and rounded once; int32, exactly: a sum beyond int32 raises
-        ``SaturatedError`` at all ranks, whose arrays are as they were, and the next collective works.
-        NaN and infinity raise ``ValueError`` with their index, or with ``not_finite="nan"`` come through: in the
-        network, a chunk (``lanes`` elements) that holds one becomes NaN. ``CollectiveError`` when the network gives up.
+        Its type is float32; float16, which is added as float32 and rounded once; or int32, which is added exactly. An
+        int32 sum beyond int32 raises ``SaturatedError`` at all ranks and leaves their arrays unchanged; the next
+        collective works. NaN and infinity raise ``ValueError`` with their index. With ``not_finite="nan"`` they are
+        carried: in the network, a chunk (``lanes`` elements) that holds one becomes NaN. Raises ``CollectiveError`` if
+        the network fails.
 
-        followed: another all-reduce is started before anything is waited for. This one is carried when that is known,
-        and announces exponents of it, which saves it a round trip where all ranks say so in time; in virtual time.
+        followed: another all-reduce is started before any result is waited for. This one is carried once the next is
+        known, and announces the next one's exponents, which saves the next one a round trip if all ranks do so in time.
+        In virtual time only.
 
-        name: which tensor this is, at all ranks; for runs with a deadline. What comes too late is added to the next
-        all-reduce of that name and size. Without a name it is added to the one at the same place of the next step,
-        where ``step()`` tells steps apart. Where neither is known it is in no sum, and ``network.left_out`` of the
-        result says so.
+        name: the tensor's name, the same at all ranks; for runs with a deadline. Late contributions are added to the
+        next all-reduce of that name and size. Without a name, they are added to the all-reduce at the same place of the
+        next step, if ``step()`` marks steps. If neither is known, they are in no sum, and reported in the result's
+        ``network.left_out``.
 
-        lane_bits: bits of each number on the wire, 32, 16 or 8, where switches add up floats; None: as the run says
-        (``--lane-bits``). With fewer than 32 the sum is rounded (docs/usage.md), and what rounding lost of this array
-        is added to the next all-reduce of the same name, as above.
+        lane_bits: bits of each number on the wire, 32, 16 or 8, if switches add up floats; None: that of the run
+        (``--lane-bits``). With fewer than 32 bits the sum is rounded (docs/usage.md), and the rounding error of this
+        array is added to the next all-reduce of the same name, as above.
         """
         if lane_bits not in (None, *WIDTHS):
             raise ValueError(f"all_reduce: lane_bits: {lane_bits!r}, must be 32, 16 or 8")
@@ -438,8 +442,8 @@ class Communicator:
         """Sum ``array`` over all workers and return this rank's block of the sum, one of ``size`` equal blocks.
 
         The result is a view of the block in ``array``; the other blocks of ``array`` are undefined afterwards. Types
-        and ``not_finite`` as of ``all_reduce``. Where a tree of switches adds up in virtual time, each block goes to
-        its owner only (docs/plans.md); elsewhere this is an all-reduce.
+        and ``not_finite`` are those of ``all_reduce``. If a tree of switches adds up in virtual time, each block goes
+        to its owner only (docs/plans.md); otherwise this is an all-reduce.
         """
         if isinstance(array, np.ndarray) and array.size % self.size:
             raise ValueError(f"reduce_scatter: {array.size} elements are no {self.size} equal blocks")
@@ -459,8 +463,8 @@ class Communicator:
     def all_gather(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
         """Fill ``out``, of shape (size, *array.shape), with the arrays of all workers, bit for bit, of any type.
 
-        Where a tree of switches adds up in virtual time, each block is multicast from its worker (docs/plans.md);
-        elsewhere this is a sum of 32-bit words, in which each worker gives zeros for the others' blocks.
+        If a tree of switches adds up in virtual time, each block is multicast from its worker (docs/plans.md);
+        otherwise this is a sum of 32-bit words, in which each worker gives zeros for the others' blocks.
         """
         if out.shape != (self.size, *array.shape) or out.dtype != array.dtype or not out.flags.c_contiguous:
             raise ValueError(
@@ -490,7 +494,7 @@ class Communicator:
     def all_to_all(self, array: Array, out: A, *, start: float | None = None) -> A | Handle[A]:
         """Exchange ``size`` equal blocks: block j of ``array`` goes to worker j, block i of ``out`` comes from i.
 
-        Blocks are moved bit for bit, of any type; ``array`` stays as it is.
+        Blocks are moved bit for bit, of any type; ``array`` is not changed.
         """
         if out.shape != array.shape or out.dtype != array.dtype or not out.flags.c_contiguous:
             wanted = f"C-contiguous {array.dtype}{list(array.shape)}"
@@ -530,23 +534,23 @@ class Communicator:
         return self._carry("broadcast", words.view(np.float32), unpacked, start, root, options=chosen, of=array)
 
     def push(self, array: FloatArray) -> FloatArray:
-        """Workers: upload ``array``. The server: replace ``array`` by the workers' sum."""
+        """Upload ``array`` (workers), or replace ``array`` by the workers' sum (the server)."""
         return self._served("push", array)
 
     def pull(self, array: FloatArray) -> FloatArray:
-        """Workers: replace ``array`` by the server's, bit for bit. The server: publish ``array``."""
+        """Replace ``array`` by the server's, bit for bit (workers), or publish ``array`` (the server)."""
         return self._served("pull", array)
 
     def push_pull(self, array: FloatArray, learning_rate: float, *, staleness: int | None = 0) -> FloatArray:
-        """One step of a parameter server, chunk by chunk in the network.
+        """Make one step of a parameter server, chunk by chunk in the network.
 
         Workers pass gradients and get weights back; the server passes the weights, which become
         ``w - learning_rate * sum / size``.
 
         staleness: 0: all wait for each other (`dist_sync`). A bound s: a worker goes on while it is at most s rounds
-        ahead of the slowest (stale-synchronous); None: whatever the others do (`dist_async`). Then each gradient moves
-        the weights when it comes, a worker gets them as they are, and a call of the server ends when as many more
-        gradients have come as there are workers. In virtual time only.
+        ahead of the slowest (stale-synchronous). None: workers never wait (`dist_async`). Unless it is 0, each gradient
+        changes the weights on arrival, its worker gets the current weights, and a call of the server ends after as many
+        further gradients as there are workers. In virtual time only.
         """
         if not math.isfinite(learning_rate):
             raise ValueError(f"push_pull: learning_rate must be finite, got {learning_rate}")
@@ -572,7 +576,7 @@ class Communicator:
         self._backend.compute(seconds)
 
     def record(self, name: str, value: float) -> None:
-        """Keep a figure (loss, accuracy …) at the current virtual time for the report.
+        """Record a figure (loss, accuracy …) at the current virtual time for the report.
 
         Raises ``ValueError`` for NaN and infinity, which JSON cannot hold.
         """
@@ -583,10 +587,10 @@ class Communicator:
         self._backend.record(name, float(value))
 
     def sent(self, peer: int, octets: int, tag: int = 0, *, sends: bool) -> Callable[[], None]:
-        """Note one end of a message of another library: its time, and for ``p4reduce launch --record``.
+        """Record one end of another library's message, to model its time and for ``p4reduce launch --record``.
 
-        ``peer``: rank in this group; ``sends``: the message goes to it. The result waits for the other end's note, and
-        moves the clock on to when the message is there; both ends call it when they wait.
+        ``peer``: rank in this group; ``sends``: whether the message goes to the peer. The returned function waits for
+        the other end's record, and advances the clock to the message's arrival; each end calls it when it waits.
         """
         if not 0 <= peer < self.size:
             raise ValueError(f"peer {peer}: this group has workers 0 to {self.size - 1}")
@@ -598,10 +602,10 @@ class Communicator:
         return self._move("send", {peer: octets} if sends else {}, ends, key, message=number)
 
     def moves(self, name: str, sent: Mapping[int, int]) -> Callable[[], None]:
-        """Note this rank's part of a collective of another library: ``sent`` are bytes for ranks of the group.
+        """Record this rank's part of another library's collective; ``sent``: bytes for ranks of the group.
 
-        All ranks note their parts in the same order. The result waits for the others, and moves the clock on to when
-        this one has its result.
+        All ranks record their parts in the same order. The returned function waits for the others, and advances the
+        clock to the time of this rank's result.
         """
         return self._move(name, sent, range(self.size), "all")
 
@@ -632,10 +636,10 @@ class Communicator:
         return wait
 
     def step(self) -> None:
-        """Mark the end of a step (an iteration of the training), at all ranks: the result gives times by step.
+        """Mark the end of a step (an iteration of the training), at all ranks; the result then has times by step.
 
-        In a run with a deadline, late numbers of an all-reduce go into the one at the same place of the next step.
-        Without marks, a step is taken to be the shortest sequence of collectives that repeats.
+        In a run with a deadline, late contributions of an all-reduce go into the one at the same place of the next
+        step. Without marks, the shortest repeating sequence of collectives counts as a step.
         """
         self._backend.record(STEP, 0.0)
         self._steps.next()
@@ -648,16 +652,16 @@ class Communicator:
             self._queue.join(LEAVE_S)
         self.tell()
         if self._messenger is not None and self._messenger is not self._backend:
-            with contextlib.suppress(ClusterError):  # the group has failed, which the next line reports
+            with contextlib.suppress(ClusterError):  # the group has failed, as the next line reports
                 self._messenger.close()
         self._backend.close()
 
     def tell(self) -> None:
-        """Tell the coordinator what was called; later calls do nothing."""
+        """Send the counts of calls to the coordinator; later calls do nothing."""
         rows = self.tally.rows() if self._tells else []
         self._tells = False
         if rows:
-            with contextlib.suppress(ClusterError):  # the group has failed, which other calls report
+            with contextlib.suppress(ClusterError):  # the group has failed, as other calls report
                 self._backend.tallied(rows)
 
     def _sum(
@@ -677,7 +681,7 @@ class Communicator:
         if isinstance(array, np.ndarray) and array.dtype == np.int32:
             check_array("all_reduce", array, {np.dtype(np.int32)})
             chosen = Options(words=True, patience_s=self._patience_s, tensor=name, blocks=blocks)
-            words = array.copy()  # where the sum is beyond int32 the caller's array stays as it is
+            words = array.copy()  # keeps the caller's array if the sum exceeds int32
 
             def added() -> A:
                 array[...] = words
@@ -724,7 +728,7 @@ class Communicator:
         followed: bool = False,
         of: Array | None = None,
     ) -> T | Handle[T]:
-        """Carry a collective and return what ``finish`` makes; with ``start`` a handle. of: the caller's array."""
+        """Carry a collective; return the result of ``finish``, or with ``start`` a handle. of: the caller's array."""
         if self._left:
             raise ClusterError("this participant has left the group")
         called = {"own": "reduce_scatter", "all": "all_gather"}.get(options.blocks, operation)

@@ -23,18 +23,18 @@ class CollectiveError(ClusterError):
 
 
 class SaturatedError(CollectiveError):
-    """A sum of int32 lies beyond int32. Every rank is told, its array is as it was, and the group goes on."""
+    """A sum of int32 exceeds int32. Every rank gets the error, arrays are unchanged, and the group goes on."""
 
 
 class RefusedError(CollectiveError):
-    """The network has no room or no plan for a collective. Every rank is told, nothing was sent; the group goes on."""
+    """The network has no room or plan for a collective. All ranks get the error, none has sent; the group goes on."""
 
 
 class GroupChanged(CollectiveError):
-    """The group has other members than when the caller last heard of it; the call was not carried out.
+    """The group has changed since the caller last heard of it; the call was not carried out.
 
-    Its arrays are as they were. From now on the communicator's ``rank``, ``size`` and ``members`` are those of the new
-    group: call again, with what it needs of them.
+    Its arrays are unchanged. From now on the communicator's ``rank``, ``size`` and ``members`` are those of the new
+    group: repeat the call for these.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class GroupChanged(CollectiveError):
         self.view = view
         """Number of the change, from 1 on."""
         self.members = tuple(members)
-        """Ranks of the start, in the new order of ranks."""
+        """Ranks of the start, in the order of the new ranks."""
         self.lost = dict(lost)
-        """Members that are gone since the caller last heard, with the reason; by ranks of the start."""
+        """Members lost since the caller last heard of a change, by rank of the start, with the reason."""
         self.operation = operation
-        """The caller's collective that was not carried out, from 0 on."""
+        """Number of the caller's collective that was not carried out, from 0 on."""
         self.joined = tuple(joined)
-        """Ranks that have joined since the caller last heard, and need the others' state."""
+        """Ranks that have joined since the caller last heard of a change, and need the others' state."""
 
 
 class ExcludedError(ClusterError):
-    """A participant is no member any more: the others took it for dead and go on without it."""
+    """A participant is no member any more: the others considered it dead and go on without it."""
 
 
 GOES_ON: Final = (SaturatedError, RefusedError)

@@ -1,4 +1,4 @@
-"""Members of a group: their leases, decisions on who goes on, the journal of these, and who still reaches whom."""
+"""Members of a group: their leases, decisions on changes and their journal, and hosts that reach each other."""
 
 import json
 import os
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from p4reduce.topologies import Topology
     from p4reduce.topologies.optical import Ends
 
-# Which members are dead, and which are only slow.
+# The distinction of dead members from slow ones.
 #
 # A member is dead when its connection has ended (its process is gone), or when its lease has run out *and* the data
-# path names it: no member is excluded for being late, or for a silence that holds up no other.
+# path names it. A member that is only late, or whose silence delays no other member, is not excluded.
 
 
 @dataclass(frozen=True)
 class Lease:
-    """How often a member says that it lives (``beat``), and for how long that counts (``term``), in one unit."""
+    """Interval of a member's heartbeats (``beat``) and the time each is valid (``term``), in the same unit."""
 
     beat: int
     term: int
@@ -38,7 +38,7 @@ VIRTUAL_LEASE: Final = Lease(PS_PER_MS, 10 * PS_PER_MS)
 
 
 class Leases:
-    """The leases of a group's members, and which of them are dead. Times only grow; units are those of ``lease``."""
+    """The leases of a group's members, and which members are dead. Times only grow; their unit is that of ``lease``."""
 
     def __init__(self, lease: Lease, members: Iterable[int], now: int) -> None:
         self._lease = lease
@@ -47,33 +47,33 @@ class Leases:
 
     @property
     def dead(self) -> dict[int, str]:
-        """Dead members, with the reason."""
+        """Return the dead members, with the reason."""
         return dict(self._dead)
 
     @property
     def alive(self) -> tuple[int, ...]:
-        """Members that are not dead, stragglers too."""
+        """Return the members that are not dead, including slow ones."""
         return tuple(member for member in self._until if member not in self._dead)
 
     def heard(self, member: int, now: int) -> bool:
-        """Extend a member's lease; False for one that is dead or was never a member, and that must end."""
+        """Extend a member's lease; return False if it is dead or was never a member, and must end."""
         if member not in self._until or member in self._dead:
             return False
         self._until[member] = max(self._until[member], now + self._lease.term)
         return True
 
     def knows(self, member: int) -> bool:
-        """Whether this rank is a member, or was one."""
+        """Return whether this rank is or was a member."""
         return member in self._until
 
     def join(self, member: int, now: int) -> None:
-        """Add a member. ``ValueError`` for one that was there before, dead or not."""
+        """Add a member. Raises ``ValueError`` if the rank is or was a member."""
         if member in self._until:
             raise ValueError(f"member {member} is known already")
         self._until[member] = now + self._lease.term
 
     def postpone(self, by: int) -> None:
-        """Extend all leases by a time in which the coordinator could not listen: silence in it does not count."""
+        """Extend all leases by a time during which the coordinator did not listen: silence in it does not count."""
         self._until = {member: until + by for member, until in self._until.items()}
 
     def ended(self, member: int, reason: str) -> bool:
@@ -89,15 +89,15 @@ class Leases:
             self._dead[member] = reason
 
     def runs_out(self, member: int) -> int:
-        """When a member's lease runs out."""
+        """Return the time at which a member's lease runs out."""
         return self._until[member]
 
     def expired(self, now: int) -> tuple[int, ...]:
-        """Living members whose lease has run out."""
+        """Return the living members whose lease has run out."""
         return tuple(member for member in self.alive if self._until[member] <= now)
 
     def accuse(self, named: Collection[int], now: int) -> tuple[int, ...]:
-        """Declare those members dead that the data path names and whose lease has run out; return them."""
+        """Declare dead the members that the data path names and whose lease has run out; return them."""
         accused = tuple(member for member in self.expired(now) if member in named)
         silence = "said nothing for its lease, and others waited for it"
         for member in accused:
@@ -107,14 +107,14 @@ class Leases:
 
 # The answers of survivors that have stopped, and the decision that follows.
 #
-# The first phase (*prepare*) stops the survivors and asks how many operations each has finished. An operation needs
-# all members, so no member is two ahead. If one has finished operation k, k stands as it is, with the members that it
-# had, and the others get its array; if none has, k is done again over the survivors, from the inputs that were kept.
-# The second phase (*commit*) tells all of them. When one more dies before that, both phases begin anew with the next
+# The first phase (*prepare*) stops the survivors and asks how many operations each has finished. An operation needs all
+# members, so no member is two ahead. If a member has finished operation k, k stands with the members that it had, and
+# the others get its array. If no member has, k is done again over the survivors, from the inputs that were kept. The
+# second phase (*commit*) tells all survivors. If another member dies before that, both phases begin anew with the next
 # term.
 #
-# A rank joins between two operations: members hear of it before they begin the next one, which is not done; they call
-# it again in the group with the newcomer. Newcomers get ranks that no member had before, behind all others.
+# A rank joins between two operations: members are told before they begin the next one, which is not done; they call it
+# again in the group with the newcomer. Newcomers get new ranks, above all others.
 
 
 OnFailure = Literal["abort", "raise", "shrink"]
@@ -123,46 +123,46 @@ Outcome = Literal["kept", "redone", "raised"]
 
 @dataclass(frozen=True)
 class SurvivorAnswer:
-    """What a survivor has done by the time it has stopped."""
+    """The progress of a survivor at the time when it stopped."""
 
     finished: int
     """operations of which it has the result"""
     contributors: tuple[int, ...] = ()
-    """members whose contributions are in the last one"""
+    """members whose contributions are in its last result"""
     operation: str | None = None
-    """the operation that it has called and has no result of; None: there is none"""
+    """the operation that it has called without a result yet, or None"""
     root: int = -1
-    """root of that operation, if it is a broadcast"""
+    """root of that operation, if it is a broadcast; else -1"""
 
 
 @dataclass(frozen=True)
 class MembershipDecision:
-    """A decision of a group's coordinator, written down before any member is told. Members are ranks of the start."""
+    """A decision of a group's coordinator, written to the journal before any member is told. Members are ranks."""
 
     term: int
     """Number of the attempt to decide; each attempt has its own."""
     epoch: int
-    """Epoch of the group, from 1 on: each decision has its own, and its trees have generations of their own."""
+    """Epoch of the group, from 1 on; each decision has its own, and its trees have their own generations."""
     operation: int
-    """The first that not all survivors had finished, from 0 on."""
+    """First operation that not all survivors had finished, from 0 on."""
     outcome: Outcome
-    """``kept``: with the old members, the others got its array; ``redone`` over the new ones; ``raised``: not done."""
+    """``kept``: the result of the old members stands; ``redone`` over the new ones; ``raised``: not done."""
     before: tuple[int, ...]
     after: tuple[int, ...]
     contributors: tuple[int, ...]
-    """Members whose contributions the operation has; none if it was raised."""
+    """Members whose contributions are in the operation's result; empty if it was raised."""
     holder: int | None
-    """The member whose array the others got; None if they got none."""
+    """Member whose array the others got; None if they got none."""
     lost: Mapping[int, str]
     """Dead members, with the reason; empty if only the tree changed."""
     joined: tuple[int, ...] = ()
     """Ranks that joined; they lack the others' state."""
     cause: str = ""
-    """The link or switch that caused it, if no member died."""
+    """Link or switch that caused it, if no member died."""
 
     @property
     def heard_before(self) -> int:
-        """The operation before which all members hear of the decision: the next one, or the one that was not done."""
+        """Return the operation before which members hear of the decision: the next one, or the one not done."""
         return self.operation + (self.outcome != "raised")
 
     def describe(self) -> str:
@@ -191,9 +191,9 @@ def decide(
     cause: str = "",
     joined: tuple[int, ...] = (),
 ) -> MembershipDecision:
-    """The decision that follows from the answers of all survivors. ``redo``: False where callers want an error.
+    """Return the decision that follows from the answers of all survivors. ``redo``: False if callers want an error.
 
-    joined: newcomers; if there are any, the operation is not done, and all call again. Raises ``ClusterError`` if no
+    joined: newcomers; if there are any, the operation is not done, and all call it again. Raises ``ClusterError`` if no
     member survives, if an answer is missing, or if answers contradict each other.
     """
     left = tuple(member for member in before if member not in lost)
@@ -224,15 +224,15 @@ def decide(
 
 
 def cannot_redo(operation: str | None, root: int, lost: Collection[int]) -> bool:
-    """Whether an operation has no meaning without ``lost`` members; ``root``: of a broadcast, a rank of the start."""
+    """Return whether an operation makes no sense without ``lost`` members; ``root``: rank of a broadcast's root."""
     return bool(lost) and (operation == "all_to_all" or (operation == "broadcast" and root in lost))
 
 
 def group_changed(changes: Sequence[MembershipDecision], view: int, operation: int) -> GroupChanged:
-    """The error for a caller that has heard of ``view`` changes of its group, at its ``operation``-th call."""
+    """Return the error for a caller that knows ``view`` changes of its group, at its ``operation``-th call."""
     news = changes[view:]
     members = news[-1].after
-    came = [member for decision in news for member in decision.joined]  # some of them are gone again
+    came = [member for decision in news for member in decision.joined]  # some of these may have died since
     lost = {member: reason for decision in news for member, reason in decision.lost.items() if member not in came}
     summary = "; ".join(decision.describe() for decision in news)
     return GroupChanged(
@@ -245,7 +245,7 @@ def group_changed(changes: Sequence[MembershipDecision], view: int, operation: i
     )
 
 
-# Decisions, written down before any member is told of them: a line of JSON for each, forced to the disk.
+# Decisions are written to disk before any member is told: one line of JSON each, with fsync.
 
 
 class Journal:
@@ -256,7 +256,7 @@ class Journal:
         self.decisions: list[MembershipDecision] = []
 
     def write(self, decision: MembershipDecision) -> None:
-        """Keep a decision. ``ClusterError`` where its epoch or term is not above all before, or the disk is full."""
+        """Add a decision. Raises ``ClusterError`` if its epoch or term is not above the last, or if writing fails."""
         last = self.decisions[-1] if self.decisions else None
         if last is not None and (decision.epoch <= last.epoch or decision.term <= last.term):
             raise ClusterError(
@@ -275,9 +275,10 @@ class Journal:
 
 
 class Reach:
-    """A network, as far as it is not known to be damaged, and the members at its hosts.
+    """A network without its known damage, and the members at its hosts.
 
-    ``hosts``: of members, by rank. ``links`` and ``switches`` are what is down; the owner adds to them when more fails.
+    ``hosts``: of members, by rank. ``links`` and ``switches`` are those that are down; the owner adds more as they
+    fail.
     """
 
     def __init__(self, topology: "Topology", hosts: Sequence[str], links: "set[Ends]", switches: set[str]) -> None:
@@ -288,19 +289,19 @@ class Reach:
 
     @property
     def view(self) -> "Topology":
-        """The network without the links and switches that are down."""
+        """Return the network without the links and switches that are down."""
         from p4reduce.topologies.optical import without  # noqa: PLC0415  (slow to import, and participants need none)
 
         return without(self._topology, self.links, self.switches)
 
     def apart(self, hosts: Iterable[str]) -> frozenset[str]:
-        """Hosts outside the largest part of the network, which alone goes on."""
+        """Return the hosts outside the largest part of the network, which alone goes on."""
         from p4reduce.topologies.optical import unreachable  # noqa: PLC0415
 
         return unreachable(self._topology, hosts, self.links, self.switches)
 
     def damaged(self, plan: "Plan") -> bool:
-        """Whether a plan uses a link or a switch that is down."""
+        """Return whether a plan uses a link or a switch that is down."""
         return any(
             frozenset(pair) in self.links or {*pair} & self.switches
             for path in plan.paths.values()
@@ -308,9 +309,9 @@ class Reach:
         )
 
     def lost(self, members: Sequence[int], dead: Mapping[int, str]) -> tuple[dict[int, str], tuple[int, ...]]:
-        """Members that are dead or cut off, with the reason; and those of them that live.
+        """Return the dead or cut-off members, with the reason, and those of them that are alive but cut off.
 
-        ``FallenApartError`` where no two of those who are left reach each other.
+        Raises ``FallenApartError`` if no two of the remaining members reach each other.
         """
         gone = {member: dead[member] for member in members if member in dead}
         left = [member for member in members if member not in gone]

@@ -43,7 +43,7 @@ from p4reduce.group.transport import (
 )
 from p4switch.base.values import PS_PER_S, short
 
-# Ports for servers that are told which one to take.
+# Ports for servers that have to be given a number.
 
 
 _CLIENT_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -52,10 +52,10 @@ _PORT_TRIES: Final = 1000
 
 
 def free_ports(count: int, host: str = "127.0.0.1", kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
-    """Find ``count`` free ports of an address of this machine, of TCP or UDP, that the kernel gives to no client.
+    """Return ``count`` free TCP or UDP ports of an address of this machine, outside the kernel's ephemeral range.
 
-    They lie below those that the kernel gives to a socket that connects, or binds port 0: between looking and use only
-    a server that was told the same number could take one. ``OSError`` if there are not so many.
+    They are below the ports that the kernel gives to a socket that connects, or binds port 0: until they are used, only
+    a server with the same given number could take one. Raises ``OSError`` if there are too few.
     """
     clients = int(_CLIENT_PORTS.read_text("ascii").split()[0])
     with contextlib.ExitStack() as stack:
@@ -64,7 +64,7 @@ def free_ports(count: int, host: str = "127.0.0.1", kind: socket.SocketKind = so
             if len(ports) == count:
                 return ports
             holder = stack.enter_context(socket.socket(type=kind))
-            # 0: the kernel chooses, where an administrator has left no room below them.
+            # 0: the kernel chooses, if an administrator has left no room below the ephemeral range.
             port = random.randrange(_LEAST_PORT, clients) if clients > 2 * _LEAST_PORT else 0  # noqa: S311  (no secret)
             with contextlib.suppress(OSError):
                 holder.bind((host, port))
@@ -75,9 +75,9 @@ def free_ports(count: int, host: str = "127.0.0.1", kind: socket.SocketKind = so
 
 # Messages between a rank's process and the coordinator, over a stream socket.
 #
-# A message is the length of its header (4 bytes, network order), the header (a JSON object, UTF-8) and, when the
-# header has ``floats``, that many float32 in the byte order of both machines, which the first message says. Nothing is
-# unpickled; every size is bounded before memory is taken.
+# A message is the length of its header (4 bytes, network order), the header (a JSON object, UTF-8) and, if the header
+# has ``floats``, that many float32 in the byte order of both machines, which the first message states. No data is
+# unpickled; every size is checked before memory is allocated.
 
 
 MAX_HEADER: Final = 64 * 1024
@@ -92,7 +92,7 @@ class FramingError(ValueError):
 
 
 class EndedError(FramingError):
-    """The connection ended inside a message, as it does where a process is killed while it sends."""
+    """The connection ended inside a message, for example because the sender was killed."""
 
 
 def send(
@@ -100,7 +100,7 @@ def send(
 ) -> None:
     """Send one message; ``array`` is 1-D, C-contiguous float32. The header has at most ``limit`` bytes.
 
-    Raises ``ValueError`` when it is too large, ``OSError`` when the other end is gone.
+    Raises ``ValueError`` if it is too large, ``OSError`` if the other end is gone.
     """
     if array is not None:
         if array.size > MAX_FLOATS:
@@ -112,7 +112,7 @@ def send(
 
 
 def pack(header: dict[str, Any], *, limit: int = MAX_HEADER) -> bytes:
-    """A message without an array; ``ValueError`` when it is too large."""
+    """Return a message without an array as bytes; raise ``ValueError`` if it is too large."""
     text = json.dumps(header).encode()
     if len(text) > limit:
         raise ValueError(f"a message header of {len(text)} bytes is too large: the limit is {limit}")
@@ -120,7 +120,7 @@ def pack(header: dict[str, Any], *, limit: int = MAX_HEADER) -> bytes:
 
 
 def unpack(buffer: bytearray, *, limit: int = MAX_HEADER) -> dict[str, Any] | None:
-    """Take the first message, one without an array, out of what came in; None while it is not whole.
+    """Remove the first message, without an array, from ``buffer`` and return it; None while it is incomplete.
 
     Raises ``FramingError`` for anything malformed, as soon as its length is known.
     """
@@ -138,17 +138,17 @@ def unpack(buffer: bytearray, *, limit: int = MAX_HEADER) -> dict[str, Any] | No
 
 
 def is_whole(buffer: bytearray) -> bool:
-    """Whether the first message has come in whole."""
+    """Return whether the first message is complete."""
     return len(buffer) >= _LENGTH.size and len(buffer) - _LENGTH.size >= _LENGTH.unpack_from(buffer)[0]
 
 
 def receive(
     connection: socket.socket, into: FloatArray | None = None, *, limit: int = MAX_HEADER
 ) -> tuple[dict[str, Any], FloatArray | None] | None:
-    """One message: its header and its array; None when the other end has closed the connection.
+    """Receive one message; return its header and its array, or None if the other end has closed the connection.
 
-    With ``into`` the array is written there, and must have its size. Raises ``FramingError`` for anything malformed,
-    ``OSError`` (``TimeoutError`` with a time-out on the socket) when the connection breaks.
+    With ``into``, the array is written there, and must have its size. Raises ``FramingError`` for anything malformed,
+    ``OSError`` (``TimeoutError`` if the socket has a time-out) if the connection breaks.
     """
     prefix = bytearray(_LENGTH.size)
     if not _fill(connection, memoryview(prefix), may_end=True):
@@ -185,7 +185,7 @@ def _parse(text: bytearray) -> dict[str, Any]:
 
 
 def _fill(connection: socket.socket, buffer: memoryview, *, may_end: bool = False) -> bool:
-    """Fill ``buffer``; False when the stream ends before its first byte and ``may_end``."""
+    """Fill ``buffer``; return False if the stream ends before its first byte and ``may_end`` is set."""
     done = 0
     while done < len(buffer):
         count = connection.recv_into(buffer[done:])
@@ -197,25 +197,25 @@ def _fill(connection: socket.socket, buffer: memoryview, *, may_end: bool = Fals
     return True
 
 
-# Who a process is that Slurm started: its rank, and the socket of its job.
+# The identity of a process that Slurm started: its rank, and the socket of its job.
 
 
 NETWORK: Final = "P4REDUCE_NETWORK"
-"""Folder with a folder for each job, in which its socket is."""
+"""environment variable: folder with a subfolder for each job, which holds the job's socket"""
 
 
 def is_in_step(environment: Mapping[str, str]) -> bool:
-    """Whether ``srun`` started this process, in a job that has a p4reduce network."""
+    """Return whether ``srun`` started this process, in a job that has a p4reduce network."""
     return NETWORK in environment and "SLURM_PROCID" in environment
 
 
 def job_folder(number: int | str) -> str:
-    """Name of a job's folder."""
+    """Return the name of a job's folder."""
     return f"job-{number}"
 
 
 def place(environment: Mapping[str, str]) -> tuple[str, int, int]:
-    """Address of the coordinator, rank and size; ``ClusterError`` for variables that are not as Slurm sets them."""
+    """Return the coordinator's address, rank and size; raise ``ClusterError`` if Slurm's variables are invalid."""
     values = {}
     for what, names in (
         ("job", ("SLURM_JOB_ID",)),
@@ -237,29 +237,29 @@ SIZE: Final = "P4REDUCE_SIZE"
 RESTART: Final = "P4REDUCE_RESTART"
 """number of earlier starts of the script, whose ranks failed; "0" at first"""
 COMPUTE: Final = "P4REDUCE_COMPUTE"
-"""How computation of PyTorch scripts takes virtual time (adapters/torch/process_time.py)."""
+"""How the computation of PyTorch scripts takes virtual time (adapters/torch/process_time.py)."""
 RECORD: Final = "P4REDUCE_RECORD"
-"""Where it is set, what ranks wait for and send is noted, for their traces."""
+"""If set, ranks record their waits and messages, for their traces."""
 MEMBERS: Final = "P4REDUCE_MEMBERS"
-"""Where ranks may join: `GroupMembers` as JSON."""
+"""If ranks may join: `GroupMembers` as JSON."""
 SPEC: Final = "P4REDUCE_SPEC"
 """In real time: the file that describes this process's end of the network."""
 _LOOK_S: Final = 0.02
 NOTES: Final = 200
 """figures and spans of computation in one message"""
 ANSWER_TIMEOUT_S: Final = 24 * 3600.0
-"""Longer than the coordinator's own patience, which names who is missing."""
+"""Longer than the coordinator's own patience, whose error names the missing ranks."""
 
 Membership = tuple[tuple[int, ...], int]
-"""The ranks of a group, and which of the groups of these ranks."""
+"""Ranks of a group, and the number of the group of these ranks."""
 
 
-# What messages hold. The header of a request has its record's fields, and what to ``do``.
+# Contents of messages. The header of a request has its record's fields, and ``do``, the kind of request.
 
 
 @dataclass(frozen=True)
 class GroupMembers:
-    """A group for a process that joins it later: its changes so far, and its members."""
+    """The group of a process that joins late: number of changes so far, and members."""
 
     view: int
     members: tuple[int, ...]
@@ -292,7 +292,7 @@ class AheadCall:
 
 @dataclass(frozen=True)
 class RemoteCall:
-    """A collective; its array follows the header."""
+    """A request for a collective; its array follows the header."""
 
     operation: str
     root: int
@@ -304,7 +304,7 @@ class RemoteCall:
 
 @dataclass(frozen=True)
 class Done:
-    """The answer to ``RemoteCall``, as of `Backend`; the array follows."""
+    """The answer to ``RemoteCall``, with results as in `Backend`; the array follows."""
 
     done_ps: int
     contributors: tuple[int, ...]
@@ -330,7 +330,7 @@ class RecordedFigure:
 
 @dataclass(frozen=True)
 class Noted:
-    """Notes of a participant since its last message."""
+    """Records of a participant since its last message."""
 
     notes: tuple[Computed | RecordedFigure | Wait | Message | Tallied, ...]
 
@@ -372,11 +372,11 @@ _ERRORS: Final[Mapping[str, type[Exception]]] = {
 
 
 def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | None = None) -> Communicator:
-    """The Communicator of this process, which ``p4reduce launch`` started, or Slurm's ``srun``.
+    """Return the Communicator of this process, if ``p4reduce launch`` or Slurm's ``srun`` started it.
 
-    patience_s: wall-clock seconds that it waits for the others in a collective; None: as long as the group does.
+    patience_s: wall-clock seconds that it waits for the others in a collective; None: the group's time-out.
 
-    Raises ``ClusterError`` when it did not, or when the coordinator cannot be reached.
+    Raises ``ClusterError`` if the process belongs to no group, or if the coordinator cannot be reached.
     """
     address = _address(environment)
     if address is None and is_in_step(environment):
@@ -393,13 +393,13 @@ def connect(environment: Mapping[str, str] = os.environ, *, patience_s: float | 
 
 
 def _telling(communicator: Communicator) -> Communicator:
-    """Have the communicator tell what was called, also if the script ends without leaving."""
+    """Make the communicator send its counts of calls even if the script ends without leaving."""
     atexit.register(communicator.tell)
     return communicator
 
 
 def _address(environment: Mapping[str, str]) -> Address | None:
-    """The coordinator's address in the environment, or None."""
+    """Return the coordinator's address from the environment, or None."""
     given, file = environment.get(ADDRESS), environment.get(TICKET)
     if file is not None:
         ticket = Ticket.read(Path(file))
@@ -410,7 +410,7 @@ def _address(environment: Mapping[str, str]) -> Address | None:
 
 
 def _members(environment: Mapping[str, str], rank: int, size: int) -> tuple[int, tuple[int, ...]]:
-    """Changes of the group before this process, and its members then."""
+    """Return the number of the group's changes before this process joined, and its members then."""
     text = environment.get(MEMBERS)
     if text is None:
         return 0, tuple(range(size))
@@ -424,7 +424,7 @@ def _members(environment: Mapping[str, str], rank: int, size: int) -> tuple[int,
 
 
 def _await_socket(address: str) -> None:
-    """Wait until the network has heard of the job that this process belongs to."""
+    """Wait until the socket of this process's job exists, or until the time-out."""
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while not os.path.exists(address) and time.monotonic() < deadline:  # noqa: PTH110  (a path as it came)
         time.sleep(_LOOK_S)
@@ -433,8 +433,8 @@ def _await_socket(address: str) -> None:
 class RemoteBackend:
     """Carries a process's calls to the coordinator; implements ``backend.Backend``.
 
-    The clock is here, so that computation goes on while a collective has the connection; what computation it saw, and
-    what figures were recorded, travel with the next request.
+    The clock is kept here, so that computation goes on while a collective uses the connection. Recorded computation and
+    figures travel with the next request.
     """
 
     looks_ahead = True
@@ -454,30 +454,30 @@ class RemoteBackend:
         _JOINED.add(self)
 
     def leave_to_parent(self) -> None:
-        """Leave the connection to the parent, in a process forked from the one that joined.
+        """Leave the connection to the parent, in a process that was forked after joining.
 
-        The child does not speak in its name, nor keep its connection open when it has died.
+        The child does not use the connection, nor keep it open after the parent has died.
         """
         self._connection.close()
-        self._noting, self._asking = threading.Lock(), threading.Lock()  # holders are not in this process
+        self._noting, self._asking = threading.Lock(), threading.Lock()  # the locks' holders are not in this process
 
     @classmethod
     def join(cls, address: Address, rank: int, size: int, start: str = "") -> "RemoteBackend":
-        """Connect to the coordinator at ``address``; ``ClusterError`` where that fails.
+        """Connect to the coordinator at ``address``. Raises ``ClusterError`` if that fails.
 
-        start: the word of the start that this process belongs to, where its coordinator knows one; a ticket has it.
+        start: the word of the start that this process belongs to, if the coordinator has one; a ticket contains it.
         """
         word = address.start if isinstance(address, Ticket) else start
         return cls._reached(address, Hello(rank, word), rank, size, Clock())
 
     def group(self, ranks: tuple[int, ...], serial: int) -> "RemoteBackend":
-        """Another connection, for the serial-th group of ``ranks``; it has the same clock."""
+        """Open another connection, for the serial-th group of ``ranks``; it has the same clock."""
         hello = replace(self._hello, group=(ranks, serial))
         return self._reached(self._home, hello, ranks.index(self.rank), len(ranks), self._clock)
 
     @classmethod
     def _reached(cls, address: Address, hello: Hello, rank: int, size: int, clock: Clock) -> "RemoteBackend":
-        """Connect and say hello. At a port, where strangers may be in the way, try for `CONNECT_TIMEOUT_S`."""
+        """Connect and say hello. At a TLS port, which others may block, retry for `CONNECT_TIMEOUT_S`."""
         until = time.monotonic() + CONNECT_TIMEOUT_S * isinstance(address, Ticket)
         while True:
             try:
@@ -494,7 +494,7 @@ class RemoteBackend:
             time.sleep(_LOOK_S)
 
     def _greet(self) -> None:
-        """Say hello; ``OSError`` or ``EndedError`` where the connection ends instead."""
+        """Say hello; raise ``OSError`` or ``EndedError`` if the connection ends instead."""
         try:
             send(self._connection, {"do": "hello", **SPOKEN, **to_plain(self._hello)})
             answer = receive(self._connection)
@@ -512,7 +512,7 @@ class RemoteBackend:
         info(f"{VERSION}: rank {self._hello.rank} of {self.size} came in by {by}")
 
     def collective(self, asked: Asked) -> int:
-        """Take part in one collective, in place."""
+        """Take part in one collective, in place; return the time of the result, picoseconds."""
         array, options = asked.array, asked.options
         begin = self._clock.now_ps if asked.start_ps is None else asked.start_ps
         ahead, sent, told = options.ahead, array, None
@@ -539,59 +539,59 @@ class RemoteBackend:
                 self._notes.append(Computed(begin, end))
 
     def now(self) -> float:
-        """Virtual time, seconds."""
+        """Return the virtual time, seconds."""
         return self._clock.now_ps / PS_PER_S
 
     def now_ps(self) -> int:
-        """Virtual time, picoseconds."""
+        """Return the virtual time, picoseconds."""
         return self._clock.now_ps
 
     def reach(self, time_ps: int, message: int = -1) -> None:
-        """Virtual time is at least this."""
+        """Advance virtual time to at least ``time_ps``, and record the wait."""
         self._note(Wait(self._clock.now_ps, time_ps, message))
         self._clock.reach(time_ps)
 
     def waited(self, wait: Wait) -> None:
-        """Note a wait; the clock stays."""
+        """Record a wait; the clock stays."""
         self._note(wait)
 
     def sent(self, message: Message) -> None:
-        """Note a message."""
+        """Record a message."""
         self._note(message)
 
     def messenger(self) -> "RemoteBackend":
-        """Another connection, on which nothing waits for other ranks; it has the same clock."""
+        """Open another connection, on which nothing waits for other ranks; it has the same clock."""
         ranks, serial = self._hello.group or (tuple(range(self.size)), -1)
         hello = replace(self._hello, group=(ranks, serial if serial < 0 else -2 - serial))
         return self._reached(self._home, hello, self.rank, self.size, self._clock)
 
     def move(self, move: Move) -> int:
-        """Note a part of what another library moves."""
+        """Record a part of another library's transfer; return its number."""
         return int(self.ask({"do": "move", **to_plain(move)})["number"])
 
     def moved_ps(self, number: int) -> int:
-        """When it was moved, or -1."""
+        """Return when the transfer was complete, picoseconds, or -1."""
         return int(self.ask({"do": "moved", "number": number})["done_ps"])
 
     def tallied(self, rows: Sequence[Tallied]) -> None:
-        """Tell what was called."""
+        """Send the counts of calls."""
         with self._noting:
             self._notes.extend(rows)
         self._flush()
 
     def _note(self, note: Wait | Message) -> None:
-        if RECORD in os.environ:  # else each collective would have a message more
+        if RECORD in os.environ:  # otherwise each collective would need another message
             with self._noting:
                 self._notes.append(note)
 
     def record(self, name: str, value: float) -> None:
-        """Keep a figure."""
+        """Record a figure."""
         with self._noting:
             self._notes.append(RecordedFigure(name, value, self._clock.now_ps))
         self._flush()
 
     def close(self) -> None:
-        """Leave the group and close the connection; a second time does nothing."""
+        """Leave the group and close the connection; does nothing the second time."""
         if self._connection.fileno() >= 0:
             with self._asking:
                 self._tell_notes()
@@ -601,7 +601,7 @@ class RemoteBackend:
     def ask(
         self, request: dict[str, Any], array: FloatArray | None = None, into: FloatArray | None = None
     ) -> dict[str, Any]:
-        """Send a request and wait for its answer; raises the error that the answer carries."""
+        """Send a request and return its answer; raise the error that the answer carries."""
         what = request.get("operation", request.get("do"))
         with self._asking:
             self._tell_notes()
@@ -610,7 +610,7 @@ class RemoteBackend:
         return answer
 
     def _flush(self) -> None:
-        """Tell what was noted, unless a collective is under way, which does it when it is done."""
+        """Send what was recorded, unless a collective is under way, which sends it when it is done."""
         while self._notes and self._asking.acquire(blocking=False):
             try:
                 self._tell_notes()
@@ -671,12 +671,12 @@ class Lost:
 def serve(
     connection: socket.socket, seats: Seats, start: str = "", *, known: Callable[[], None] = lambda: None
 ) -> Lost | None:
-    """Answer one rank's requests until its connection ends; ``seats(rank, group)`` gives its place in a group.
+    """Answer one rank's requests until its connection ends; ``seats(rank, group)`` returns its seat in a group.
 
-    group: its ranks, and which of them; None for the whole run. The rank's own mistakes are answered with an error.
-    start: a word that all ranks say first; one that says another is refused, as is one of another version or byte
-    order. known: called when the first message is there. Returns a rank that was lost, or None for one that left, which
-    has its answer by then. Raises ``ClusterError`` when it does not speak the protocol.
+    group: its ranks, and the number of the group of these ranks; None for the whole run. Invalid requests are answered
+    with an error. start: word that all ranks say first; a rank with another word, version or byte order is refused.
+    known: called when the first message has arrived. Returns a rank that was lost, or None for a rank that left and has
+    its answer. Raises ``ClusterError`` if the rank does not speak the protocol.
     """
     backend: Served | None = None
     try:
@@ -702,7 +702,7 @@ def serve(
                 send(connection, to_plain(_failure(error)))
             else:
                 if what == "close":
-                    with contextlib.suppress(OSError):  # it has left, and may be gone
+                    with contextlib.suppress(OSError):  # the rank has left, and may be gone
                         send(connection, answer)
                     return None
                 send(connection, answer, array)
@@ -744,7 +744,7 @@ def _hello(header: dict[str, Any], start: str) -> Hello:
 def _perform(
     backend: Served, what: object, header: dict[str, Any], array: FloatArray | None
 ) -> tuple[dict[str, Any], FloatArray | None]:
-    """Carry a request out; the answer's header, and the array that follows it, which a collective wrote to."""
+    """Carry out a request; return the answer's header, and the array that follows it (a collective's result)."""
     if what == "collective" and array is not None:
         told, ahead = from_plain(RemoteCall, header, "collective", ahead=None), None
         if told.ahead is not None:
@@ -786,7 +786,7 @@ def _failure(error: Exception) -> Failure:
 
 
 def _error_of(failure: Failure) -> Exception:
-    """The error that :func:`_failure` put into a message."""
+    """Return the error that :func:`_failure` put into a message."""
     if failure.change is not None:
         return GroupChanged(failure.message, **vars(failure.change))
     return _ERRORS.get(failure.error, ClusterError)(failure.message)

@@ -1,10 +1,10 @@
 """The rendezvous of a group: each participant posts its call and blocks until the network has carried it out.
 
-Virtual time stands still while scripts compute. The network runs when every participant that the
-operation needs has called, so the outcome does not depend on how threads or processes are scheduled.
+Virtual time stands still while scripts compute. The network runs once every participant that the operation needs has
+called, so the outcome does not depend on how threads or processes are scheduled.
 
-The participant whose call comes last carries the collective out, outside of the lock: meanwhile any thread may ask
-which participants wait, leave, or end the group.
+The thread of the last caller carries out the collective, without holding the lock: meanwhile any thread may ask which
+participants wait, leave, or end the group.
 """
 
 import threading
@@ -43,9 +43,9 @@ from p4switch.base.values import PS_PER_S
 class Rendezvous:
     """Matches the calls of ``size`` workers and, with ``server``, of a parameter server (rank ``size``).
 
-    ``ranks`` and ``clocks``, of a subgroup: those of its participants in the whole group, whose ranks errors name;
+    ``ranks`` and ``clocks``, of a subgroup: those of its participants in the whole group; errors use these ranks.
     ``subgroup`` makes subgroups. ``on_death``: called for each participant that dies; without it, a death ends the
-    group. ``members``: how many workers, the first ones, are there at the start; others may join.
+    group. ``members``: number of workers (the first ranks) at the start; others may join.
     """
 
     def __init__(
@@ -85,18 +85,18 @@ class Rendezvous:
         self._failure: ClusterError | None = None
 
     def backend(self, rank: int) -> Seat:
-        """The backend of participant ``rank``."""
+        """Return the backend of participant ``rank``."""
         if not 0 <= rank < len(self._seats):
             raise ValueError(f"rank {rank}: this group has ranks 0 to {len(self._seats) - 1}")
         return Seat(self, rank, self._size)
 
     def figures(self) -> list[Figure]:
-        """All recorded figures, by rank and in order."""
+        """Return all recorded figures, by rank and in order."""
         with self._changed:
             return [figure for seat in self._seats for figure in seat.figures]
 
     def fail(self, error: ClusterError) -> None:
-        """End the group: everyone who waits, or calls later, gets ``error``; a collective under way is given up."""
+        """End the group: participants that wait, or call later, get ``error``; a collective under way is given up."""
         with self._changed:
             self._end(error)
 
@@ -106,7 +106,7 @@ class Rendezvous:
             self.fail(CollectiveError(f"{self._name(rank)} ended without leaving the group"))
 
     def die(self, rank: int, reason: str) -> bool:
-        """Note that ``rank``'s process ended without leaving; False if the others cannot go on without it.
+        """Note that ``rank``'s process ended without leaving; return False if the others cannot go on without it.
 
         A collective that has its array already is carried to its end.
         """
@@ -126,7 +126,7 @@ class Rendezvous:
 
     @property
     def failure(self) -> ClusterError | None:
-        """The error that the group ended with, or None."""
+        """Return the error that ended the group, or None."""
         return self._failure
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Rendezvous:
             self._changed.wait_for(lambda: not self._carrying)
 
     def waiting(self) -> str:
-        """Who waits for whom, as one line; empty when no participant waits."""
+        """Return one line that says which participants wait for which; empty if none waits."""
         with self._changed:
             calls = self._waiting_calls()
             if not calls:
@@ -146,16 +146,16 @@ class Rendezvous:
             return f"{calls[0].operation} #{calls[0].iteration}: {names} {verb} for {self._missing(calls[0].operation)}"
 
     def spans(self) -> list[TimeSpan]:
-        """Intervals of all participants, by rank and start."""
+        """Return the intervals of all participants, by rank and start."""
         with self._changed:
             every = [span for seat in self._seats for span in (*seat.computed, *seat.spans)]
         return sorted(every, key=lambda span: (span.rank, span.start_ps, span.end_ps))
 
     def post(self, rank: int, asked: Asked) -> int:
-        """Post ``rank``'s call, wait for its result, and return the time of the result in picoseconds.
+        """Post ``rank``'s call, wait for its result, and return the time of the result, picoseconds.
 
-        The collective starts at ``start_ps``, and the rank's clock stays as it is; without, it starts where that clock
-        stands, and the clock goes on to its end. It never starts before the rank's last one was done.
+        With ``start_ps``, the collective starts then, and the rank's clock stays as it is. Without, it starts at the
+        time of the clock, which then moves to its end. It never starts before the end of the rank's last collective.
         """
         operation, array, root, options, start_ps = (
             asked.operation, asked.array, asked.root, asked.options, asked.start_ps
@@ -197,7 +197,7 @@ class Rendezvous:
             self._changed.wait_for(
                 lambda: seat.under_way or seat.finished or seat.died or self._failure is not None, patience_s
             )
-            # The network writes to its array until then, and may wait for others' next calls meanwhile.
+            # Until then the network writes to the array; it may wait for others' next calls meanwhile.
             while not self._changed.wait_for(lambda: self._released(seat), patience_s) and self._carrying:
                 pass
             missing = "" if seat.finished else self._missing(operation)
@@ -221,9 +221,9 @@ class Rendezvous:
         raise error
 
     def _count(self, seat: Participant, call: CollectiveCall, start_ps: int | None) -> None:
-        """Note that a collective is over, with a result or an error: the participant's next one follows it."""
+        """Record the end of a collective, with a result or an error, before the participant's next one."""
         seat.iteration += 1
-        if call.done_ps < 0:  # it was refused: no time passed
+        if call.done_ps < 0:  # refused: no time passed
             return
         seat.ready_ps = call.done_ps
         if start_ps is None:
@@ -247,7 +247,7 @@ class Rendezvous:
         self.computed(rank, *self._seats[rank].clock.advance(round(seconds * PS_PER_S)))
 
     def computed(self, rank: int, start_ps: int, end_ps: int) -> None:
-        """Note that ``rank`` computed then; adjacent intervals become one."""
+        """Record an interval of ``rank``'s computation; adjacent intervals become one."""
         spans = self._seats[rank].computed
         if spans and spans[-1].end_ps == start_ps:
             start_ps = spans.pop().start_ps
@@ -255,7 +255,7 @@ class Rendezvous:
             spans.append(TimeSpan(rank, COMPUTE, start_ps, end_ps))
 
     def move(self, rank: int, move: Move) -> int:
-        """Note ``rank``'s part of what another library moves; returns its number."""
+        """Record ``rank``'s part of another library's transfer; return its number."""
         ranks = {*move.meets, *(peer for peer, _ in move.sent)}
         if self._carry_move is None or rank not in move.meets or not ranks <= {*range(self._size)}:
             raise ValueError(f"move: ranks {sorted(ranks)} of rank {rank}, of a group of {self._size}")
@@ -266,13 +266,13 @@ class Rendezvous:
             return self._moves.post(rank, move)
 
     def moved_ps(self, rank: int, number: int) -> int:
-        """When ``rank`` has what it noted, ps; -1 as long as others have not noted theirs."""
+        """Return when ``rank``'s part was complete, ps; -1 until the others have recorded theirs."""
         with self._changed:
             self._raise_failure()
             return self._moves.done_ps(rank, number)
 
     def _moved(self, name: str, starts: Mapping[int, int], sent: Sequence[tuple[int, int, int]]) -> dict[int, int]:
-        """As of ``CarryMove``; a span of each rank."""
+        """Carry a transfer as ``CarryMove``, and record a span for each rank."""
         assert self._carry_move is not None  # noqa: S101  (as `move` has it)
         done = self._carry_move(name, starts, sent)
         for rank, start_ps in starts.items():
@@ -281,23 +281,23 @@ class Rendezvous:
         return done
 
     def told(self, rank: int) -> ParticipantTrace:
-        """``rank``'s collectives, waits and messages, for its trace."""
+        """Return ``rank``'s collectives, waits and messages, for its trace."""
         return self._seats[rank].told
 
     def contributors(self, rank: int) -> tuple[int, ...]:
-        """Members whose arrays are in the result of ``rank``'s last collective."""
+        """Return the members whose arrays are in the result of ``rank``'s last collective."""
         return self._seats[rank].contributors or self._members
 
     def summed(self, rank: int) -> tuple[tuple[int, int], ...]:
-        """(elements, contributions) of each stretch of ``rank``'s last result; empty: as many as contributors."""
+        """Return (elements, contributions) of each stretch of ``rank``'s last result; empty: all contributors."""
         return self._seats[rank].summed
 
     def clock(self, rank: int) -> Clock:
-        """Virtual time of ``rank``."""
+        """Return the clock of ``rank``."""
         return self._seats[rank].clock
 
     def record(self, rank: int, name: str, value: float, at_ps: int | None = None) -> None:
-        """Keep a figure, of ``at_ps`` or now."""
+        """Record a figure with time ``at_ps``, or now."""
         with self._changed:
             seat = self._seats[rank]
             now = seat.clock.now_ps if at_ps is None else at_ps
@@ -307,7 +307,7 @@ class Rendezvous:
         return [seat.call for seat in self._seats if seat.waits and seat.call is not None]
 
     def _take_complete(self) -> list[CollectiveCall]:
-        """Take the calls of a collective that all participants have called, which begins now; or none."""
+        """Take the calls of a collective that all participants have called, and which begins now; or none."""
         if any(seat.call is not None and seat.call.options.stale and not seat.finished for seat in self._seats):
             return self._take_stale()
         calls = self._waiting_calls()
@@ -329,7 +329,7 @@ class Rendezvous:
         return needed
 
     def _take_stale(self) -> list[CollectiveCall]:
-        """The calls of all who have not left, when each of them has one; or none."""
+        """Take the calls of all participants that have not left, once each has one; otherwise empty."""
         there = [seat for seat in self._seats if not seat.left]
         if self._carrying or self._failure is not None or any(seat.call is None or seat.finished for seat in there):
             return []
@@ -348,7 +348,7 @@ class Rendezvous:
         return calls
 
     def _released(self, seat: Participant) -> bool:
-        """Whether the network has no use for a participant's array any more."""
+        """Return whether the network does not use a participant's array any more."""
         return seat.finished or not seat.under_way or (self._failure is not None and not self._carrying)
 
     def _carry_out(self, calls: list[CollectiveCall]) -> None:
@@ -381,7 +381,7 @@ class Rendezvous:
                 self._changed.notify_all()
 
     def _apply(self, decisions: Sequence[MembershipDecision], calls: list[CollectiveCall]) -> None:
-        """Change the group as decided; each participant hears of it when it calls next."""
+        """Change the group as decided; each participant is told at its next call."""
         for call in calls:
             seat = self._seats[call.rank]
             seat.contributors = call.contributors or self._members
@@ -406,7 +406,7 @@ class Rendezvous:
             self.on_joined(newcomers, len(self._changes), self._members)
 
     def _raise_change(self, rank: int, view: int, operation: int) -> None:
-        """Raise `GroupChanged` for a caller that has not heard of the last change, `ExcludedError` for a dead one."""
+        """Raise `GroupChanged` if the caller does not know the last change, `ExcludedError` if it is dead."""
         if self._seats[rank].died:
             raise ExcludedError(f"{self._name(rank)} {self._seats[rank].died}: it is no member any more")
         if view < len(self._changes):
@@ -438,7 +438,7 @@ class Rendezvous:
     def _missing(self, operation: str) -> str:
         ranks = [*self._members, *([self._size] if self._server and operation in SERVED else [])]
         needed = {rank: self._seats[rank] for rank in ranks if not self._seats[rank].died}
-        # Where workers do not wait for each other, their calls stay while others come.
+        # If workers do not wait for each other, their calls stay posted while others arrive.
         stale = any(seat.call is not None and seat.call.options.stale for seat in needed.values())
         return self._names([rank for rank, seat in needed.items() if not (seat.waits or (stale and seat.under_way))])
 

@@ -1,9 +1,9 @@
-"""Connections of ranks to their coordinator: a Unix socket, or TLS with a key of the job from another machine.
+"""Connections of ranks to their coordinator: a Unix socket, or from another machine TLS with a key of the group.
 
-Each start of a group has a key and a certificate of its own, which signs itself; both ends show it and trust nothing
-else. Any process that has the key is a member, so it is a secret as an SSH key is: it is in no argument, variable, log
-or result, only in files of mode 0600 (`Ticket`) and in memory. The dates of the certificate are not checked: clocks of
-machines differ, and the key ends with its group.
+Each start of a group has its own key and self-signed certificate; both ends present it and trust no other. Any process
+with the key is a member, so it is as secret as an SSH key: it is in no argument, variable, log or result, only in files
+of mode 0600 (`Ticket`) and in memory. The certificate's dates are not checked: clocks of machines differ, and the key
+expires with its group.
 """
 
 import contextlib
@@ -31,15 +31,15 @@ from p4reduce.group.errors import ClusterError
 from p4switch.base.files import read_text, whole
 
 PROTOCOL: Final = 2
-"""version of the messages in ``group/remote.py``; ends of different protocols refuse each other"""
+"""version of the messages in ``group/remote.py``; ends of different versions refuse each other"""
 VERSION: Final[str] = sys.modules[__name__.partition(".")[0]].__version__
 """version of the package, which is imported before its modules"""
 TICKET: Final = "P4REDUCE_TICKET"
-"""File of the `Ticket` of a group on another machine."""
+"""environment variable: file of the `Ticket` of a group on another machine"""
 UNIX: Final = "unix:"
 TLS: Final = "tls://"
 HANDSHAKE_S: Final = 10.0
-"""Seconds that a connection has until it has shown the key and said hello."""
+"""Seconds after which a connection must have shown the key and said hello."""
 CONNECT_TIMEOUT_S: Final = 30.0
 _ONE_ADDRESS_S: Final = 5.0
 _SIOCGIFADDR: Final = 0x8915
@@ -54,17 +54,17 @@ MOST_TICKET: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Keepalive:
-    """When the kernel gives up a machine that says nothing, whole seconds."""
+    """When the kernel gives up a silent machine, in whole seconds."""
 
     idle_s: int = 10
-    """of silence before it asks"""
+    """silence before the first probe"""
     every_s: int = 5
-    """between questions"""
+    """interval between probes"""
     limit_s: int = 30
-    """of silence after which the connection ends, and of sent bytes that the peer does not acknowledge"""
+    """silence, or time without acknowledgement of sent data, after which the connection ends"""
 
     def apply(self, connection: socket.socket) -> None:
-        """Set it for a TCP connection (tcp(7))."""
+        """Set the options of a TCP connection (tcp(7))."""
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (
             (socket.TCP_NODELAY, 1),
@@ -77,7 +77,7 @@ class Keepalive:
 
     @property
     def named_s(self) -> int:
-        """Seconds after which a machine that has vanished is named, at the latest."""
+        """Return the seconds after which a vanished machine is named, at the latest."""
         return self.limit_s + self.every_s
 
 
@@ -86,35 +86,35 @@ KEEPALIVE: Final = Keepalive()
 
 @dataclass(frozen=True)
 class Ticket:
-    """A ticket: all that a process needs to join a group on another machine. It is a secret, see the module."""
+    """All that a process needs to join a group on another machine. It is a secret; see the module."""
 
     addresses: tuple[str, ...]
-    """``tls://HOST:PORT``; the first that answers is taken"""
+    """``tls://HOST:PORT``; the first that answers is used"""
     size: int
-    """ranks"""
+    """number of ranks"""
     start: str
-    """the word that ranks of this start say"""
+    """word that ranks of this start say"""
     version: str
-    """of p4reduce at the coordinator"""
+    """version of p4reduce at the coordinator"""
     pem: str = field(repr=False)
 
     def __str__(self) -> str:
-        """Its addresses, for errors."""
+        """Return its addresses, for errors."""
         return " or ".join(self.addresses)
 
     def nearest(self, host: str) -> "Ticket":
-        """A ticket for a machine that reaches this one at ``host``: that address is tried first."""
+        """Return a ticket for a machine that reaches this one at ``host``: that address is tried first."""
         return replace(self, addresses=tuple(sorted(self.addresses, key=lambda url: parts(url)[0] != host)))
 
     def write(self, path: Path) -> None:
-        """Write its file, whole or not at all, which this user alone can read."""
+        """Write the ticket atomically to a file that only this user can read."""
         with whole(path) as aside:
             os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             aside.write_text(to_file(self), "utf-8")
 
     @classmethod
     def read(cls, path: Path) -> "Ticket":
-        """The ticket of a file. ``ClusterError`` for one that is none, or that other users can read."""
+        """Read a ticket from a file. Raises ``ClusterError`` if it is invalid, or if other users can read it."""
         try:
             text, mode = read_text(path, MOST_TICKET), stat.S_IMODE(path.stat().st_mode)
         except (OSError, UnicodeDecodeError) as error:
@@ -132,7 +132,7 @@ Address = str | Ticket
 
 
 def make_key() -> str:
-    """A new key and its certificate as PEM, by the program ``openssl``. ``ClusterError`` where there is none."""
+    """Return a new key and its certificate as PEM, made by ``openssl``. Raises ``ClusterError`` if that fails."""
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=p4reduce -days 3650"
     try:
         done = subprocess.run(
@@ -150,14 +150,14 @@ def make_key() -> str:
 
 
 def halves(pem: str) -> tuple[bytes, bytes]:
-    """The key and the certificate of `make_key`, each by itself."""
+    """Return the key and the certificate of `make_key` separately."""
     at = pem.index(_CERTIFICATE)
     return pem[:at].encode(), pem[at:].encode()
 
 
 @functools.lru_cache(8)
 def context(pem: str, *, server: bool) -> ssl.SSLContext:
-    """TLS 1.3 in which both ends show the certificate of ``pem``. ``ClusterError`` for a text that has no such key."""
+    """Return a TLS 1.3 context in which both ends present ``pem``'s certificate. Raises ``ClusterError`` if invalid."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.check_hostname = False
@@ -176,7 +176,7 @@ def context(pem: str, *, server: bool) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _in_memory(text: str) -> Iterator[str]:
-    """The path of a file that is on no disk: OpenSSL reads keys from files only."""
+    """Yield the path of a file in memory, as OpenSSL reads keys only from files."""
     descriptor = os.memfd_create("p4reduce-key")
     try:
         os.write(descriptor, text.encode())
@@ -186,7 +186,7 @@ def _in_memory(text: str) -> Iterator[str]:
 
 
 def parts(url: str) -> tuple[str, int]:
-    """Host and port of ``tls://HOST:PORT``; ``ClusterError`` for another text."""
+    """Return host and port of ``tls://HOST:PORT``; raise ``ClusterError`` for any other text."""
     with contextlib.suppress(ValueError):
         parsed = urlsplit(url)
         extra = parsed.path or parsed.query or parsed.fragment or parsed.username
@@ -196,12 +196,12 @@ def parts(url: str) -> tuple[str, int]:
 
 
 def url_of(host: str, port: int) -> str:
-    """The inverse of `parts`."""
+    """Return the URL of a host and a port, the inverse of `parts`."""
     return f"{TLS}[{host}]:{port}" if ":" in host else f"{TLS}{host}:{port}"
 
 
 def listen(host: str, port: int = 0) -> socket.socket:
-    """A TCP socket that listens at an address of this machine; ``ClusterError`` where it cannot."""
+    """Return a listening TCP socket at an address of this machine; raise ``ClusterError`` if that fails."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=socket.SOMAXCONN)
@@ -210,16 +210,16 @@ def listen(host: str, port: int = 0) -> socket.socket:
 
 
 def source_towards(host: str) -> str | None:
-    """The address of this machine from which packets go to ``host``; None where no route leads there."""
+    """Return this machine's source address of packets to ``host``, or None if there is no route."""
     for family, kind, protocol, _, address in _resolved(host):
         with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # of UDP: nothing is sent
+            probe.connect(address)  # UDP: no packet is sent
             return str(probe.getsockname()[0])
     return None
 
 
 def interface_of(address: str) -> tuple[str, int] | None:
-    """Name and MTU, bytes, of the interface of this machine that has an IPv4 address; None where none has."""
+    """Return name and MTU (bytes) of the interface with an IPv4 address, or None if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode())
@@ -229,25 +229,25 @@ def interface_of(address: str) -> tuple[str, int] | None:
     return None
 
 
-# Which packets reach this machine, and which of its own reach others: what a firewall lets through.
+# Tests of firewalls: which packets from other machines reach this one, and the reverse.
 
 
 PROBES: Final = 32
-"""ports on which it is tried: one in each part of the range from which the kernel takes ports (ip(7))"""
+"""ports that are tested: one in each part of the kernel's ephemeral range (ip(7))"""
 PORT_RANGE: Final = "net.ipv4.ip_local_port_range"
 _COPIES: Final = 3
 _TRIES: Final = 8
 _LONGEST_WORD: Final = 24
 _IP_MTU_DISCOVER: Final = 10
 _IP_PMTUDISC_DO: Final = 2
-"""linux/in.h: datagrams are not cut in pieces"""
+"""linux/in.h: datagrams are not fragmented"""
 
 
 class ProbedPorts:
-    """TCP and UDP ports at which others try whether they reach this machine; ``close`` them."""
+    """TCP and UDP ports at which other machines test whether they reach this one; must be closed."""
 
     def __init__(self, host: str) -> None:
-        """``host``: an address of this machine. ``OSError`` where it is none."""
+        """Open the ports. ``host``: an address of this machine; any other raises ``OSError``."""
         low, high = map(int, Path("/proc/sys", PORT_RANGE.replace(".", "/")).read_text("utf-8").split())
         self._open = contextlib.ExitStack()
         self._datagrams: dict[int, socket.socket] = {}
@@ -275,7 +275,7 @@ class ProbedPorts:
         self.ports: Final = tuple(self._datagrams)
 
     def heard(self) -> list[tuple[str, int, int]]:
-        """Word, port and size, bytes, of the datagrams that have come, each once."""
+        """Return word, port and size (bytes) of the datagrams received, each once."""
         came = set()
         for port, own in self._datagrams.items():
             with contextlib.suppress(BlockingIOError):
@@ -285,18 +285,18 @@ class ProbedPorts:
         return sorted(came)
 
     def close(self) -> None:
-        """Close them."""
+        """Close the ports."""
         self._open.close()
 
 
 def unreached(host: str, ports: Sequence[int], timeout_s: float) -> list[int]:
-    """Those of a machine's TCP ports to which no connection comes about."""
+    """Return those of a machine's TCP ports to which no connection can be made."""
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
         left = set(ports)
         for port in ports:
             connection = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             connection.setblocking(False)
-            with contextlib.suppress(OSError):  # no route, or no such name
+            with contextlib.suppress(OSError):  # no route, or unknown name
                 connection.connect_ex((host, port))
                 waiting.register(connection, selectors.EVENT_WRITE, port)
         deadline = time.monotonic() + timeout_s
@@ -310,12 +310,12 @@ def unreached(host: str, ports: Sequence[int], timeout_s: float) -> list[int]:
 
 
 def cast(host: str, ports: Sequence[int], word: str, sizes: Sequence[int]) -> None:
-    """Send a datagram of each size, bytes, that begins with ``word`` to each of a machine's UDP ports, and it again."""
+    """Send datagrams of each size (bytes) that begin with ``word`` to each of a machine's UDP ports, several times."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
         for size in [*sizes] * _COPIES:
             for port in ports:
-                with contextlib.suppress(OSError):  # no route, or too large for it
+                with contextlib.suppress(OSError):  # no route, or too large
                     own.sendto(word.encode().ljust(size, b"\0"), (host, port))
 
 
@@ -327,7 +327,7 @@ def _resolved(host: str) -> Sequence[tuple[int, int, int, str, tuple[str | int, 
 
 
 def dial(address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
-    """Connect to the coordinator. ``OSError`` if nothing answers at the address, or the peer has another key."""
+    """Connect to the coordinator. Raises ``OSError`` if nothing answers at the address, or the peer has another key."""
     if isinstance(address, str):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(timeout_s)
@@ -353,7 +353,7 @@ def dial(address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socke
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether an end has another key, so that trying again is in vain."""
+    """Return whether the other end has another key, so that retrying is useless."""
     return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
@@ -362,7 +362,7 @@ _CLOSED: Final = 7
 
 
 def is_silent(connection: socket.socket) -> bool:
-    """Whether a connection is over as the other machine answered nothing more. TLS says of this as of an end: EOF."""
+    """Return whether a connection ended because the other machine stopped answering. TLS reports that as EOF, too."""
     if connection.family == socket.AF_UNIX:
         return False
     with contextlib.suppress(OSError):
@@ -372,6 +372,6 @@ def is_silent(connection: socket.socket) -> bool:
 
 
 def end(connection: socket.socket) -> None:
-    """End a connection that another thread reads from. `SSLSocket.shutdown` would let that one go on in clear."""
+    """End a connection that another thread reads. `SSLSocket.shutdown` would let that thread go on without TLS."""
     with contextlib.suppress(OSError):  # it has ended already
         socket.socket.shutdown(connection, socket.SHUT_RDWR)

@@ -1,11 +1,11 @@
 """Ranks on other machines: ssh starts one agent on each, which starts ranks there and ends them with its launcher.
 
-In real time an agent also executes what of the network is on its machine, and carries control connections of ranks.
+In real time an agent also executes its machine's part of the network, and forwards control connections of ranks.
 
 The launcher and an agent (``python -m p4reduce.runs.agent``) exchange lines of JSON over the agent's standard input and
-output, which ssh carries: requests (``do``) one way, news the other. Each says something every `BEAT_S`; who hears
-nothing for `SILENT_S` takes the other for gone. An agent whose input ends, ends its ranks; whatever is left after a
-kill -9 of the agent, a guardian of the agent's ends (`guarded`).
+output, which ssh carries: requests (``do``) one way, news the other. Each sends something every `BEAT_S`; an end that
+receives nothing for `SILENT_S` considers the other gone. An agent whose input ends, ends its ranks; if the agent is
+killed by SIGKILL, its guardian ends the rest (`guarded`).
 """
 
 import base64
@@ -46,20 +46,20 @@ if TYPE_CHECKING:
 
 BEAT_S: Final = 2.0
 BUSY_S: Final = 0.2
-"""between two words of an agent on which ranks use the processor, in real time"""
+"""seconds between two messages of an agent about the ranks that use CPU time, in real time"""
 SILENT_S: Final = 20.0
 END_S: Final = 2.0
-"""Between asking ranks to end and ending them, where the launcher is gone."""
+"""Seconds between asking ranks to end and killing them, if the launcher is gone."""
 BEGIN_S: Final = 60.0
-"""for an agent to start and say what its machine has"""
+"""seconds for an agent to start and report on its machine"""
 REACH_S: Final = 3.0
-"""for one machine to connect to another"""
+"""seconds for one machine to connect to another"""
 MOST_LINE: Final = 1 << 20
 """bytes of a message"""
 PIECE: Final = 1 << 16
-"""of what is longer than a message should be"""
+"""bytes of one piece of longer data"""
 SEND_S: Final = 1.0
-"""for which a rank may take nothing that it is sent"""
+"""seconds for which a rank may take nothing that is sent to it"""
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 CONTROL: Final = "group"
 """name of the socket by which ranks of a machine reach the coordinator, in real time"""
@@ -70,26 +70,26 @@ class Here:
     """An agent's report on its machine."""
 
     version: str
-    """of p4reduce"""
+    """version of p4reduce"""
     seen: str
-    """address from which the launcher came; "" where ssh does not say"""
+    """address from which the launcher connected; "" if ssh does not say"""
     own: str
-    """address at which it came in; "" likewise"""
+    """address to which it connected; "" likewise"""
     name: str
     named: str
-    """the address that the machine's own name has there; "" where it has none"""
+    """address of the machine's own name there; "" if it has none"""
     mtu: int
-    """bytes, of the interface with ``own``; 0 where that is not known"""
+    """MTU of the interface with ``own``, bytes; 0 if unknown"""
     port: int
-    """TCP, free on the loopback interface"""
+    """free TCP port of the loopback interface"""
     digest: str
-    """SHA-256 of the script there; "" where there is none"""
+    """SHA-256 of the script there; "" if there is none"""
     fault: str
-    """why no rank can start there, as far as it sees"""
+    """why no rank can start there, as far as the agent knows; "" otherwise"""
     lacks: dict[str, str]
-    """What of the ``NEEDS`` (runs/real/part.py) that were asked for is not there, and why."""
+    """Missing ones of the requested ``NEEDS`` (runs/real/part.py), with the reason."""
     no_room: tuple[str, ...] = ()
-    """folders in which nothing can be written, and why, where that was asked, as the following"""
+    """folders that cannot be written, with the reason; like the next field, filled only on request"""
     installed: MachineSoftware | None = None
 
 
@@ -97,7 +97,7 @@ class Here:
 
 
 def main() -> int:
-    """Obey the launcher until its end of the input is closed, or it says nothing any more."""
+    """Obey the launcher until it closes the input or falls silent; return the exit code."""
     try:
         remove_stale()
         with handling(raise_exit, signal.SIGTERM, signal.SIGHUP), RunFolder(kind="agent") as folder, guarded():
@@ -109,7 +109,7 @@ def main() -> int:
 
 
 class _Here:
-    """Ranks of this machine, and their launcher."""
+    """The agent of this machine: its ranks, and the connection to their launcher."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -120,9 +120,9 @@ class _Here:
         self._probed: ProbedPorts | None = None
         self._part: MachinePart | InsidePart | None = None
         self._signs: dict[int, Signs] = {}
-        """of ranks in real time"""
+        """signs of life of ranks in real time"""
         self._links: dict[int, socket.socket] = {}
-        """their control connections, by a number of ours"""
+        """control connections of ranks, by a number that the agent assigns"""
 
     def serve(self) -> None:
         """Serve until the launcher is gone; then end all ranks."""
@@ -153,7 +153,7 @@ class _Here:
         elif what == "clock":
             self._say(clock=[time.time(), time.monotonic_ns()])
         elif what == "listen":
-            with contextlib.suppress(OSError):  # it is no address of this machine
+            with contextlib.suppress(OSError):  # not an address of this machine
                 self._probed = ProbedPorts(request["host"])
             self._say(probed=list(self._probed.ports) if self._probed else [])
         elif what == "reach":
@@ -164,12 +164,12 @@ class _Here:
             self._perform_real(what, request)
 
     def _perform_real(self, what: object, request: dict[str, Any]) -> None:
-        """What is asked for in real time."""
+        """Carry out a request of a real-time run."""
         if what == "ports":
             self._say(ports=datagram_ports(request["address"], request["across"]))
         elif what == "unbound":
             self._say(ports=[port for port in request["ports"] if _is_unbound(port)])
-        elif what == "part":  # beside: an agent that compiles still hears that its launcher has ended
+        elif what == "part":  # in a thread, so that an agent that compiles still notices the launcher's end
             from p4reduce.runs.real import part  # noqa: PLC0415  (in real time alone)
 
             process = part.enter(self._folder) if request["share"]["inside"] is not None else None
@@ -224,7 +224,7 @@ class _Here:
             self._signs[rank] = Signs(started.pid)
 
     def _tell_end(self, rank: int, code: int, report: str) -> None:
-        """Send the report that a rank has left, if any, and its end."""
+        """Send the report that a rank has left, if any, and the rank's end."""
         with contextlib.suppress(OSError):
             text = (self._aside / report).read_text("utf-8") if report else ""
             for at in range(0, len(text), PIECE):
@@ -232,7 +232,7 @@ class _Here:
         self._say(ended=[rank, code])
 
     def _open(self, request: dict[str, Any], process: "PartProcess | None") -> None:
-        """Open what of the network is here, and the socket by which ranks here reach the coordinator."""
+        """Open this machine's part of the network, and the socket by which ranks here reach the coordinator."""
         try:
             from p4reduce.runs.real.part import open_part  # noqa: PLC0415  (in real time alone)
 
@@ -248,7 +248,7 @@ class _Here:
         self._say(part={"p4runtime": part.p4runtime})
 
     def _accept(self, listener: socket.socket) -> None:
-        """Carry the connections of ranks of this machine to the coordinator; end those of other processes."""
+        """Forward connections of this machine's ranks to the coordinator; close those of other processes."""
         from p4reduce.runs.real.presence import is_of  # noqa: PLC0415  (in real time alone)
 
         number = 0
@@ -293,15 +293,15 @@ class _Here:
 
     def _say(self, **news: Any) -> None:
         data = json.dumps(news).encode() + b"\n"
-        with self._writing, contextlib.suppress(OSError):  # the launcher is gone, as the input says
+        with self._writing, contextlib.suppress(OSError):  # the launcher is gone, which the input shows
             while data:
                 data = data[os.write(sys.stdout.fileno(), data) :]
 
 
 def here(folder: str, script: str | None, needs: Sequence[str] = (), *, examine: bool = False) -> Here:
-    """Report what this machine has; change to the launcher's folder and look for its script, if they are there.
+    """Report on this machine; change to the launcher's folder and hash its script, if they exist.
 
-    needs: of ``NEEDS``, what is to be looked for. examine: whether to look at disks and software, too.
+    needs: those of ``NEEDS`` to check. examine: whether to report on disks and software, too.
     """
     digest, fault = "", ""
     try:
@@ -326,14 +326,14 @@ def here(folder: str, script: str | None, needs: Sequence[str] = (), *, examine:
 
 
 def digest_of(script: str) -> str:
-    """SHA-256 of a file, hexadecimal."""
+    """Return the SHA-256 of a file, hexadecimal."""
     return hashlib.sha256(Path(script).read_bytes()).hexdigest()
 
 
 def datagram_ports(address: str, across: Sequence[bool]) -> list[tuple[str, int]]:
-    """Free UDP ports, all different: of ``address`` where one is ``across``, else of a loopback address of this call.
+    """Return distinct free UDP ports: of ``address`` for each ``across``, else of a loopback address of this call.
 
-    ``OSError`` where this machine does not have that address, or so many ports.
+    Raises ``OSError`` if this machine does not have that address, or too few ports.
     """
     inside = f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
     counts = {inside: len(across) - sum(across), address: sum(across)}
@@ -350,13 +350,13 @@ def _is_unbound(port: int) -> bool:
 
 
 def _reach(host: str, ports: Sequence[int], word: str, sizes: Sequence[int]) -> list[int]:
-    """Send datagrams to a machine's ports, and connect to them; those to which that is impossible."""
+    """Send datagrams to a machine's ports, and connect to them; return the ports that cannot be connected to."""
     cast(host, ports, word, sizes)
     return unreached(host, ports, REACH_S)
 
 
 def lines(descriptor: int) -> Iterator[dict[str, Any]]:
-    """Messages until the end, or until none has come for `SILENT_S`; ``ClusterError`` for what is none."""
+    """Yield messages until the end, or `SILENT_S` without any; raise ``ClusterError`` for an invalid one."""
     buffer = bytearray()
     silent_s = BEGIN_S
     while select.select([descriptor], [], [], silent_s)[0]:

@@ -1,4 +1,4 @@
-"""A run as a user describes it: by flags, by one YAML file, or in Python."""
+"""The description of a run: by flags, by one YAML file, or in Python."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -48,14 +48,14 @@ class FaultOptions(BaseModel):
 
     @property
     def missing(self) -> float:
-        """The share of frames that do not arrive at the other end of a link."""
+        """Return the share of frames that do not arrive at the other end of a link."""
         return 1 - (1 - self.loss) * (1 - self.corrupt) if self.loss or self.corrupt else 0.0
 
 
 class Experiment(BaseModel):
-    """Everything that decides a run. In virtual time the same values give the same result file, byte for byte.
+    """All settings of a run. In virtual time the same values give the same result file, byte for byte.
 
-    What each field means, its unit and its values stand in its `Flag`; ``p4reduce run --help`` shows them.
+    Each field's meaning, unit and values are in its `Flag`; ``p4reduce run --help`` shows them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -188,12 +188,12 @@ class Experiment(BaseModel):
 
     @property
     def deadline_ps(self) -> int | None:
-        """``deadline`` in picoseconds."""
+        """Return ``deadline`` in picoseconds."""
         return None if self.deadline is None else parse_delay(self.deadline)
 
     @property
     def typical_elements(self) -> int | None:
-        """Elements of a collective, by which plan ``best`` chooses; None where the work decides them."""
+        """Return the elements of a collective, by which plan ``best`` chooses; None if the work decides them."""
         return self.elements if self.model == "tensor" else None
 
     @model_validator(mode="after")
@@ -282,4 +282,4 @@ class Experiment(BaseModel):
 
 
 class ExperimentError(BadInput, ValueError):
-    """A description of a run that cannot be used; the message names file, field and fix."""
+    """A description of a run cannot be used; the message names file, field and fix."""

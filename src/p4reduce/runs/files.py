@@ -1,4 +1,4 @@
-"""Files of results: result.json, and the same as CSV with its provenance in every row."""
+"""Files of results: result.json, and CSV files with the provenance in every row."""
 
 import csv
 import io
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from p4reduce.runs.result import RunResult
 
 
-# A run in one row: raw figures for CSV and JSON, and the table that people read.
+# A run in one row: raw figures for CSV and JSON, and the printed table.
 
 
 def largest_error(result: RunResult) -> tuple[float | None, float | None]:
-    """The largest quantization error of the run and the bound that it must not pass."""
+    """Return the largest quantization error of the run, and its bound."""
     if result.training is not None and result.training.max_error is not None:
         return result.training.max_error, result.training.error_bound
     measured = [
@@ -38,7 +38,7 @@ def largest_error(result: RunResult) -> tuple[float | None, float | None]:
 
 
 def faults_of(result: RunResult) -> list[str]:
-    """Why a run that ended must still not be believed; empty if it may."""
+    """Return the reasons why a finished run must not be trusted; empty if it may."""
     network = result.network
     faults = []
     if network.prediction_differences:
@@ -61,7 +61,7 @@ COLUMNS: Final = (
     "resends", "saturated", "max_error", "error_bound", "test_accuracy", "baseline_accuracy", "target_accuracy",
     "time_to_target_us", "prediction_differences", "result_sha256", "commit", "p4_json_sha256",
 )  # fmt: skip
-"""Of every run."""
+"""Columns of every run."""
 FLOW_COLUMNS: Final = ("time", "model_error_mean", "model_error_worst")
 """additional columns for runs in the flow model"""
 LOSSY_COLUMNS: Final = ("loss_bound_us", "ratio_to_loss_bound")
@@ -69,9 +69,9 @@ LOSSY_COLUMNS: Final = ("loss_bound_us", "ratio_to_loss_bound")
 
 
 def summarize(result: RunResult) -> dict[str, Any]:
-    """The row of a run, by column: bytes, microseconds of virtual time, shares of 1.
+    """Return the row of a run, by column: bytes, microseconds of virtual time, shares of 1.
 
-    The same columns for every run; those in real time, and in the flow model, have some more.
+    All runs have the same columns; those in real time, in the flow model, or with losses have some more.
     """
     network, training, settings = result.network, result.training, result.experiment
     faults = settings.get("faults") or {}
@@ -137,13 +137,13 @@ def summarize(result: RunResult) -> dict[str, Any]:
 
 
 def print_table(output: Output, results: Sequence[RunResult], title: str | None = None) -> None:
-    """Print a table with a line for each run, without columns that no run fills."""
+    """Print a table with a line for each run, without columns that are empty in all runs."""
     names, rows = table_of(results)
     output.table(names, rows, title=title)
 
 
 def print_real(output: Output, results: Sequence[RunResult]) -> None:
-    """Print what the wall clock adds to the table of runs in real time, and the error of the flow model."""
+    """Print the additional figures of runs in real time, and the error of the flow model."""
     if results[0].flow is not None:
         output.line(str(results[0].flow))
     rows = []
@@ -169,7 +169,7 @@ def print_real(output: Output, results: Sequence[RunResult]) -> None:
 
 
 def note_clocks(output: Output, results: Sequence[RunResult]) -> None:
-    """Say to within what clocks of machines were compared."""
+    """Print the errors of the clocks of several machines."""
     for result in results:
         if result.real is not None and result.real.machines:
             errors = ", ".join(f"{name} {clock.error_ns / 1e3:,.0f} us" for name, clock in result.real.machines.items())
@@ -177,7 +177,7 @@ def note_clocks(output: Output, results: Sequence[RunResult]) -> None:
 
 
 def table_of(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
-    """The table of :func:`print_table` as text: column names and rows."""
+    """Return the table of :func:`print_table` as text: column names and rows."""
     learned = [training for result in results if (training := _learned(result)) is not None]
     shares = {training.target_accuracy or 0.0 for training in learned}
     share = shares.pop() if len(shares) == 1 else None
@@ -188,7 +188,7 @@ def table_of(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
 
 
 def _learned(result: RunResult) -> TrainingResult | None:
-    """The training that measured accuracy, if there was one; a script may have recorded other figures."""
+    """Return the training if it measured accuracy, else None; a script may have recorded other figures."""
     training = result.training
     return None if training is None or training.test_accuracy is None else training
 
@@ -221,7 +221,7 @@ _FILE_LIMIT: Final = 1 << 30
 
 
 def claim(*, out: Path | None = None, pcap: Path | None = None) -> None:
-    """Make sure that results can be written, before a run that may take long: ``BadInput`` names the flag."""
+    """Check that results can be written before a run that may take long; raise ``BadInput`` that names the flag."""
     for flag, path in (("--out", out), ("--pcap", pcap)):
         try:
             if path is None:
@@ -237,9 +237,9 @@ def claim(*, out: Path | None = None, pcap: Path | None = None) -> None:
 
 
 def write_results(folder: Path, results: Sequence[RunResult]) -> list[Path]:
-    """Write result.json, runs.csv, links.csv, collectives.csv and, after training, training.csv; returns their paths.
+    """Write result.json, runs.csv, links.csv, collectives.csv and, after training, training.csv; return their paths.
 
-    One run gives its own ``RunResult``, several a list under ``runs``.
+    One run is written as a ``RunResult``, several as a list under ``runs``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = [write_text(folder / RESULT, results_json(results))]
@@ -247,7 +247,7 @@ def write_results(folder: Path, results: Sequence[RunResult]) -> list[Path]:
 
 
 def rows_of(results: Sequence[RunResult]) -> dict[str, list[dict[str, Any]]]:
-    """Results as rows by table: runs, links, collectives and, after training, training."""
+    """Return results as rows by table: runs, links, collectives and, after training, training."""
     tables = {
         "runs": [summarize(result) for result in results],
         "links": _rows(results, lambda result: result.network.links),
@@ -259,14 +259,14 @@ def rows_of(results: Sequence[RunResult]) -> dict[str, list[dict[str, Any]]]:
 
 
 def results_json(results: Sequence[RunResult]) -> str:
-    """Stable JSON of one run or of several: the same runs give the same bytes."""
+    """Return stable JSON of one run or of several: the same runs give the same bytes."""
     if len(results) == 1:
         return to_file(results[0])
     return to_file({"runs": list(results)}, dict[str, list[RunResult]])
 
 
 def read_results(path: Path) -> list[RunResult]:
-    """The runs of a result file, or of the result.json in a folder. Raises ``BadInput``."""
+    """Return the runs of a result file, or of the result.json in a folder. Raises ``BadInput``."""
     if path.is_dir():
         path = path / RESULT
     try:
@@ -288,7 +288,7 @@ def read_results(path: Path) -> list[RunResult]:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """A CSV file (RFC 4180, UTF-8); no rows give an empty file."""
+    """Write a CSV file (RFC 4180, UTF-8), empty without rows; return its path."""
     with whole(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         if rows:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\r\n")
@@ -298,7 +298,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def _rows(results: Sequence[RunResult], parts: Any) -> list[dict[str, Any]]:
-    """A row for each part of each run: the run's number and plan, the part's fields, provenance."""
+    """Return a row for each part of each run: the run's number and plan, the part's fields, provenance."""
     rows = []
     for number, result in enumerate(results):
         provenance = {name: result.provenance.get(name, "-") for name in PROVENANCE}
@@ -307,7 +307,7 @@ def _rows(results: Sequence[RunResult], parts: Any) -> list[dict[str, Any]]:
     return rows
 
 
-# Results as pandas' tables, and as Parquet: ``p4reduce.load("out/compare")``; needs the extra ``pandas``.
+# Results as pandas tables, and as Parquet: ``p4reduce.load("out/compare")``; needs the extra ``pandas``.
 
 
 SWEEP: Final = "sweep.csv"
@@ -315,7 +315,7 @@ SWEEP: Final = "sweep.csv"
 
 @dataclass(frozen=True)
 class Results:
-    """What a folder of results holds.
+    """The contents of a folder of results.
 
     Attributes
     ----------
@@ -323,7 +323,7 @@ class Results:
         The runs as they are in result.json.
     tables : mapping
         Rows by table, in raw units: ``runs``, ``links``, ``collectives``, after a training ``training``, of a sweep
-        ``sweep``; the columns of the CSV file of that name. As pandas' tables they are attributes: ``results.links``.
+        ``sweep``; the columns of the CSV file of that name. As pandas tables they are attributes: ``results.links``.
     """
 
     results: "tuple[RunResult, ...]"
@@ -338,7 +338,7 @@ class Results:
         return [*super().__dir__(), *self.tables]
 
     def to_parquet(self, folder: str | Path) -> list[Path]:
-        """Write ``<table>.parquet`` for each table; returns the paths. Raises ``MissingPackageError``."""
+        """Write ``<table>.parquet`` for each table; return the paths. Raises ``MissingPackageError``."""
         require("pyarrow", "pandas")
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -356,9 +356,9 @@ class Results:
 
 
 def load(path: str | Path) -> Results:
-    """The results in a folder that ``--out`` named, or of one file (result.json, sweep.csv).
+    """Return the results in a folder that ``--out`` named, or of one file (result.json, sweep.csv).
 
-    Raises ``ValueError`` where there are none, which names the file.
+    Raises ``ValueError`` that names the file if there are none.
     """
     path = Path(path)
     file = path / (SWEEP if is_sweep(path) else RESULT) if path.is_dir() else path
@@ -372,12 +372,12 @@ def load(path: str | Path) -> Results:
 
 
 def is_sweep(path: Path) -> bool:
-    """Whether a path is a sweep's CSV file, or a folder with one and without results."""
+    """Return whether a path is a sweep's CSV file, or a folder with one and without results."""
     return path.suffix == ".csv" or ((path / SWEEP).is_file() and not (path / RESULT).is_file())
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
-    """Rows as pandas' table. Raises ``MissingPackageError``."""
+    """Return rows as a pandas table. Raises ``MissingPackageError``."""
     require("pandas", "pandas")
     import pandas as pd  # noqa: PLC0415  (the extra)
 
@@ -385,7 +385,7 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
 
 
 def read_sweep(path: Path) -> list[dict[str, Any]]:
-    """The rows of a sweep's CSV file: numbers as numbers, empty cells as None. Raises ``BadInput``."""
+    """Return the rows of a sweep's CSV file: numbers as numbers, empty cells as None. Raises ``BadInput``."""
     try:
         lines = io.StringIO(read_text(path))
         rows = [{name: _cell(text) for name, text in row.items()} for row in csv.DictReader(lines)]
@@ -413,14 +413,14 @@ def _cell(text: str) -> Any:
     return text
 
 
-# What ``p4reduce perf`` leaves on disk: every row as CSV, and bus bandwidth over size as a figure.
+# Files of ``p4reduce perf``: every row as CSV, and a figure of bus bandwidth over size.
 
 
 NUMBERS: Final = ("time_us", "algbw", "busbw", "wrong")
 
 
 def write_perf(folder: Path, rows: Sequence[PerfRow], collective: str, experiment: Experiment) -> list[Path]:
-    """Write perf.csv and perf.svg; returns their paths."""
+    """Write perf.csv and perf.svg; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     table = [_flat(row, collective, experiment) for row in rows]
     return [write_rows(folder / "perf.csv", table), write_text(folder / "perf.svg", _figure(rows, collective))]

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 def link_faults(options: FaultOptions, **more: int) -> Faults:
-    """The faults as links of the network take them; ``more``: their other fields."""
+    """Return the faults in the form that links of the network take; ``more``: other fields."""
     return Faults(**options.model_dump(), **more)
 
 
-# Where a figure comes from: enough to make it again, and nothing that changes from run to run.
+# The provenance of figures: enough to reproduce them, and nothing that changes from run to run.
 
 
 def provenance(program: "P4Program | None", seed: int) -> dict[str, str]:
-    """Commit, hash of the P4 JSON (``-`` where no switch ran), versions and seed, as text."""
+    """Return commit, hash of the P4 JSON (``-`` if no switch ran), versions and seed, as text."""
     inputs = {
         "p4reduce": p4reduce.__version__,
         "commit": _commit(Path(p4reduce.__file__).parent),
@@ -45,15 +45,15 @@ def provenance(program: "P4Program | None", seed: int) -> dict[str, str]:
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    """Versions of the libraries that this process has, or would have, imported."""
+    """Return the versions of the required libraries."""
     return {library: importlib.metadata.version(library) for library in requirements()}
 
 
 @functools.cache
 def _commit(folder: Path) -> str:
-    """The commit of a source checkout, with ``+changes`` where files differ from it; elsewhere the release.
+    """Return the commit of a source checkout, with ``+changes`` if files differ from it; otherwise the release.
 
-    A checkout is one that holds this very file: an installation may lie within another project's repository.
+    A checkout must contain this very file: an installation may lie within another project's repository.
     """
 
     def git(*arguments: str) -> str:
@@ -71,20 +71,19 @@ def _commit(folder: Path) -> str:
     return f"{commit}+changes" if changed else commit
 
 
-# The plain tensors that a run moves when it trains nothing.
+# The plain tensors that a run without training moves.
 
 
 BLOCK: Final = 4096
-"""elements of a plain tensor that have one scale"""
+"""number of consecutive elements of a plain tensor with the same scale"""
 PERIOD: Final = 1 << 22
-"""elements after which the normal numbers of a plain tensor come again, with other scales: drawing them takes longer
-than all that a run does with them"""
+"""Elements after which a plain tensor's normal numbers repeat, with other scales, as drawing them is slow."""
 
 
 def check_memory(elements: int, workers: int, *, filed: bool = False) -> None:
-    """Raise `ExperimentError` where the tensors of a run, and their sums, are more than this machine's memory.
+    """Raise `ExperimentError` if the tensors of a run, and their sums, exceed this machine's memory.
 
-    filed: the tensors are in files; what is left are the sums that they are held against.
+    filed: whether the tensors are in files; only the sums for their check are then in memory.
     """
     words = 3 * elements if filed else workers * elements * 2
     needed = words * np.dtype(np.float32).itemsize
@@ -97,9 +96,9 @@ def check_memory(elements: int, workers: int, *, filed: bool = False) -> None:
 
 
 def array_in_file(folder: Path, elements: int) -> FloatArray:
-    """Zeros, float32 of shape (elements,), in a file of that folder which is gone with the array.
+    """Return zeros, float32 of shape (elements,), in a file of that folder that is deleted with the array.
 
-    Raises ``ExperimentError`` where there is no such folder, or no room.
+    Raises ``ExperimentError`` if there is no such folder, or no room.
     """
     size = elements * np.dtype(np.float32).itemsize
     try:
@@ -111,9 +110,9 @@ def array_in_file(folder: Path, elements: int) -> FloatArray:
 
 
 def tensor(seed: int, rank: int, turn: int, elements: int, out: FloatArray | None = None) -> FloatArray:
-    """Gradient-like values, float32 of shape (elements,): normal, with a scale that differs from block to block.
+    """Return gradient-like values, float32 of shape (elements,): normal, with a scale that differs from block to block.
 
-    out: where they are written; None: to a new array.
+    out: array for the values; None: a new one.
     """
     random = np.random.Generator(np.random.Philox(key=[seed, rank << 32 | turn]))
     values = np.empty(elements, np.float32) if out is None else out
@@ -127,7 +126,7 @@ def tensor(seed: int, rank: int, turn: int, elements: int, out: FloatArray | Non
 
 
 def _scale(values: FloatArray, scales: FloatArray, out: FloatArray) -> None:
-    """``out``: the first of ``values``, those of each block times its scale."""
+    """Write the first of ``values``, with each block times its scale, to ``out``."""
     whole = len(out) // BLOCK
     blocks = values[: whole * BLOCK].reshape(whole, BLOCK)
     np.multiply(blocks, scales[:whole, None], out=out[: whole * BLOCK].reshape(whole, BLOCK))

@@ -1,4 +1,4 @@
-"""The jobs of a run: which plan carries which collective; and what carries them in the flow model (``time: flow``)."""
+"""The jobs of a run: which plan carries which collective; and their carrier in the flow model (``time: flow``)."""
 
 import hashlib
 import threading
@@ -42,28 +42,28 @@ MAIN_JOB = 1
 SERVED_JOB = 2
 ALL_TO_ALL_JOB = 3
 FIRST_TREE_JOB = 16_384
-"""Jobs of the trees of a plan that has several, but for the first, which is the main job."""
+"""First job of the further trees of a plan with several trees; the first tree is the main job."""
 ALL_TO_ALL = -1
-"""in the place of a root: a group's job for its all-to-alls"""
+"""in place of a root: a group's job for its all-to-alls"""
 OWNED = -2
-"""the same for blocks of rank 0; of each later rank one less"""
+"""in place of a root: blocks of rank 0; one less for each later rank"""
 MESSAGES = -(1 << 30)
-"""the same for messages from the first worker to the second"""
+"""in place of a root: messages from the first worker to the second"""
 FIRST_BROADCAST_JOB = 16
-"""Jobs whose server is a worker, one for each root of a broadcast that was asked for."""
+"""First job whose server is a worker: one for each root of a broadcast that was called."""
 FIRST_OWNER_JOB = 8192
-"""Jobs whose server is a worker, one for each block of a reduce-scatter or all-gather."""
+"""First job of blocks: one for each block of a reduce-scatter or all-gather, with a worker as its server."""
 FIRST_GROUP_JOB = 32768
-"""Jobs of groups of some workers."""
+"""First job of groups of some workers."""
 
 
 Part = tuple[Job, slice]
-"""A job, and which elements of each array it carries."""
+"""A job, and the elements of each array that it carries."""
 
 
 @dataclass(frozen=True)
 class TransferTime:
-    """What another library moved in one call: bytes, from when all ranks were there, time of its busiest link; ps."""
+    """One call of another library: bytes, start (when all ranks were there), end, and time of its busiest link; ps."""
 
     name: str
     octets: int
@@ -74,13 +74,13 @@ class TransferTime:
 
 @dataclass
 class _Line:
-    """A directed link: from when to when it is taken, in order; ps."""
+    """The intervals during which a directed link is taken, in order; ps."""
 
     begins: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
     def free(self, at_ps: int, length_ps: int) -> int:
-        """The first time from ``at_ps`` on at which it is free for so long."""
+        """Return the first time from ``at_ps`` on at which the link is free for ``length_ps``."""
         place = bisect_right(self.begins, at_ps)
         if place and self.ends[place - 1] > at_ps:
             at_ps = self.ends[place - 1]
@@ -89,18 +89,18 @@ class _Line:
         return at_ps
 
     def take(self, at_ps: int, length_ps: int) -> None:
-        """Take it for a time that is free."""
+        """Take the link for an interval that is free."""
         place = bisect_right(self.begins, at_ps)
         self.begins.insert(place, at_ps)
         self.ends.insert(place, at_ps + length_ps)
 
 
 class HostFlows:
-    """Times of what another library moves between hosts, such as gloo: flows on the links, one for each pair of hosts.
+    """Times of other libraries' transfers between hosts, such as gloo's: flows on links, one for each pair of hosts.
 
     A flow takes as long as a PULL of plan ``ps`` in the flow model, once it has its links. Flows that meet on a link
-    follow one another, in the order in which they are asked for. Frames of jobs are not looked at. Answers take their
-    time of links that flows of the same call need; beside flows of other calls, which come in any order, they do not.
+    follow one another, in the order of the requests. Frames of jobs are ignored. Answers take time on links that flows
+    of the same call need; they take none beside flows of other calls, which come in any order.
     """
 
     def __init__(self, topology: Topology, lanes: int, queue_frames: int) -> None:
@@ -110,12 +110,12 @@ class HostFlows:
         self._lines: dict[Hop, _Line] = defaultdict(_Line)
 
     def move(self, source: str, target: str, octets: int, start_ps: int) -> tuple[int, dict[Hop, int]]:
-        """When a flow that may begin at ``start_ps`` is done, and how long it takes each of its links, ps."""
+        """Return when a flow that may begin at ``start_ps`` is done, and how long it takes each of its links, ps."""
         ((done_ps, taken),) = self.move_together([(source, target, octets, start_ps)])
         return done_ps, taken
 
     def move_together(self, flows: Sequence[tuple[str, str, int, int]]) -> list[tuple[int, dict[Hop, int]]]:
-        """As ``move``, of all flows of a call: (source, target, bytes, start)."""
+        """Return the same as ``move`` for all flows of a call: (source, target, bytes, start)."""
         alone = [self._alone(source, target, max(1, -(-octets // 4))) for source, target, octets, _ in flows]
         data, answers = Counter[Hop](), Counter[Hop]()
         for _, taken, back in alone:
@@ -129,7 +129,7 @@ class HostFlows:
         return moved
 
     def _take(self, lengths: Mapping[Hop, int], start_ps: int) -> int:
-        """Take links for so long from when all of them are free; return when that is."""
+        """Take links for these times once all of them are free; return that time."""
         begin, before = start_ps, -1
         while begin != before:
             before = begin
@@ -161,13 +161,13 @@ class RunJobs(ABC):
     Parameters
     ----------
     experiment : Experiment
-        What is run.
+        Description of the run.
     topology : Topology
         Its network.
     workers : tuple of str
         Hosts of the group, by rank.
     server : str or None
-        Host of the parameter server.
+        Host of the parameter server, if there is one.
     """
 
     may_stripe = True
@@ -184,11 +184,11 @@ class RunJobs(ABC):
         self.numbers = BlockFloat(speculates=experiment.speculate) if block else FixedScale(experiment.scale or 1.0)
         self.records: list[CollectiveRecord] = []
         self.moved: list[TransferTime] = []
-        """what another library moved, in the order in which its participants had met"""
+        """transfers of other libraries, in the order in which their participants had met"""
         self._flows = HostFlows(topology, experiment.lanes, experiment.queue_frames)
         self._moving = threading.Lock()
         self.on_collective: Callable[[int], None] | None = None
-        """Told how many collectives are done, after each."""
+        """Called after each collective with the number of collectives done."""
         self.digest = hashlib.sha256()
         """SHA-256 over the results of all collectives"""
         self._one = threading.Lock()
@@ -199,12 +199,12 @@ class RunJobs(ABC):
 
     @property
     def jobs(self) -> list[Job]:
-        """All jobs so far."""
+        """Return all jobs so far."""
         return list(self._jobs.values())
 
     @property
     def main(self) -> Job:
-        """The job of the whole group's sums; of several trees the first."""
+        """Return the job of the whole group's sums; of several trees the first."""
         return self._trees[0]
 
     @main.setter
@@ -213,18 +213,18 @@ class RunJobs(ABC):
 
     @property
     def result_sha256(self) -> str:
-        """The digest as text."""
+        """Return the digest as text."""
         return self.digest.hexdigest()
 
     @property
     @abstractmethod
     def slots(self) -> int:
-        """Slots of a switch, for all jobs together."""
+        """Return the slots of a switch, for all jobs together."""
 
     @property
     @abstractmethod
     def now(self) -> int:
-        """Time, picoseconds."""
+        """Return the time, picoseconds."""
 
     @abstractmethod
     def carry(
@@ -233,33 +233,33 @@ class RunJobs(ABC):
         check: Callable[[], None] = lambda: None,
         workers: tuple[str, ...] | None = None,
     ) -> Sequence[MembershipDecision]:
-        """Carry one collective out; results land in the callers' arrays. See ``group.rendezvous.Carry``.
+        """Carry one collective; results are written to the callers' arrays. See ``group.backend.Carry``.
 
-        workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
-        and time does not go back: where two groups have collectives at once, one starts after the other.
+        workers: hosts of a group of some workers, in the order of its ranks. One collective is carried at a time, and
+        time does not go back: if two groups have collectives at once, one starts after the other.
         """
 
     @abstractmethod
     def carry_stale(
         self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
     ) -> list[CollectiveCall]:
-        """Carry calls of workers that do not wait for each other on, until one is done. See ``group.rendezvous``."""
+        """Carry calls of workers that do not wait for each other until one is done. See ``backend.CarryStale``."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release all resources."""
 
     @abstractmethod
     def _wait(self) -> None:
-        """Let one control latency pass: what is laid out then takes effect."""
+        """Let one control latency pass, after which new jobs take effect."""
 
     @abstractmethod
     def _lay_out(self, request: PlanRequest, *, of_block: bool) -> Job:
-        """Lay a job out; ``of_block``: whether its server gives and takes a block. Raises as planners and switches."""
+        """Lay out a job; ``of_block``: its server gives and takes a block. Raises as planners and switches do."""
 
     @abstractmethod
     def _take_away(self, job: Job) -> None:
-        """Undo what laid a job out."""
+        """Undo the layout of a job."""
 
     def _start_job(self, request: PlanRequest) -> Job:
         """Lay a job out; it takes effect one control latency from now."""
@@ -268,7 +268,7 @@ class RunJobs(ABC):
         return job
 
     def _start_owners(self, requests: Sequence[PlanRequest]) -> list[Job]:
-        """Lay out the jobs of a group's blocks; none where switches have too few slots or entries for so many.
+        """Lay out the jobs of a group's blocks; return none if switches have too few slots or entries.
 
         They take effect together, one control latency from now.
         """
@@ -286,9 +286,9 @@ class RunJobs(ABC):
     def parts_of(
         self, operation: str, root: int, elements: int, hosts: tuple[str, ...], number: int, chosen: Options
     ) -> tuple[list[Part], str]:
-        """Which jobs carry a collective, and as what; none where one worker is alone with it.
+        """Return the jobs that carry a collective, and the operation that they carry; no jobs for a single worker.
 
-        Jobs that are not there yet are started. ``RefusedError`` where no plan carries it.
+        Starts missing jobs. Raises ``RefusedError`` if no plan carries the collective.
         """
         if len(hosts) == 1 and (operation == "broadcast" or hosts != self.workers):
             return [], operation
@@ -303,20 +303,21 @@ class RunJobs(ABC):
             raise RefusedError(f"{operation} #{number}: {error}") from error
 
     def message_parts(self, source: str, target: str, elements: int) -> list[Part]:
-        """The job that brings a message from one host to another, which pulls it."""
+        """Return the job that brings a message from one host to another, which pulls it."""
         number = self._group_job((source, target), MESSAGES)
         return [(self._job(number, "ps", (target,), source), slice(0, elements))]
 
     def carry_flows(
         self, name: str, starts: Mapping[int, int], sent: Sequence[tuple[int, int, int]], hosts: tuple[str, ...]
     ) -> dict[int, int]:
-        """When each rank has what another library moves: (from, to, bytes) of ranks that are at ``hosts``.
+        """Return when each rank has its part of another library's transfer, ps.
 
-        ``starts``: when each of them begins, ps. A flow begins when both of its ranks have. One call at a time counts.
+        ``sent``: (from, to, bytes) of ranks at ``hosts``. ``starts``: when each rank begins, ps. A flow begins when
+        both of its ranks have begun. Calls are timed one by one.
         """
         done, taken, octets = dict(starts), Counter[Hop](), 0
         with self._moving:
-            # In rounds, in each of which every rank sends to another one.
+            # In rounds: in each, every rank sends to another one.
             rounds = sorted(sent, key=lambda flow: ((flow[1] - flow[0]) % len(hosts), flow[0]))
             flows = [(hosts[a], hosts[b], size, max(starts[a], starts[b])) for a, b, size in rounds]
             try:
@@ -333,14 +334,14 @@ class RunJobs(ABC):
 
     @property
     def plan_of_one(self) -> str:
-        """The plan of jobs that have one tree: only sums of the whole group have several."""
+        """Return the plan of jobs with one tree: only sums of the whole group have several."""
         if self.experiment.plan in FORESTS or len(self._trees) > 1:
             return "steiner" if any(switch.capable for switch in self.topology.switches) else "ring"
         return self.experiment.plan
 
     def _job_for(self, operation: str, root: int, workers: tuple[str, ...]) -> Job:
         plan = self.plan_of_one
-        star = plan == "ring"  # a ring only reduces: everything else goes host to host
+        star = plan == "ring"  # a ring only reduces: other collectives go host to host
         if operation == "broadcast":
             source = workers[root]
             whole = workers == self.workers
@@ -359,18 +360,18 @@ class RunJobs(ABC):
         return self.main
 
     def _job(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> Job:
-        """The job of a number, started when it is asked for the first time."""
+        """Return the job of a number, which is started at the first request."""
         return self._jobs.get(number) or self._start_job(self._request(number, plan, workers, server))
 
     def _group_job(self, workers: tuple[str, ...], root: int | None) -> int:
-        """The number of a group's job: one for its sums, one for each root of its broadcasts."""
+        """Return the number of a group's job: one for its sums, one for each root of its broadcasts."""
         return self._group_jobs.setdefault((workers, root), FIRST_GROUP_JOB + len(self._group_jobs))
 
     def _blocks(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[slice]:
-        """The slices of an array that separate jobs carry to the owner of each block of an all-reduce, or from there.
+        """Return the slices of an array that separate jobs carry to or from the owner of each block.
 
-        Empty if one job carries all: if that takes no more frames, or if all need the whole result. A block of
-        a sum has all the chunks that it shares with others, so that each chunk is added up as the all-reduce does it.
+        Empty if one job carries all: if that takes no more frames, or if all need the whole result. A block of a sum
+        includes all chunks that it shares with others, so that each chunk is added up as in an all-reduce.
         """
         size = len(workers)
         if not chosen.blocks or size == 1 or not self.may_stripe or self.experiment.deadline_ps is not None:
@@ -387,7 +388,7 @@ class RunJobs(ABC):
         return [slice(a, b) for a, b in ends] if sum(frames) - min(frames) < -(-elements // lanes) else []
 
     def _owner_parts(self, chosen: Options, elements: int, workers: tuple[str, ...]) -> list[Part]:
-        """The jobs that carry a collective block by block, and what each carries; none where one job is quicker."""
+        """Return the jobs that carry a collective block by block, with their slices; none if one job is quicker."""
         blocks = self._blocks(chosen, elements, workers)
         if not blocks:
             return []
@@ -401,7 +402,7 @@ class RunJobs(ABC):
         return parts if quicker else []
 
     def _owner_requests(self, workers: tuple[str, ...]) -> list[PlanRequest]:
-        """A job for each worker of a group, which is its server, and whose workers are the others."""
+        """Return a request for each worker of a group, with the worker as server and the others as workers."""
         plan = "steiner" if self.experiment.plan in {*FORESTS, BEST} else self.experiment.plan
         most = slots_of_each(len(workers), self.slots)
         requests = []
@@ -413,16 +414,16 @@ class RunJobs(ABC):
         return requests
 
     def _start_trees(self) -> list[Job]:
-        """The jobs of the whole group's sums: one, but where the plan has several trees."""
+        """Start the jobs of the whole group's sums: one for each tree of the plan."""
         return [self._start_job(request) for request in self._tree_requests(self.topology, self.workers)]
 
     def _tree_requests(self, topology: Topology, workers: tuple[str, ...]) -> list[PlanRequest]:
-        """The trees of these workers' sums. `PlanError` where there are none."""
+        """Return requests for the trees of these workers' sums. Raises `PlanError` if there are none."""
         name, parts = trees_of(self.experiment, topology, workers, several=self.may_stripe)
         return tree_requests(self._request(MAIN_JOB, name, workers, None), parts, self.slots)
 
     def _request(self, number: int, plan: str, workers: tuple[str, ...], server: str | None) -> PlanRequest:
-        """The plan request of a job of this run."""
+        """Return the plan request of a job of this run."""
         return PlanRequest(
             plan=plan,
             job=number,
@@ -434,7 +435,7 @@ class RunJobs(ABC):
         )
 
     def _lane_bits(self, job: Job, calls: list[CollectiveCall], size: int) -> int:
-        """Bits of the lanes in which a collective travels. `RefusedError` where they are not to be had.
+        """Return the bits of the lanes of a collective. Raises `RefusedError` if that width is not available.
 
         size: workers in the sum.
         """
@@ -462,7 +463,7 @@ class RunJobs(ABC):
         return bits
 
     def _parts(self, job: Job, operation: str, elements: int, bits: int = WORD_BITS) -> list[Part]:
-        """Which jobs carry a collective of ``elements``, and what of it each of them does. bits: of its lanes."""
+        """Return the jobs that carry a collective of ``elements``, with their slices. bits: of its lanes."""
         trees = self._trees if job is self.main and operation == "all_reduce" else []
         return parts_of(trees, elements, bits) or [(job, slice(0, elements))]
 
@@ -470,9 +471,9 @@ class RunJobs(ABC):
 def trees_of(
     given: Experiment, topology: Topology, workers: tuple[str, ...], *, several: bool
 ) -> tuple[str, list[TreePart]]:
-    """The name of a run's plan and its trees; one without a layout where the plan lays itself out.
+    """Return the name of a run's plan and its trees, or one tree without a layout if the plan lays itself out.
 
-    several: whether the run can have several trees at once. Raises `PlanError` where it cannot and the plan has.
+    several: whether the run can have several trees at once. Raises `PlanError` if the plan needs them and it cannot.
     """
     several = several and given.deadline_ps is None
     best = given.plan == BEST and several and given.time != "real"  # the prediction knows no processors
@@ -487,7 +488,7 @@ def trees_of(
 
 
 def tree_requests(request: PlanRequest, parts: Sequence[TreePart], slots: int) -> list[PlanRequest]:
-    """A plan request for each tree: ``request`` is that of the main job, which is the first. slots: of a switch."""
+    """Return a plan request for each tree; the first is ``request``, that of the main job. slots: of a switch."""
     most = request.max_slots
     if len(parts) > 1:
         share = slots_of_each(len(parts), slots)
@@ -507,43 +508,43 @@ def tree_requests(request: PlanRequest, parts: Sequence[TreePart], slots: int) -
 
 
 SPARE_LEAD: Final = 6
-"""chunks by which exponents of a block are ahead of its lanes beside twice its share of a round trip, for repairs"""
+"""spare chunks of a block's lead, for repairs, beside twice its share of a round trip"""
 
 
 def lead_of_block(plan: Plan) -> int:
-    """Number of chunks by which a block, which has a share of its links, agrees on exponents ahead."""
+    """Return by how many chunks a block, which has a share of its links, agrees on exponents ahead."""
     return min(plan.lead, SPARE_LEAD + 2 * -(-plan.window_needed // len(plan.workers)))
 
 
 def pace_of_blocks(parts: Sequence[Part], operation: Operation) -> int:
-    """Time between the chunks of each block: that in which the busiest link carries one of every block, ps."""
+    """Return the time between the chunks of each block, ps: that of one chunk of every block on the busiest link."""
     return parts_bound([(job.plan, job.plan.lanes) for job, _ in parts], operation).time_ps
 
 
 def block_operation(chosen: Options) -> Operation:
-    """The operation that carries a block to its owner, or from there."""
+    """Return the operation that carries a block to its owner, or from there."""
     return Operation.PUSH if chosen.blocks == "own" else Operation.PULL
 
 
 def _takes_ps(parts: Sequence[Part], operation: Operation) -> int:
-    """The least time of a collective, picoseconds: its busiest link, and a round trip for the lead and for the rest."""
+    """Return the least time of a collective, ps: that of its busiest link, and round trips for lead and rest."""
     trips = 2 if parts[0][0].lead(operation) else 1
     bound = parts_bound([(job.plan, where.stop - where.start) for job, where in parts], operation)
     return bound.time_ps + trips * max(job.plan.rtt_ps for job, _ in parts)
 
 
 def beyond_int32(call: CollectiveCall) -> SaturatedError:
-    """The error for every participant of a sum that exceeded int32."""
+    """Return the error for every participant of a sum that exceeded int32."""
     name = call.options.name or call.operation
     return SaturatedError(f"{name} #{call.iteration}: a sum of int32 lies beyond int32")
 
 
 _COMPARED: Final = 1 << 18
-"""elements at a time, so that there is no second array of the size of the first"""
+"""elements that are compared at a time, so that there is no second array of full size"""
 
 
 def agreed_result(calls: list[CollectiveCall]) -> FloatArray:
-    """The array that all who get a result got; raises ``ClusterError`` when two of them differ in a byte."""
+    """Return the result, on which all ranks must agree; raise ``ClusterError`` if two ranks' results differ."""
     if calls[0].operation == "push":
         return calls[-1].array
     if calls[0].operation == "all_to_all":
@@ -566,7 +567,7 @@ def agreed_result(calls: list[CollectiveCall]) -> FloatArray:
 
 
 def check_blocks(calls: Sequence[CollectiveCall], blocks: Sequence[FloatArray]) -> None:
-    """`ClusterError` where a rank has another block after an all-to-all than it must have."""
+    """Raise `ClusterError` if a rank has a wrong block after an all-to-all."""
     for call, wanted in zip(calls, blocks, strict=True):
         if not np.array_equal(call.array.view(np.uint32), wanted.view(np.uint32)):
             raise ClusterError(f"all_to_all #{call.iteration}: rank {call.rank} has another block than was sent")
@@ -581,7 +582,7 @@ class Timed:
 
 
 class FlowCarrier(RunJobs):
-    """Says how long collectives take. There are plans, but no switches, and nothing is installed.
+    """Computes how long collectives take in the flow model. There are plans, but no switches; nothing is installed.
 
     ``carry`` may be called from several threads. One collective is carried at a time, as in virtual time.
     """
@@ -594,22 +595,22 @@ class FlowCarrier(RunJobs):
         self._added = False
         self._resources = Resources()
         self._announced: dict[int, int] = {}
-        """by job: chunks of its next sum whose exponents are known"""
+        """by job: number of chunks of its next sum whose exponents are known"""
         self._trees = self._start_trees()
 
     @property
     def now(self) -> int:
-        """The model's time, picoseconds."""
+        """Return the model's time, picoseconds."""
         return self.network.now
 
     @property
     def result_sha256(self) -> str:
-        """Empty where collectives had no arrays."""
+        """Return the digest of results; empty if collectives had no arrays."""
         return super().result_sha256 if self._added else ""
 
     @property
     def slots(self) -> int:
-        """Slots of a switch in the bundled programs."""
+        """Return the slots of a switch in the bundled programs."""
         return SLOTS
 
     def _wait(self) -> None:
@@ -644,7 +645,7 @@ class FlowCarrier(RunJobs):
         check: Callable[[], None] = lambda: None,
         workers: tuple[str, ...] | None = None,
     ) -> Sequence[MembershipDecision]:
-        """Add the callers' arrays up, and say when all have the result. As of ``RunJobs.carry``."""
+        """Add up the callers' arrays, and compute when all have the result. See ``RunJobs.carry``."""
         with self._one:
             check()
             hosts = self.workers if workers is None else workers
@@ -677,16 +678,16 @@ class FlowCarrier(RunJobs):
     def carry_stale(
         self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
     ) -> list[CollectiveCall]:
-        """Raise: the flow model has no staleness."""
+        """Raise ``RefusedError``: the flow model has no staleness."""
         raise RefusedError("push_pull: the flow model (time: flow) knows no staleness; choose time: virtual")
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     def _time(
         self, parts: list[Part], operation: str, start_ps: int, *, words: bool, zeros: Sequence[Bools] = ()
     ) -> Timed:
-        """Let time pass until a collective is done that begins no earlier than now. ``zeros``: of ``begin``."""
+        """Let time pass until a collective that begins now or later is done. ``zeros``: as of ``begin``."""
         carried = as_carried(operation, ring=bool(parts[0][0].plan.ring))
         shares = [(job, where.stop - where.start) for job, where in parts]
         known = self._announced.pop(parts[0][0].plan.job, 0)
@@ -743,9 +744,9 @@ class FlowCarrier(RunJobs):
 
 
 def _zeros(parts: Sequence[Part], calls: Sequence[CollectiveCall]) -> list[Bools]:
-    """For each part of an all-reduce, the chunks that travel without lanes because they are zero at all workers.
+    """Return, for each part of an all-reduce, the chunks that travel without lanes as they are zero at all workers.
 
-    Where no exponents are agreed on, none does. With ``poison``, a chunk that is not finite counts as zero.
+    There are none if no exponents are agreed on. With ``poison``, a chunk that is not finite counts as zero.
     """
     options = calls[0].options
     all_zeros = []

@@ -1,4 +1,4 @@
-"""``p4reduce launch``: one coordinator that owns the network, one process for each rank of a user's script."""
+"""``p4reduce launch``: a coordinator that owns the network, and a process for each rank of a user's script."""
 
 import contextlib
 import os
@@ -33,24 +33,25 @@ if TYPE_CHECKING:
     from p4reduce.runs.jobs import TransferTime
     from p4reduce.runs.machines import Agents
 
-# The coordinator's socket: where processes of a group come in, each served by a thread.
+# The coordinator's socket: processes of a group connect to it, and a thread serves each.
 
 
 FEWEST_UNKNOWN: Final = 64
 _MAX_SOCKET_PATH: Final = 107
-"""bytes that ``sockaddr_un`` has for a path (unix(7)), without the closing zero"""
+"""bytes for a path in ``sockaddr_un`` (unix(7)), without the terminating zero"""
 
 
 class Listener:
-    """Serves the processes that connect to ``address``; ``close`` it.
+    """Serves the processes that connect to ``address``; must be closed.
 
-    ``failed`` hears of a process that does not speak the protocol, ``lost`` of one whose connection ended before it
-    left, that one's too, and why; ``left`` of one that has left and has been told so: its connection is not waited for
-    any more. All are called by threads of this one. Who does not say the word ``start`` first is refused.
+    Callbacks, which threads of this object call: ``failed`` for a process that violates the protocol; ``lost``, with
+    the reason, for a process whose connection ended before it left, violations included; ``left`` for a process that
+    has left and has its answer, whose connection is not waited for any more. A process that does not first say the word
+    ``start`` is refused.
 
-    With ``at``, hosts of this machine or ``tls://HOST:PORT``, it also serves those who come from other machines and
-    show the group's key (``ticket``). A connection that does not is ended and counted. So is one that
-    has not said hello in time, and the oldest of those when there are too many: a rank tries again.
+    With ``at``, hosts of this machine or ``tls://HOST:PORT``, it also serves processes from other machines that show
+    the group's key (``ticket``). A connection without the key is ended and counted. So is one that has not said hello
+    in time, and the oldest of those if there are too many: a rank tries again.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class Listener:
         pem: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Listen in ``folder``, which no other user may enter. ``ClusterError`` where its path is too long.
+        """Listen in ``folder``, which no other user may enter. Raises ``ClusterError`` if its path is too long.
 
-        size: ranks of the group; twice as many connections, and `FEWEST_UNKNOWN`, may be on their way to say hello.
-        pem: the group's key, in place of a new one.
+        size: ranks of the group; twice as many connections, at least `FEWEST_UNKNOWN`, may be about to say hello. pem:
+        the group's key, instead of a new one.
         """
         self.address: Final = str(folder / "socket")
         self._seats = seats
@@ -81,7 +82,7 @@ class Listener:
         self._clock = clock
         self._most_unknown = max(FEWEST_UNKNOWN, 2 * size)
         self._unknown: dict[socket.socket, float] = {}
-        """those over TLS that have not said hello, the oldest first, and until when they may"""
+        """TLS connections that have not said hello, oldest first, with their deadlines"""
         self._serving: dict[socket.socket, threading.Thread] = {}
         self._lock = threading.Lock()
         self.strangers = 0
@@ -106,7 +107,7 @@ class Listener:
             raise
 
     def close(self, patience_s: float) -> None:
-        """End all connections; ``patience_s`` is for each thread to end."""
+        """End all connections; wait up to ``patience_s`` for each thread to end."""
         self._wake_acceptor.close()
         if self._acceptor.ident is not None:
             self._acceptor.join(patience_s)
@@ -127,7 +128,7 @@ class Listener:
             for listener in ready:
                 try:
                     self._admit(listener.accept()[0], private=listener is self._listeners[0])
-                except OSError:  # it has gone already, or sent before TLS began; or there are too many open files
+                except OSError:  # closed already, or sent data before TLS began; or too many open files
                     self._drop_late(spare=False)
 
     def _admit(self, connection: socket.socket, *, private: bool) -> None:
@@ -145,7 +146,7 @@ class Listener:
         thread.start()
 
     def _drop_late(self, *, spare: bool = True) -> float | None:
-        """End those that are late or too many, and unless ``spare`` the oldest; seconds until the next is late."""
+        """End late or surplus connections, and unless ``spare`` the oldest; return seconds to the next deadline."""
         with self._lock:
             while self._unknown:
                 oldest, until = next(iter(self._unknown.items()))
@@ -158,7 +159,7 @@ class Listener:
         return None
 
     def _know(self, connection: socket.socket) -> None:
-        """Note that a connection has shown the key and sent a message. ``OSError`` if it was given up meanwhile."""
+        """Note that a connection has shown the key and sent a message. Raises ``OSError`` if it was given up before."""
         with self._lock:
             if self._unknown.pop(connection, None) is None:
                 raise ConnectionAbortedError
@@ -194,22 +195,22 @@ class Listener:
             self._left(taken[0])
 
 
-# A rank's process: started in a session of its own, read line by line, ended with all that it started.
+# A rank's process: started in its own session, read line by line, ended with all that it started.
 
 
 MAX_LINE: Final = 64 * 1024
 """bytes; a longer line is shown in pieces"""
 KEPT_LINES: Final = 20
-"""of standard error, for the report of a failure"""
+"""lines of standard error, for the report of a failure"""
 OUTPUT_TIMEOUT_S: Final = 2.0
-"""for reading what a process wrote before it ended; longer only if one that left its session holds the pipe"""
+"""seconds to read what a process wrote before it ended; used up only if a child outside its session holds the pipe"""
 
 Emit = Callable[[int, str, str], None]
 """``emit(rank, stream, line)`` with stream 'stdout' or 'stderr'; called from several threads."""
 
 
 class RankProcess:
-    """The process of one rank. ``ended(rank, exit code)`` is called once, from a thread of its own."""
+    """The process of one rank. ``ended(rank, exit code)`` is called once, from another thread."""
 
     def __init__(
         self,
@@ -221,7 +222,7 @@ class RankProcess:
         ended: Callable[[int, int], None],
         asks: bool = False,
     ) -> None:
-        """``asks``: it is sent lines."""
+        """Start the process. ``asks``: whether it is sent lines."""
         self.rank = rank
         self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._emit = emit
@@ -234,7 +235,7 @@ class RankProcess:
                 stdin=subprocess.PIPE if asks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=True,  # so that a rank's own children are ended with it, and Ctrl-C reaches us alone
+                start_new_session=True,  # so that a rank's children end with it, and Ctrl-C reaches only this process
             )
         except OSError as error:
             raise ClusterError(f"cannot start {command[0]!r}: {error.strerror}") from error
@@ -250,11 +251,11 @@ class RankProcess:
 
     @property
     def pid(self) -> int:
-        """The process's identifier."""
+        """Return the process ID."""
         return self._process.pid
 
     def send(self, line: str) -> None:
-        """Send a line to a process that asks for some; nothing where it is gone."""
+        """Send a line to a process that was started with ``asks``; do nothing if it is gone."""
         assert self._process.stdin is not None  # noqa: S101
         with contextlib.suppress(OSError):
             self._process.stdin.write(line.encode() + b"\n")
@@ -265,11 +266,11 @@ class RankProcess:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process and what it started."""
+        """Kill the process and what it started."""
         self._signal(signal.SIGKILL)
 
     def join(self, timeout: float) -> bool:
-        """Wait until it has ended and its output is read; False when ``timeout`` seconds were not enough."""
+        """Wait until it has ended and its output is read; return False after ``timeout`` seconds."""
         self._waiter.join(timeout)
         return not self._waiter.is_alive()
 
@@ -279,7 +280,7 @@ class RankProcess:
                 os.killpg(self._process.pid, number)
 
     def _wait(self) -> None:
-        # Not reaped yet, its process group cannot be anyone else's: what it left behind is ended safely.
+        # Until it is reaped, its process group cannot be reused, so killing its remaining children is safe.
         os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         self.kill()
         with self._reaping:
@@ -306,14 +307,14 @@ class Ends(Protocol):
         """Ask the process, and what it started, to end."""
 
     def kill(self) -> None:
-        """End the process and what it started."""
+        """Kill the process and what it started."""
 
     def join(self, timeout: float) -> bool:
-        """Wait until it has ended; False when ``timeout`` seconds were not enough."""
+        """Wait until it has ended; return False after ``timeout`` seconds."""
 
 
 def end_all(ranks: Iterable[Ends], grace_s: float) -> None:
-    """Ask ranks to end; end those that have not after ``grace_s`` seconds."""
+    """Ask ranks to end; kill those that have not ended after ``grace_s`` seconds."""
     every = list(ranks)
     for rank in every:
         rank.terminate()
@@ -326,7 +327,7 @@ def end_all(ranks: Iterable[Ends], grace_s: float) -> None:
 
 
 def how_ended(code: int) -> str:
-    """An exit code, -n for signal n, for people."""
+    """Return a text for an exit code (-n for signal n)."""
     if code > 0:
         return f"exit code {code}"
     try:
@@ -336,7 +337,7 @@ def how_ended(code: int) -> str:
 
 
 GRACE_S: Final = 3.0
-"""between asking a process to end and ending it"""
+"""seconds between asking a process to end and killing it"""
 DEFAULT_TIMEOUT_S: Final = 24 * 3600.0
 NOTHING: Final[Mapping[str, str]] = {}
 
@@ -347,22 +348,22 @@ Names = dict[str, str]
 
 @dataclass(frozen=True)
 class Launched:
-    """The end of all ranks: exit code, and which rank failed."""
+    """The end of all ranks: exit code, and the rank that failed."""
 
     exit_code: int
     """0, or that of the first rank that failed (128 + n for signal n)."""
     failure: str | None
-    """Which rank failed, and how."""
+    """Which rank failed, and how; None if none ended the launch."""
     last_lines: tuple[str, ...] = ()
-    """of the failed rank's standard error"""
+    """last lines of the failed rank's standard error"""
     failed: int | None = None
-    """the rank that failed first"""
+    """first rank that failed, or None"""
     connected: int = 0
-    """Ranks that joined the group."""
+    """Number of ranks that joined the group."""
     survived: tuple[str, ...] = ()
-    """Ranks that failed, and how, without which the others went on."""
+    """Ranks that failed while the others went on, and how."""
     strangers: int = 0
-    """Connections from other machines that were no rank's."""
+    """Number of connections from other machines that belonged to no rank."""
 
 
 @dataclass(frozen=True)
@@ -370,17 +371,17 @@ class Joining:
     """Workers that may join a launch."""
 
     places: int
-    """ranks in all, with those that join"""
+    """number of ranks that may join"""
     when: Callable[[Joined], None]
-    """Takes a function, which it calls when some have come in."""
+    """Registers a function, which is called when some have joined."""
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Ranks on other machines: those of ``agents``, or of others who have the file ``ticket`` (`p4reduce join`).
+    """Ranks on other machines, started by ``agents``, or by others that have the file ``ticket`` (`p4reduce join`).
 
-    listen: addresses of this machine at which they come in; those that agents know, where there are none. environment:
-    variables that agents' ranks get besides.
+    listen: addresses of this machine for their connections; empty: those by which agents reach it. environment: further
+    variables of agents' ranks.
     """
 
     agents: "Agents | None" = None
@@ -397,7 +398,7 @@ class _Joined:
 
 
 def script_command(command: Sequence[str]) -> list[str]:
-    """A ``.py`` file runs with this Python; anything else is a program of its own."""
+    """Return the command, run by this Python if it is a ``.py`` file. Raises ``ClusterError`` if that is missing."""
     if command and command[0].endswith(".py"):
         if not Path(command[0]).is_file():
             raise ClusterError(f"{command[0]}: there is no such file")
@@ -419,15 +420,14 @@ def launch(
 ) -> Launched:
     """Run ``command`` once for each worker and, with ``server``, once for the parameter server (the last rank).
 
-    ``emit(rank, stream, line)`` gets what the ranks print. When a rank fails without which the others cannot go on
-    (``Group.die``), or at Ctrl-C, all are ended and the group with them; processes, socket and directory are gone when
-    this returns or raises.
-    ``extra``: variables of their environment. ``joining``: how many workers may join, each of which is started when it
-    does, and who tells. ``elsewhere``: they are on other machines; without agents, others start them. Raises
-    ``ClusterError`` when the command cannot be started, ``timeout_s`` ran out, or the group had failed though all ranks
-    ended well; ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
+    ``emit(rank, stream, line)`` gets the ranks' output. If a rank fails without which the others cannot go on
+    (``Group.die``), or at Ctrl-C, all ranks and the group are ended; processes, socket and directory are gone when this
+    returns or raises. ``extra``: variables of their environment. ``joining``: how many workers may join, each started
+    when it joins, and the source of that news. ``elsewhere``: ranks are on other machines; without agents, others start
+    them. Raises ``ClusterError`` if the command cannot be started, ``timeout_s`` ran out, or the group failed although
+    all ranks ended well; ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
-    remove_stale()  # what was left behind by a launch that was killed
+    remove_stale()  # remains of a killed launch
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(handling(raise_exit, signal.SIGTERM, signal.SIGHUP))
@@ -471,9 +471,9 @@ class _Coordinator:
         self._lock = threading.Lock()
         self._run = folder
         self._seats: dict[Served, int] = {}
-        """of the whole group"""
-        # No other user reaches the socket. Of a process that is gone its exit code says how, so ``lost`` is not needed
-        # unless others have started it.
+        """seats of the whole group, with their ranks"""
+        # Other users cannot reach the socket. The exit code of a process says how it ended, so ``lost`` is only needed
+        # if others have started it.
         alone = elsewhere is not None and elsewhere.agents is None
         self._listener = Listener(
             folder.aside(),
@@ -487,7 +487,7 @@ class _Coordinator:
         )
 
     def _addresses(self) -> list[str]:
-        """Addresses at which it listens for other machines."""
+        """Return the addresses at which it listens for other machines."""
         if self._elsewhere is None:
             return []
         if self._elsewhere.listen or self._agents is None:
@@ -495,7 +495,7 @@ class _Coordinator:
         return sorted({self._agents.address(agent) for agent in self._agents.every})
 
     def _note_seat(self, seat: Served, code: int, why: str) -> None:
-        """Note that a rank which another program started has left or is lost."""
+        """Note that a rank that another program started has left or is lost."""
         if (rank := self._seats.get(seat)) is not None:
             self._events.put((rank, code, why))
 
@@ -503,7 +503,7 @@ class _Coordinator:
         """Start the ranks and wait for them."""
         ranks = [*range(workers), *([self._places] if server else [])]
         for rank in ranks:
-            self._group.backend(rank)  # raises for a rank that the group has not
+            self._group.backend(rank)  # raises for a rank outside the group
         torch = self._torch_environments(workers)
         if self._agents is not None:
             for agent in self._agents.every:
@@ -553,13 +553,13 @@ class _Coordinator:
             else:
                 self._group.backend(rank).close()
             left.remove(rank)
-        if self._group.failure is not None:  # whatever the ranks made of it
+        if self._group.failure is not None:  # even if the ranks ignored it
             raise self._group.failure
         strangers = self._listener.strangers
         return Launched(0, None, connected=len(self._taken), survived=tuple(survived), strangers=strangers)
 
     def _begin(self, command: Sequence[str], rank: int, alone: Names) -> None:
-        """Start a rank; ``alone``: variables that are its own."""
+        """Start a rank; ``alone``: variables for this rank only."""
         if self._elsewhere is not None:
             if self._agents is not None:
                 ours = rank_environment({}, "", rank, self._places)
@@ -577,18 +577,18 @@ class _Coordinator:
         self._processes[rank] = RankProcess(rank, argv, environment, emit=self._emit, ended=self._note_end)
 
     def _torch_environments(self, workers: int) -> list[Names]:
-        """Environment of each worker: the address of rank 0's store, and the worker's place on its machine."""
+        """Return each worker's environment for PyTorch: the address of rank 0's store, and its place on its machine."""
         if self._agents is None:
             (port,) = free_ports(1)
             return [torch_environment(rank, workers, port) for rank in range(workers)]
         return self._agents.torch_environments([self._agents.of(rank) for rank in range(workers)])
 
     def note_joined(self, ranks: tuple[int, ...], view: int, members: tuple[int, ...]) -> None:
-        """Workers have come in; their processes are to begin. From any thread."""
+        """Note that workers have joined, so that their processes are started. May be called from any thread."""
         self._events.put(_Joined(ranks, view, members))
 
     def close(self) -> None:
-        """End and remove everything; whatever still waits in the group is told."""
+        """End and remove everything; calls that still wait in the group get an error."""
         end_all(self._processes.values(), GRACE_S)
         self._group.fail(ClusterError("the launch has ended"))
         self._listener.close(GRACE_S)
@@ -615,9 +615,9 @@ class _Coordinator:
 
 
 def table_of_calls(tallied: Iterable[Tallied], moved: Iterable["TransferTime"], output: Output) -> None:
-    """Print the calls of ranks, and what carried them; then the times of what another library ``moved``.
+    """Print the calls of ranks with their carriers, then the times of other libraries' transfers (``moved``).
 
-    Nothing of what there was not.
+    Empty tables are left out.
     """
     rows = [[row.collective, row.kind, row.by, f"{row.calls:,}", f"{row.octets:,}"] for row in tallied]
     if rows:
@@ -641,14 +641,14 @@ def table_of_calls(tallied: Iterable[Tallied], moved: Iterable["TransferTime"], 
 
 
 def rank_environment(base: Mapping[str, str], address: str, rank: int, workers: int) -> dict[str, str]:
-    """The environment of one rank: how to reach the coordinator, and one BLAS thread for each process."""
+    """Return the environment of one rank: how to reach the coordinator, and one BLAS thread for each process."""
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in base}
     ours = {remote.ADDRESS: address, remote.RANK: str(rank), remote.SIZE: str(workers)}
     return {**base, "PYTHONUNBUFFERED": "1", **threads, **ours}
 
 
 def torch_environment(rank: int, workers: int, port: int, address: str = "127.0.0.1", interface: str = "lo") -> Names:
-    """Environment variables that ``torch.distributed`` reads by default: rank 0's store, and gloo's interface."""
+    """Return the variables that ``torch.distributed`` reads by default: rank 0's store, and gloo's interface."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

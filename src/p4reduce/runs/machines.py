@@ -52,28 +52,28 @@ SSH: Final = ("ssh", *(f"-o{flag}" for flag in ("BatchMode=yes", "ConnectTimeout
         "ServerAliveCountMax=3")))  # fmt: skip
 ANSWERS: Final = {"here", "clock", "probed", "reached", "heard", "ports", "part", "counted"}
 START_S: Final = 600.0
-"""for an agent to compile switches and open their ports"""
+"""seconds for an agent to compile switches and open their ports"""
 EXCHANGES: Final = 16
-"""of clocks, of which the one with the shortest round trip counts"""
+"""measurements of a clock, of which the one with the shortest round trip counts"""
 BMV2: Final = "SIMPLE_SWITCH_GRPC"
-"""names the BMv2 of all machines, where the launcher has it"""
+"""variable that names the BMv2 of all machines, if the launcher has it"""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of ``--hosts`` or ``--hostfile``. slots: ranks there; None: as many as on the others."""
+    """A machine of ``--hosts`` or ``--hostfile``. slots: ranks there; None: an equal share of the remaining ranks."""
 
     name: str
     slots: int | None = None
 
 
 def ssh_of(words: str) -> list[str]:
-    """The command that runs another one on a machine: ssh with flags by which it never asks and sees a dead network."""
+    """Return the command that runs another one on a machine: ssh with flags against prompts and dead networks."""
     return [*SSH] if words == SSH[0] else shlex.split(words)
 
 
 def spread(machines: Sequence[Machine], ranks: int) -> list[int]:
-    """Which machine each rank is on: as many in a row as it has slots. ``ClusterError`` where they do not fit."""
+    """Return the machine of each rank: consecutive ranks fill its slots. Raises ``ClusterError`` if they do not fit."""
     open_ = [machine for machine in machines if machine.slots is None]
     left = ranks - sum(machine.slots or 0 for machine in machines)
     if left > 0 and not open_:
@@ -87,15 +87,15 @@ class RemoteRank:
     """A rank that an agent started on its machine, with the interface of `RankProcess`."""
 
     pid: Final = -1
-    """of no process here"""
+    """ID of no local process"""
 
     def __init__(self, rank: int, agent: "Agent", ended: Callable[[int, int, str], None]) -> None:
         self.rank = rank
         self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
         self.report = ""
-        """what it left, in real time, once it has ended"""
+        """contents of its report in real time, once it has ended"""
         self.busy = False
-        """Whether it used the processor since this was last set."""
+        """Whether it has used CPU time since this was last reset."""
         self._agent, self._ended, self._over = agent, ended, threading.Event()
         self._code = 0
 
@@ -104,20 +104,20 @@ class RemoteRank:
         self._agent.ask("signal", rank=self.rank, kill=False)
 
     def kill(self) -> None:
-        """End the process and what it started."""
+        """Kill the process and what it started."""
         self._agent.ask("signal", rank=self.rank, kill=True)
 
     def join(self, timeout: float) -> bool:
-        """Wait until it has ended; False when ``timeout`` seconds were not enough."""
+        """Wait until it has ended; return False after ``timeout`` seconds."""
         return self._over.wait(timeout)
 
     def wait(self) -> int:
-        """Wait until it has ended; its exit code, -n for signal n."""
+        """Wait until it has ended; return its exit code, -n for signal n."""
         self._over.wait()
         return self._code
 
     def seen(self) -> bool:
-        """Whether it has used the processor since the last look; also where its machine is just not heard."""
+        """Return whether it has used CPU time since the last call, or its machine has not been heard of recently."""
         busy, self.busy = self.busy, False
         return busy or time.monotonic() - self._agent.heard_s > 2 * BUSY_S
 
@@ -131,15 +131,15 @@ class RemoteRank:
 
 @dataclass(frozen=True)
 class MachineClock:
-    """A machine's monotonic clock, nanoseconds."""
+    """Offset of a machine's monotonic clock, nanoseconds."""
 
     offset_ns: int
-    """by which it is ahead of the session's …"""
+    """time by which it is ahead of the session's clock …"""
     error_ns: int
-    """… give or take this: half of the shortest round trip, and half of what changed meanwhile"""
+    """… with this uncertainty: half of the shortest round trip, plus half of the drift between measurements"""
 
     def and_then(self, later: "MachineClock") -> "MachineClock":
-        """The clock between two looks at it."""
+        """Return the clock between two measurements."""
         drift = abs(later.offset_ns - self.offset_ns) // 2
         return MachineClock((self.offset_ns + later.offset_ns) // 2, max(self.error_ns, later.error_ns) + drift)
 
@@ -151,11 +151,11 @@ class Agent:
         self.machine = machine
         self.here: Here | None = None
         self.offset_s = 0.0
-        """by which its clock is ahead of ours at least"""
+        """lower bound of the seconds by which its clock is ahead of ours"""
         self.gone = ""
-        """why it is"""
+        """why the agent is gone; empty while it is there"""
         self.heard_s = time.monotonic()
-        """when it last said anything"""
+        """when it last sent anything"""
         self.admit: Callable[[socket.socket, int], None] = lambda connection, _: connection.close()
         """takes a rank's control connection, in real time"""
         self._links: dict[int, socket.socket] = {}
@@ -171,7 +171,7 @@ class Agent:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches the launcher alone, which tells the agent
+                start_new_session=True,  # Ctrl-C reaches only the launcher, which tells the agent
             )
         except OSError as error:
             raise ClusterError(f"cannot start {ssh[0]!r}: {error.strerror}") from None
@@ -186,14 +186,14 @@ class Agent:
             thread.start()
 
     def ask(self, what: str, **request: Any) -> None:
-        """Send a request; nothing where the agent is gone, which its ranks hear."""
+        """Send a request; do nothing if the agent is gone, as its ranks are told."""
         assert self._process.stdin is not None  # noqa: S101
         with self._writing, contextlib.suppress(OSError, ValueError):
             self._process.stdin.write(json.dumps({"do": what, **request}).encode() + b"\n")
             self._process.stdin.flush()
 
     def answer(self, name: str, timeout_s: float = BEGIN_S) -> Any:
-        """Wait for the agent's message ``name`` and return it, once. ``ClusterError`` if it is gone or silent."""
+        """Wait for the agent's message ``name`` and return it, once; ``ClusterError`` if it is gone or silent."""
         deadline = time.monotonic() + timeout_s
         there: object = None
         while not there and time.monotonic() < deadline:
@@ -205,26 +205,26 @@ class Agent:
         raise ClusterError(f"{self.machine.name}: {why}")
 
     def begin(self, folder: Path, script: str | None, needs: Sequence[str] = (), *, examine: bool = False) -> None:
-        """Ask what its machine has."""
+        """Ask the agent for its report on its machine."""
         environment = {name: os.environ[name] for name in (BMV2,) if name in os.environ}
         self.ask(
             "begin", folder=str(folder), script=script, needs=list(needs), examine=examine, environment=environment
         )
 
     def began(self) -> Here:
-        """The agent's report on its machine; ``ClusterError`` if it did not start."""
+        """Return the agent's report on its machine; raise ``ClusterError`` if it did not start."""
         self.here = from_plain(Here, self.answer("here", BEGIN_S), f"{self.machine.name}: what it has")
         return self.here
 
     def look_at_clock(self) -> None:
-        """Measure how far its clock is ahead."""
+        """Measure how far the machine's clock is ahead."""
         asked = time.time()
         self.ask("clock")
         there, _ = self.answer("clock", SILENT_S)
-        self.offset_s = there - min(max(there, asked), time.time())  # none where it answered in between
+        self.offset_s = there - min(max(there, asked), time.time())  # 0 if it answered in between
 
     def clock(self) -> MachineClock:
-        """Measure its monotonic clock, by the exchange that takes the shortest time."""
+        """Measure the machine's monotonic clock, by the exchange with the shortest round trip."""
         clocks = []
         for _ in range(EXCHANGES):
             asked = time.monotonic_ns()
@@ -236,7 +236,7 @@ class Agent:
 
     @property
     def address(self) -> str:
-        """The machine's IPv4 address. ``ClusterError`` if the launcher came in at another one, or its name has none."""
+        """Return the machine's IPv4 address. Raises ``ClusterError`` if it has none, or the launcher used another."""
         own = (self.here.own if self.here else "") or self.machine.name.rpartition("@")[2]
         try:
             return str(ipaddress.IPv4Address(own if self.here and self.here.own else socket.gethostbyname(own)))
@@ -254,10 +254,10 @@ class Agent:
         report: str = "",
         asks: bool = False,
     ) -> None:
-        """Start a rank there.
+        """Start a rank on the machine.
 
-        In real time: ``host``, where it is; ``spec``, what describes it, whose files and sockets the agent knows;
-        ``report``: the file in which it leaves what it has to say; ``asks``: it is sent lines (``input``).
+        In real time: ``host``: its host; ``spec``: its description, in which the agent sets files and sockets;
+        ``report``: file of its report; ``asks``: whether it is sent lines (``input``).
         """
         self._ranks[rank.rank] = rank
         given = {"command": list(command), "environment": dict(environment), "spec": spec, "report": report}
@@ -266,7 +266,7 @@ class Agent:
             rank.end(255, self.gone)
 
     def close(self) -> None:
-        """End it, and with it all that it started."""
+        """End the agent, and with it all that it started."""
         assert self._process.stdin is not None  # noqa: S101
         with self._writing, contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -324,7 +324,7 @@ class Agent:
                 self._changed.notify_all()
 
     def _take(self, number: int, rank: int, data: str | None) -> None:
-        """Pass on what a rank says on its control connection; None: its end."""
+        """Pass on data of a rank's control connection; None: its end."""
         if data is not None and number not in self._links:
             self._links[number], theirs = socket.socketpair()
             threading.Thread(target=self._reply, args=(number, self._links[number]), daemon=True).start()
@@ -353,7 +353,7 @@ class Agent:
 
 
 class Agents:
-    """One agent on each machine; a context manager, after which nothing of them runs anywhere."""
+    """One agent on each machine. Use as a context manager; on exit all agents and their processes have ended."""
 
     def __init__(
         self,
@@ -373,7 +373,7 @@ class Agents:
             raise
 
     def of(self, rank: int) -> Agent:
-        """The agent whose ranks a rank is among; those behind all that were there at first are on machines in turn."""
+        """Return the agent of a rank; ranks beyond those of the start are assigned to the machines in turn."""
         return self.every[self._spread[rank] if rank < len(self._spread) else rank % len(self.every)]
 
     def start(
@@ -386,7 +386,7 @@ class Agents:
         return made
 
     def begin(self, script: str | None, needs: Sequence[str] = ()) -> None:
-        """Ask all; ``ClusterError`` names every machine on which no rank can start, and why. needs: of ``NEEDS``."""
+        """Begin all agents. Raises ``ClusterError`` with every unusable machine and its faults. needs: of ``NEEDS``."""
         folder = Path.cwd()
         for agent in self.every:
             agent.begin(folder, script, needs)
@@ -409,36 +409,36 @@ class Agents:
             raise ClusterError("; ".join(faults))
 
     def address(self, agent: Agent) -> str:
-        """The address at which an agent's machine reaches this one. ``ClusterError`` if none is known."""
+        """Return the address at which an agent's machine reaches this one. Raises ``ClusterError`` if none is known."""
         seen = (agent.here.seen if agent.here else "") or source_towards(agent.machine.name)
         if not seen:
             raise ClusterError(f"{agent.machine.name}: no address of this machine is known there: give --listen")
         return seen
 
     def master(self, agent: Agent) -> tuple[str, int]:
-        """Address and port of a store of ``torch.distributed`` on an agent's machine, as the others reach it."""
+        """Return address and port of a ``torch.distributed`` store on an agent's machine, as the others reach it."""
         here = agent.here
         assert here is not None  # noqa: S101  (it began)
         return here.own or agent.machine.name, here.port
 
     def torch_environments(self, places: Sequence[Agent], store: tuple[str, int, str] | None = None) -> list[Names]:
-        """Variables of each rank for ``torch.distributed``; ``places``: the agent of each.
+        """Return the variables of each rank for ``torch.distributed``; ``places``: the agent of each.
 
-        ``store``: address, port and interface of ranks whose network is another one than that of the machines.
+        ``store``: address, port and interface if the ranks' network is not that of the machines.
         """
         address, port = self.master(places[0]) if store is None else store[:2]
         environments = []
         for rank, place in enumerate(places):
             there = [other_rank for other_rank, other in enumerate(places) if other is place]
             own = torch_environment(rank, len(places), port, address)
-            del own[INTERFACE]  # the agent knows which one
+            del own[INTERFACE]  # the agent sets its own
             if store is not None:
                 own[INTERFACE] = store[2]
             environments.append(own | {"LOCAL_RANK": str(there.index(rank)), "LOCAL_WORLD_SIZE": str(len(there))})
         return environments
 
     def check_addresses(self) -> None:
-        """`ClusterError` names a machine that others cannot reach at its address."""
+        """Raise `ClusterError` that names a machine that others cannot reach at its address."""
         inside = {agent: ipaddress.ip_address(agent.address).is_loopback for agent in self.every}
         for agent, loopback in inside.items():
             if loopback and not all(inside.values()):
@@ -447,13 +447,13 @@ class Agents:
                 )
 
     def check(self) -> None:
-        """`ClusterError` names a machine whose agent is gone."""
+        """Raise `ClusterError` that names a machine whose agent is gone."""
         for agent in self.every:
             if agent.gone:
                 raise ClusterError(f"{agent.machine.name}: {agent.gone}")
 
     def close(self) -> None:
-        """End all, side by side."""
+        """End all agents, in parallel."""
         threads = [threading.Thread(target=agent.close) for agent in self.every]
         for thread in threads:
             thread.start()

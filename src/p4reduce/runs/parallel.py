@@ -1,4 +1,4 @@
-"""Pieces of work over cores, or over machines that Dask or Ray know, and what has been done of them on disk."""
+"""Parallel work on pieces, over cores or over machines of Dask or Ray, and the finished pieces on disk."""
 
 import ctypes
 import gc
@@ -40,7 +40,7 @@ _GOES_ON: Final = "the same command goes on"
 _KILLED: Final = f"each worker that was given a certain piece was killed; {_GOES_ON}"
 _LONG_S = 0.5
 _YOUNG = 200_000
-"""objects after which Python looks for cycles among them"""
+"""number of new objects after which Python looks for cycles among them"""
 
 
 def in_parallel(
@@ -54,7 +54,7 @@ def in_parallel(
     progress: Progress | None = None,
     label: str = "",
 ) -> None:
-    """Do the work of every item, and report each as it finishes.
+    """Do the work of all items, and report each as it finishes.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def in_parallel(
         Processes on this machine, -1: one for each core.
     dask, ray : str or None
         Address of a Dask scheduler ('tcp://host:8786', or 'tls://host:8786' with the certificates of Dask's own
-        configuration) or of a Ray cluster ('auto', 'host:6379'): its workers do the work, and ``jobs`` does not matter.
+        configuration) or of a Ray cluster ('auto', 'host:6379'): its workers do the work, and ``jobs`` is ignored.
     progress, label : function and str
-        Told (label, done, total) as pieces finish.
+        Called with (label, done, total) as pieces finish.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _executor(jobs: int, dask: str | None, ray: str | None) -> Iterator[Submit]:
         pool = ProcessPoolExecutor(jobs, context, end_with, (os.getpid(),))
         try:
             yield pool.submit
-        finally:  # what has not begun does not begin, and what is under way is given up
+        finally:  # pieces that wait are dropped, and pieces under way are given up
             pool.shutdown(wait=False, cancel_futures=True)
             for process in set(multiprocessing.active_children()) - before:
                 process.terminate()
@@ -133,7 +133,7 @@ def _dask(address: str) -> Iterator[Submit]:
     except ImportError:
         raise ClusterError("--dask needs the package 'distributed': pip install 'p4reduce[dask]'") from None
     for name in ("distributed", "distributed.client"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told here, without tracebacks
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are reported here, without tracebacks
     connect: Any = Client
     over, taking = threading.Event(), threading.Lock()
     try:
@@ -151,7 +151,7 @@ def _dask(address: str) -> Iterator[Submit]:
 
             def take(theirs: Any) -> None:
                 with taking:
-                    if over.is_set():  # a client that closes has no results any more, and would be waited for
+                    if over.is_set():  # a closing client gives no results, and would wait for this
                         return
                     try:
                         ours.set_result(theirs.result())
@@ -159,9 +159,9 @@ def _dask(address: str) -> Iterator[Submit]:
                         ours.set_exception(ClusterError(f"--dask {address}: {_KILLED}"))
                     except (CancelledError, CommClosedError):
                         ours.set_exception(ClusterError(f"--dask {address}: the scheduler is gone; {_GOES_ON}"))
-                    except BaseException as error:  # of the piece; whatever it is, it is waited for
+                    except BaseException as error:  # any error of the piece, as the caller waits for it
                         ours.set_exception(error)
-                    theirs.release()  # or it is done again when the worker that did it is gone
+                    theirs.release()  # otherwise it is repeated if the worker that did it is lost
 
             client.submit(function, *arguments, pure=False).add_done_callback(take)
             return ours
@@ -189,7 +189,7 @@ def _ray(address: str) -> Submit:
         def take(theirs: "Future[Any]") -> None:
             try:
                 ours.set_result(theirs.result())
-            except ray.exceptions.RayTaskError as error:  # of the piece, whose text would be a traceback
+            except ray.exceptions.RayTaskError as error:  # of the piece; its text would be a traceback
                 ours.set_exception(error.cause)
             except ray.exceptions.RayError as error:
                 why = next(iter(str(error).splitlines()), type(error).__name__)
@@ -203,9 +203,9 @@ def _ray(address: str) -> Submit:
 
 @contextmanager
 def rarely_collecting() -> Iterator[None]:
-    """Collect garbage rarely during a piece: table entries by the hundred thousand hold no cycles.
+    """Collect garbage rarely during a piece, as hundreds of thousands of table entries hold no cycles.
 
-    After a long piece, memory goes back to the system.
+    After a long piece, memory is returned to the system.
     """
     began = time.perf_counter()
     before = gc.get_threshold()
@@ -222,12 +222,12 @@ def rarely_collecting() -> Iterator[None]:
                 ctypes.CDLL(None).malloc_trim(0)
 
 
-# Pieces that have been done are kept, so that work that was killed goes on, and machines share one.
+# Finished pieces are kept, so that killed work can be resumed, and machines can share it.
 
 
 @cache
 def code_version(*more: Path) -> str:
-    """A digest of all that decides what a piece gives: this project's files, those in ``more``, and NumPy's version."""
+    """Return a digest of what determines results: this project's files, those in ``more``, and NumPy's version."""
     digest = hashlib.sha256(version("numpy").encode())
     for folder in (Path(p4reduce.__file__).parent, Path(p4switch.__file__).parent, *more):
         for place, folders, files in os.walk(folder, followlinks=True):
@@ -239,18 +239,18 @@ def code_version(*more: Path) -> str:
 
 
 class Kept:
-    """Files below ``cells/`` of a folder of results, one for each piece that has been done.
+    """Files below ``cells/`` of a folder of results, one for each finished piece.
 
-    Those of other versions are removed.
+    Files of other versions are removed.
 
     Parameters
     ----------
     out : Path
         Folder of results.
     code : str
-        The version that pieces must be of.
+        The version that pieces must have.
     others : sequence of Path
-        Folders of results whose pieces count, too.
+        Further folders of results whose pieces are used.
     """
 
     def __init__(self, out: Path, code: str, others: Sequence[Path] = ()) -> None:
@@ -261,46 +261,46 @@ class Kept:
                 shutil.rmtree(old, ignore_errors=True)
 
     def get(self, name: str, read: Callable[[Any], Result]) -> Result | None:
-        """What ``read`` makes of a piece's file; None: the piece has not been done, or its file cannot be read."""
+        """Return what ``read`` makes of a piece's file; None if the piece is unfinished, or its file unreadable."""
         for folder in self._read:
             with suppress(OSError, ValueError, LookupError, TypeError):
                 return read(json.loads(read_text(folder / f"{name}.json")))
         return None
 
     def put(self, name: str, data: Any) -> None:
-        """Keep a piece, whole or not at all."""
+        """Keep a piece, atomically."""
         self._folder.mkdir(parents=True, exist_ok=True)
         write_text(self._folder / f"{name}.json", json.dumps(data) + "\n")
 
 
 def piece_name(prefix: str, piece: object) -> str:
-    """A name for a piece's file; equal for pieces that are written alike."""
+    """Return a name for a piece's file; pieces with equal ``repr`` have equal names."""
     return f"{prefix}-{hashlib.sha256(repr(piece).encode()).hexdigest()[:24]}"
 
 
-# What a machine has that works on pieces, or on which ranks run.
+# The equipment of a machine that works on pieces, or on which ranks run.
 
 
 LEAST_FREE: Final = 64 << 20
-"""bytes on the disks of runs, of temporary files and of machine code"""
+"""bytes that must be free on the disks of runs, of temporary files and of machine code"""
 
 
 @dataclass(frozen=True)
 class MachineSoftware:
-    """What a machine has installed, by which it may differ from the launcher's."""
+    """The software of a machine, which may differ from the launcher's."""
 
     python: str
     numpy: str
     cpu: str
-    """its architecture"""
+    """CPU architecture"""
     code: str
-    """a digest of p4reduce's own files"""
+    """digest of p4reduce's own files"""
     missing: tuple[str, ...]
-    """distributions that p4reduce requires"""
+    """missing distributions that p4reduce requires"""
 
 
 def installed() -> MachineSoftware:
-    """What this machine has installed."""
+    """Return this machine's software."""
     known: dict[str, str] = {}
     for name in requirements():
         with suppress(PackageNotFoundError):
@@ -312,7 +312,7 @@ def installed() -> MachineSoftware:
 
 
 def no_room() -> tuple[str, ...]:
-    """Folders of this machine in which nothing can be written, and why."""
+    """Return the folders of this machine that cannot be written to, with the reasons."""
     from p4switch.compiler.jit import cache_directory  # noqa: PLC0415  (slow to import)
 
     faults = []

@@ -1,9 +1,9 @@
 """Collectives over a range of sizes, measured as NVIDIA's nccl-tests does: time, algorithm and bus bandwidth, errors.
 
-``algbw`` is the size over the time. ``busbw`` multiplies it by what a ring would have to carry over each link, so that
-it can be held against the links' rate: 2 (n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and
+``algbw`` is the size over the time. ``busbw`` multiplies it by the share that a ring would carry over each link, so
+that it can be compared with the links' rate: 2 (n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and
 all-to-all, 1 for a broadcast (nccl-tests, doc/PERFORMANCE.md). Sums in the network send less than a ring does, so their
-busbw may lie above the rate.
+busbw may exceed the rate.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,34 +31,34 @@ COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast",
 BLOCKS: Final = frozenset({"reduce_scatter", "all_gather", "all_to_all"})
 """collectives whose sizes are those of a block for each rank"""
 ONE_WAY: Final = frozenset({"all_gather", "all_to_all"})
-"""collectives whose result has an array of its own"""
+"""collectives whose result is in another array"""
 Progress = Callable[[str, int, int], None]
 Values = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class PerfPlan:
-    """What to measure: a collective, the type of its elements, sizes, and how often each."""
+    """A measurement: a collective, the type of its elements, sizes, and the repetitions of each."""
 
     collective: str
     type: str
     sizes: tuple[int, ...]
-    """Bytes: of each rank's array, of a gather's result."""
+    """Bytes of each rank's array; for a gather, of the result."""
     iters: int
     warmup: int = 0
-    """collectives at each size that come first and are not measured"""
+    """collectives at each size that are not measured, at the start"""
     root: int = 0
-    """of a broadcast"""
+    """root of a broadcast"""
     checked: bool = True
-    """whether results are compared with what they must be"""
+    """whether results are compared with the expected ones"""
 
     def count(self, size: int, workers: int) -> int:
-        """Elements of each rank, as nccl-tests counts them: of its block where there are blocks."""
+        """Return the elements of each rank, as nccl-tests counts them: of its block if there are blocks."""
         elements = size // TYPES[self.type].itemsize
         return elements // workers if self.collective in BLOCKS else elements
 
     def carried(self, size: int, workers: int) -> tuple[str, int, Options]:
-        """The operation, number of 32-bit elements and options with which ``Communicator`` carries a size."""
+        """Return the operation, number of 32-bit elements and options with which ``Communicator`` carries a size."""
         count = self.count(size, workers)
         words = -(-count * TYPES[self.type].itemsize // 4)
         if self.collective == "all_gather":
@@ -81,7 +81,7 @@ class Figures:
     """GB/s (10^9 bytes)."""
     busbw: float
     wrong: int | None
-    """Elements that are not what they must be, of all ranks; None where there were no arrays."""
+    """Number of wrong elements, of all ranks; None if results were not checked."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class PerfRow:
 
 
 def byte_sizes(first: int, last: int, *, factor: float | None, step: int | None, multiple: int) -> tuple[int, ...]:
-    """Sizes from ``first`` to ``last``, each ``factor`` times or ``step`` more than the one before.
+    """Return sizes from ``first`` to ``last``, each ``factor`` times or ``step`` more than the one before.
 
-    Each is rounded down to a ``multiple`` (so that blocks are whole), but not below one; none comes twice.
+    Each is rounded down to a ``multiple`` (so that blocks are whole), but not below one; duplicates are left out.
     """
     sizes: list[int] = []
     size = first
@@ -115,25 +115,25 @@ def byte_sizes(first: int, last: int, *, factor: float | None, step: int | None,
 
 
 def bus_factor(collective: str, workers: int) -> float:
-    """busbw / algbw."""
+    """Return busbw / algbw."""
     share = (workers - 1) / workers
     return {"all_reduce": 2 * share, **dict.fromkeys(BLOCKS, share)}.get(collective, 1.0)
 
 
 def figures(size: int, time_us: float, collective: str, workers: int, wrong: int | None) -> Figures:
-    """Bandwidths of ``size`` bytes in ``time_us``."""
+    """Return the bandwidths of ``size`` bytes in ``time_us``."""
     algbw = size / time_us / 1e3
     return Figures(time_us, algbw, algbw * bus_factor(collective, workers), wrong)
 
 
 def values(rank: int, count: int, kind: str) -> Values:
-    """The input of a rank: small integers, whose sums are exact in every type and with every plan."""
+    """Return the input of a rank: small integers, whose sums are exact in every type and with every plan."""
     pattern = (np.arange(min(count, _PERIOD), dtype=np.int64) * 7 + rank * 13) % 31 - 15
     return np.resize(as_type(pattern, kind), count)
 
 
 def as_type(numbers: Values, kind: str) -> Values:
-    """Numbers of a type as it is stored: rounded to nearest, ties to even."""
+    """Return numbers in a type as it is stored: rounded to nearest, ties to even."""
     if kind != "bfloat16":
         return numbers.astype(TYPES[kind])
     bits = numbers.astype(np.float32).view(np.uint32)
@@ -141,7 +141,7 @@ def as_type(numbers: Values, kind: str) -> Values:
 
 
 def as_added(stored: Values, kind: str) -> Values:
-    """A copy of stored numbers in the type in which they are added up."""
+    """Return a copy of stored numbers in the type in which they are added up."""
     return (stored.astype(np.uint32) << 16).view(np.float32) if kind == "bfloat16" else stored.copy()
 
 
@@ -195,7 +195,7 @@ def _row(engine: str, plan: PerfPlan, octets: int, workers: int, measured: dict[
 
 
 def _modes(collective: str) -> tuple[bool, ...]:
-    """Whether the result takes the place of what was given: first not, then so, as nccl-tests has it."""
+    """Return whether each mode works in place: out of place first, then in place, as in nccl-tests."""
     return (False,) if collective in ONE_WAY else (False, True)
 
 
@@ -204,7 +204,7 @@ def _mean_us(records: Sequence[CollectiveRecord]) -> float:
 
 
 def _measure(comm: Communicator, plan: PerfPlan, octets: int) -> list[int]:
-    """Wrong elements of this rank, for each mode."""
+    """Return the wrong elements of this rank, for each mode."""
     count = plan.count(octets, comm.size)
     by_mode = []
     for in_place in _modes(plan.collective):
@@ -216,7 +216,7 @@ def _measure(comm: Communicator, plan: PerfPlan, octets: int) -> list[int]:
 
 
 def _once(comm: Communicator, plan: PerfPlan, count: int, *, in_place: bool) -> int:
-    """Carry one collective; how many elements of the result are wrong, 0 where they are not looked at."""
+    """Carry one collective; return the number of wrong elements of the result, 0 if results are not checked."""
     kind, ranks = plan.type, range(comm.size)
     whole = count if plan.collective not in BLOCKS or plan.collective == "all_gather" else count * comm.size
     given = values(comm.rank, whole, kind)
@@ -248,4 +248,4 @@ def _wrong(plan: PerfPlan, result: Values, wanted: Callable[[], Values]) -> int:
 
 
 _PERIOD: Final = 31 * 64
-"""Values repeat after so many elements: a multiple of the pattern's period, 31."""
+"""Elements after which values repeat: a multiple of the pattern's period, 31."""

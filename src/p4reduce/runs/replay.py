@@ -1,9 +1,9 @@
-"""Trainings played from their traces: computation as long as it was, communication as long as it takes on packets.
+"""Replay of trainings from their traces: computation takes its recorded time, communication its time on packets.
 
-Each rank has a CPU and an accelerator, which compute one node at a time, those first that stand first in the trace
-(as ASTRA-sim's system layer does), and sends and receives beside that. Groups communicate at the same time; a group's
-collectives follow each other. In virtual time each rank posts its part when it comes to the node, so that early ranks
-already send; in the flow model a collective begins when its last rank has come.
+Each rank has a CPU and an accelerator, which compute one node at a time, in the order of the trace (as ASTRA-sim's
+system layer does); sends and receives run beside that. Groups communicate at the same time; a group's collectives
+follow each other. In virtual time each rank posts its part when it comes to the node, so early ranks already send; in
+the flow model a collective begins when its last rank has come.
 """
 
 from collections import defaultdict, deque
@@ -42,9 +42,9 @@ GATHER: Final = Options(words=True, blocks="all")
 SCATTER: Final = Options(blocks="own")
 WORDS: Final = Options(words=True)
 PERIOD: Final = 8191
-"""of the numbers that ranks give: a prime, so that no two chunks hold the same"""
+"""period of the ranks' input values: a prime, so that no two chunks hold the same values"""
 SEEN_EVERY: Final = 64
-"""nodes, after which a progress bar is told"""
+"""number of nodes between updates of the progress bar"""
 
 
 @dataclass(frozen=True)
@@ -59,22 +59,22 @@ class MeetingWay:
 
     @property
     def by_blocks(self) -> bool:
-        """Whether each part is the block of a rank."""
+        """Return whether each part is a rank's block."""
         return bool(self.options.blocks) and self.carried in {"push", "pull"}
 
     @property
     def shares(self) -> list[tuple[Job, int]]:
-        """Jobs, and how many elements each carries."""
+        """Return the jobs, with the number of elements that each carries."""
         return [(job, where.stop - where.start) for job, where in self.parts]
 
     @property
     def adds_words(self) -> bool:
-        """Whether lanes are added as they are."""
+        """Return whether lanes are added as 32-bit words."""
         return self.options.words and self.carried == "all_reduce"
 
 
 Done = Callable[[int], None]
-"""Told when a rank's part is done, picoseconds."""
+"""Function that is called when a rank's part is done, with the time in picoseconds."""
 
 
 class MeetingCarrier(Protocol):
@@ -82,20 +82,20 @@ class MeetingCarrier(Protocol):
 
     @property
     def now(self) -> int:
-        """Picoseconds."""
+        """Return the time, picoseconds."""
 
     def at(self, time_ps: int, call: Callable[[], None]) -> None:
-        """Call at this time."""
+        """Schedule ``call`` at ``time_ps``."""
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
         """Note that a rank has come to its node of a meeting."""
 
     def play(self, check: Callable[[], None]) -> None:
-        """Play until nothing is left to do; ``check`` is called now and then."""
+        """Play until nothing is left to do; ``check`` is called regularly."""
 
 
 class _Ways:
-    """Which jobs carry the meetings of a workload; all of them are installed before anything is played."""
+    """The jobs that carry the meetings of a workload; all are installed before anything is played."""
 
     def __init__(self, jobs: RunJobs, workload: Workload) -> None:
         self._jobs, self.workload = jobs, workload
@@ -119,7 +119,7 @@ class _Ways:
         if meeting.is_message:
             return MeetingWay(self._jobs.message_parts(workers[0], workers[1], elements), "pull", WORDS, elements)
         if operation == "reduce":
-            operation = "all_reduce"  # no plan leaves the others out
+            operation = "all_reduce"  # no plan sums at one rank only
         elif operation == "all_gather":
             operation, elements, options = "all_reduce", elements * size, GATHER
         elif operation == "reduce_scatter":
@@ -133,7 +133,7 @@ class _Ways:
         return MeetingWay(parts, as_carried(carried, ring=ring), options, elements)
 
     def record(self, number: int, start_ps: int, done_ps: int, own_ps: int) -> CollectiveRecord:
-        """Record a meeting that is done; its jobs note it for the prediction."""
+        """Record a meeting that is done, and note it at its jobs for the prediction."""
         way, wanted = self.of[number], self.workload.meetings[number].communication
         for job, elements in way.shares:
             job.note(way.carried, elements, words=way.adds_words)
@@ -150,7 +150,7 @@ def _fewer_slots(request: PlanRequest, jobs: int, slots: int) -> PlanRequest:
     return request if jobs < 2 else replace(request, max_slots=slots_of_each(jobs, slots))
 
 
-# What ranks give, and whether what they get is right to the last bit.
+# The input values of ranks, and the check that results are correct to the last bit.
 
 
 @dataclass
@@ -164,7 +164,7 @@ class _Arrays:
 
 
 class _Numbers:
-    """Whole numbers of -15..15, whose sums are exact in every plan."""
+    """Inputs of whole numbers from -15 to 15, whose sums are exact in every plan, and the check of results."""
 
     def __init__(self, ways: _Ways) -> None:
         self._ways = ways
@@ -185,7 +185,7 @@ class _Numbers:
         self._sums: dict[tuple[int, ...], FloatArray] = {}
 
     def arrays(self, number: int, rank: int) -> _Arrays:
-        """Make a rank's input for a meeting, and the arrays for its result."""
+        """Return arrays with a rank's input for a meeting, and for its result."""
         way, meeting = self._ways.of[number], self._ways.workload.meetings[number]
         if rank not in self._given:
             self._given[rank] = np.resize(self._period[rank], self._most)
@@ -197,7 +197,7 @@ class _Numbers:
         return _Arrays(given, np.empty(way.elements, np.float32))
 
     def post(self, arrays: _Arrays, number: int, rank: int, place: int) -> Post:
-        """The rank's end of one part of a meeting."""
+        """Return the rank's operation on one part of a meeting."""
         way, meeting = self._ways.of[number], self._ways.workload.meetings[number]
         where, collective = way.parts[place][1], COLLECTIVES[way.carried]
         source, target = arrays.source[where], arrays.target[where]
@@ -216,7 +216,7 @@ class _Numbers:
         return Post(collective, source, target, words=way.adds_words)
 
     def check(self, arrays: _Arrays, number: int, rank: int) -> None:
-        """Raises ``ClusterError`` where a rank got something else than it must."""
+        """Raise ``ClusterError`` if a rank's result is wrong."""
         way, meeting = self._ways.of[number], self._ways.workload.meetings[number]
         if way.carried == "barrier":
             return
@@ -260,7 +260,7 @@ class _Numbers:
 
 
 def _holds(array: FloatArray, period: FloatArray, begin: int = 0) -> bool:
-    """Whether an array holds these numbers again and again, from one of them on."""
+    """Return whether an array holds these numbers periodically, from place ``begin`` of the period on."""
     period = np.roll(period, -(begin % PERIOD))
     whole = len(array) // PERIOD * PERIOD
     return bool(
@@ -269,13 +269,13 @@ def _holds(array: FloatArray, period: FloatArray, begin: int = 0) -> bool:
 
 
 class _Messages:
-    """Which messages of each pair of ranks wait for the one before: a pair's job carries one at a time."""
+    """Messages of each pair of ranks that wait for the previous one: a pair's job carries one at a time."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, deque[int]] = {}
 
     def may_begin(self, way: MeetingWay, number: int) -> bool:
-        """Whether a message whose ends are there begins now; else it does when `ended` says so."""
+        """Return whether a message whose ends are there begins now; otherwise `ended` returns it later."""
         job = way.parts[0][0].plan.job
         if job in self._waiting:
             self._waiting[job].append(number)
@@ -333,15 +333,15 @@ class PacketStage(SharingStage, Carrier):
         self._held: dict[int, list[tuple[int, Done]]] = defaultdict(list)
 
     def at(self, time_ps: int, call: Callable[[], None]) -> None:
-        """Call at this time."""
+        """Schedule ``call`` at ``time_ps``."""
         self._clockwork.at(time_ps, call)
 
     def play(self, check: Callable[[], None]) -> None:
-        """Play until nothing is left to do. ``ClusterError`` if an endpoint gives up, or numbers are wrong."""
+        """Play until nothing is left to do. Raises ``ClusterError`` if an endpoint gives up, or a result is wrong."""
         self._clockwork.run(check=check)
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
-        """A rank posts its parts; ``done`` is told when all of them are done."""
+        """Post the rank's parts of a meeting; ``done`` is called when all are done."""
         way, now = self._ways.of[number], self.now
         if not way.parts:
             self.at(now, lambda: done(now))
@@ -362,7 +362,7 @@ class PacketStage(SharingStage, Carrier):
             self._post_message(number)
 
     def _post_message(self, number: int) -> None:
-        """Both ends of a message are there, and the pair's one before is over."""
+        """Post both ends of a message, which are there now, as the pair's previous message is over."""
         for rank, done in self._held.pop(number):
             self._give(number, rank, done)
 
@@ -420,7 +420,7 @@ class PacketStage(SharingStage, Carrier):
 
 
 class FlowStage(SharingStage, FlowCarrier, CallClock):
-    """The flow model: collectives have a duration, and share links; nothing is added up."""
+    """The flow model: collectives have a duration and share links; nothing is added up."""
 
     def __init__(self, experiment: Experiment, topology: Topology, workload: Workload) -> None:
         self._groups = workload.groups
@@ -437,7 +437,7 @@ class FlowStage(SharingStage, FlowCarrier, CallClock):
         self._messages = _Messages()
 
     def arrive(self, number: int, rank: int, done: Done) -> None:
-        """Note that a rank has come; when all have, begin the meeting. ``PlanError`` if the model does not know it."""
+        """Note that a rank has come; when all have, begin the meeting. ``PlanError`` if the model cannot carry it."""
         way, now = self._ways.of[number], self.now
         arrived = self._arrived[number]
         arrived[rank] = now, done
@@ -456,7 +456,7 @@ class FlowStage(SharingStage, FlowCarrier, CallClock):
             raise PlanError(f"{self._ways.workload.where(number)}: {error}; choose --time virtual") from None
 
     def play(self, check: Callable[[], None]) -> None:
-        """Play until nothing is left to do. ``ClusterError`` if nothing moves any more."""
+        """Play until nothing is left to do. Raises ``ClusterError`` if nothing moves any more."""
         self.run(check=check)
 
     def _busy(self) -> bool:
@@ -484,7 +484,7 @@ class FlowStage(SharingStage, FlowCarrier, CallClock):
             done(now)
 
 
-# Ranks: what is ready, what each processor does.
+# Ranks: which nodes are ready, and what each processor does.
 
 
 @dataclass
@@ -496,7 +496,7 @@ class _Processor:
 
 
 class _Player:
-    """Plays a workload on a stage; ``spans`` are what each rank did from when to when."""
+    """Plays a workload on a stage; ``spans``: the intervals of each rank's activities."""
 
     def __init__(self, workload: Workload, stage: MeetingCarrier, progress: Progress | None, title: str) -> None:
         self._workload, self._stage, self._progress, self._title = workload, stage, progress, title
@@ -580,7 +580,7 @@ class _Player:
                 self._work.append((rank, later))
 
 
-# What came of it.
+# The results of a replay.
 
 
 @dataclass(frozen=True)
@@ -592,36 +592,36 @@ class RankTimes:
     compute_ps: int
     """time in which its accelerator computed; in a trace without accelerators, its CPU"""
     communication_ps: int
-    """time in a collective or message, with waits for others"""
+    """time in a collective or message, including waits for others"""
     exposed_ps: int
-    """Of that without computation beside it ..."""
+    """Part of communication without computation beside it …"""
     overlapped_ps: int
-    """... and beside computation."""
+    """… and part beside computation."""
 
 
 @dataclass(frozen=True)
 class PlanReplay:
-    """A training, played with one plan."""
+    """A training that was replayed with one plan."""
 
     plan: str
     topology: str
     time: str
     total_ps: int
     exposed_ps: int
-    """Of the rank that has most of it."""
+    """The largest exposed time of a rank."""
     ranks: list[RankTimes]
     nodes: int
     meetings: int
-    """Collectives and messages."""
+    """Number of collectives and messages."""
     octets: int
-    """Of the collectives and messages of the rank that has most, before any header."""
+    """Bytes of collectives and messages, without headers, at the rank with the most."""
     network: NetworkResult | None
-    """None where nothing was communicated."""
+    """None if nothing was communicated."""
     spans: list[TimeSpan] = field(repr=False, compare=False)
 
 
 def play(workload: Workload, experiment: Experiment, progress: Progress | None = None) -> PlanReplay:
-    """Play a workload; ``experiment.workers`` are its ranks.
+    """Play a workload; ``experiment.workers`` is the number of its ranks.
 
     Raises ``PlanError`` for what the plan, or the flow model, cannot carry, ``ExperimentError``, ``ClusterError``.
     """
@@ -659,7 +659,7 @@ Interval = tuple[int, int]
 
 
 def rank_times(spans: Iterable[TimeSpan], ranks: int) -> list[RankTimes]:
-    """The times of each rank: of computation, of communication, and of communication without computation beside it."""
+    """Return each rank's times of computation, of communication, and of exposed and overlapped communication."""
     computed: list[dict[bool, list[Interval]]] = [{False: [], True: []} for _ in range(ranks)]
     communicated: list[list[Interval]] = [[] for _ in range(ranks)]
     for span in spans:
@@ -697,15 +697,16 @@ def _length(merged: Iterable[Interval]) -> int:
 
 
 IMAGES: Final = 16
-"""of a rank in an iteration"""
+"""images of a rank in an iteration"""
 FLOPS: Final = 70e12
-"""that an accelerator does in a second, as assumed"""
+"""assumed operations of an accelerator in a second"""
 
 
 def example(ranks: int = 8) -> list[RankTrace]:
-    """One iteration of data-parallel ResNet-50: forward, backward, and an all-reduce of each layer's gradient.
+    """Return one iteration of data-parallel ResNet-50: forward, backward, an all-reduce of each layer's gradient.
 
-    54 layers, 102 MB of float32. A multiplication counts as two operations, backward takes twice as long as forward.
+    It has 54 layers, 102 MB of float32. A multiplication counts as two operations; backward takes twice as long as
+    forward.
     """
     layers = resnet50()
     times = [round(2 * layer.multiplications * IMAGES / FLOPS * PS_PER_S / PS_PER_US) * PS_PER_US for layer in layers]

@@ -1,7 +1,7 @@
 """The result of a run.
 
-In virtual time ``network`` is the same on every machine; ``training`` may differ where BLAS does. A run in real time
-has ``real``: its times are of this machine's clock, its counts and bytes as exact as ever.
+In virtual time ``network`` is the same on every machine; ``training`` may differ if BLAS does. A run in real time has
+``real``: its times are of this machine's clock, while its counts and bytes are exact.
 """
 
 import json
@@ -33,7 +33,7 @@ class LinkLoad:
     frames: int
     bytes: int
     first_frames: int
-    """INC frames sent for the first time by their sender …"""
+    """INC frames that their sender sent for the first time …"""
     first_bytes: int
     resend_frames: int
     """… and again."""
@@ -60,19 +60,18 @@ class CollectiveRecord:
     start_ps: int
     done_ps: int
     communication_ps: int
-    """Longest time from a participant's own call to its own result. Participants need not call at once: where they
-    are apart, those who come first can already send."""
+    """Longest time from a participant's call to its result. Early participants may send before the others call."""
     bound_ps: int
-    """The least that it takes on the plan's busiest link, headers included (control_plane/counters.py)."""
+    """The least time on the plan's busiest link, headers included (control_plane/counters.py)."""
     resends: int = 0
     saturated: int = 0
     """Chunks in which a lane saturated (their sum is not exact)."""
     max_error: float | None = None
-    """Largest distance of an element from the float64 sum of the inputs; None where nothing is summed."""
+    """Largest distance of an element from the float64 sum of the inputs; None if nothing is summed."""
     error_bound: float | None = None
     """The documented bound for the element that came nearest to its bound."""
     failed: Annotated[str | None, Field(exclude_if=lambda error: error is None)] = None
-    """The error that every rank got in the place of a result; the group went on."""
+    """The error that every rank got instead of a result, or None; the group went on."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +86,15 @@ class TreeEdge:
 
 @dataclass(frozen=True)
 class ClosedRecord:
-    """An all-reduce that a deadline closed without some, or that was carried again until it had enough of them."""
+    """An all-reduce that a deadline closed without some contributions, or that was repeated until it had enough."""
 
     iteration: int
     attempts: int
     chunks: int
     least: int
-    """Contributions of the chunk that has the fewest."""
+    """Fewest contributions of a chunk."""
     late: Mapping[int, int]
-    """Number of late chunks by rank, of ranks that were late."""
+    """Number of late chunks by rank, for ranks that were late."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class LeftOutRecord:
 
 @dataclass(frozen=True)
 class NetworkResult:
-    """Figures of the network. Exact and equal on every machine in virtual time; else times are of the wall clock."""
+    """Figures of the network: exact and equal on every machine in virtual time; in real time, times are wall-clock."""
 
     plan: str
     topology: str
@@ -121,21 +120,21 @@ class NetworkResult:
     window: int
     slots: int
     slots_limited: bool
-    """True when the slot pool, not the link, limits the rate."""
+    """True if the slot pool, not the link, limits the rate."""
     rtt_ps: int
     communication_ps: int
-    """Median over the collectives that move the most; of a script, over its steps (``steps``)."""
+    """Median over the collectives that move the most; for a script, over its steps (``steps``)."""
     bound_ps: int
     ratio_to_bound: float
     total_bytes: int
     busiest_bytes: int
     busiest_link: str
     bytes_per_iteration: int
-    """Total bytes divided by the number of collectives; of a script, of its steps."""
+    """Total bytes divided by the number of collectives; for a script, by that of its steps."""
     prediction_differences: list[str]
-    """Empty: first transmissions counted equal the prediction on every link."""
+    """Empty if the counted first transmissions equal the prediction on every link."""
     result_sha256: str
-    """Of the bytes that every worker ended with (given tensors only, not training)."""
+    """SHA-256 of the results that every worker ended with (for given tensors, not for training)."""
     refused: dict[str, dict[str, int]]
     """Packets refused by the P4 program: switch -> reason -> count."""
     collectives: list[CollectiveRecord] = field(default_factory=list)
@@ -143,21 +142,27 @@ class NetworkResult:
     bound_link: str = ""
     """The link that sets the lower bound of an all-reduce with this plan, as ``leaf0 -> spine1``."""
     loss_bound_ps: Annotated[int | None, Field(exclude_if=lambda bound: bound is None)] = None
-    """Of a run whose links lose frames: the least time on average with what must be sent again on the busiest link, and
-    the tail that repairs have behind the last chunk (``control_plane.counters.lossy_bound_ps``)."""
+    """Bound for a run whose links lose frames, or None (``control_plane.counters.lossy_bound_ps``).
+
+    It is the least average time, with repeated frames on the busiest link and the tail of repairs after the last chunk.
+    """
     ratio_to_loss_bound: Annotated[float | None, Field(exclude_if=lambda ratio: ratio is None)] = None
     steps: int | None = None
-    """Of a script: how many steps it had …"""
+    """Number of steps of a script …"""
     steps_by: str | None = None
     """… found by ``marks`` (comm.step()), by ``repetition`` of its collectives, or the whole ``run`` taken as one."""
     tree: list[TreeEdge] = field(default_factory=list)
-    """Of all jobs; for ring and ps the hops of the streams."""
+    """Edges of all jobs; for ring and ps the hops of the streams."""
     membership: Annotated[list[MembershipDecision], _UNLESS_EMPTY] = field(default_factory=list)
-    """Decisions on the group's members when some died, in order. Then frames are held against no prediction:
-    what was under way cannot be predicted."""
+    """Decisions on members that died or joined, in order.
+
+    Frames are then not compared with a prediction, as what was under way is unpredictable.
+    """
     closed: Annotated[list[ClosedRecord], _UNLESS_EMPTY] = field(default_factory=list)
-    """All-reduces that a deadline closed. Then frames are held against no prediction, either: which workers come too
-    late cannot be predicted."""
+    """All-reduces that a deadline closed.
+
+    Then frames are compared with no prediction: late workers are unpredictable.
+    """
     left_out: Annotated[list[LeftOutRecord], _UNLESS_EMPTY] = field(default_factory=list)
     """Contributions that came too late and are in no sum, by rank."""
 
@@ -168,14 +173,14 @@ def _over_losses(network: NetworkResult) -> list[tuple[str, str]]:
 
 
 class LeftOut:
-    """Keeps contributions that came too late, by rank and tensor, until they are in a later sum."""
+    """Tracks contributions that came too late, by rank and tensor, until they are in a later sum."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, str, int], int] = {}
         self._lost: Counter[tuple[int, str, int]] = Counter()
 
     def note(self, rank: int, tensor: str, elements: int, chunks: int) -> None:
-        """An all-reduce is done: what was kept of its tensor is in it; ``chunks`` of this rank are not."""
+        """Note the end of an all-reduce: it includes what was kept of its tensor, but not ``chunks`` of this rank."""
         if not tensor:
             self._lost[rank, tensor, elements] += chunks
             return
@@ -184,7 +189,7 @@ class LeftOut:
             self._kept[rank, tensor, elements] = chunks
 
     def records(self) -> list[LeftOutRecord]:
-        """Contributions that are in no sum, by rank."""
+        """Return the contributions that are in no sum, by rank."""
         every = sorted((self._lost + Counter(self._kept)).items())
         return [LeftOutRecord(*key, chunks) for key, chunks in every]
 
@@ -196,13 +201,13 @@ class TrainingPoint:
     name: str
     iteration: int
     time_s: float
-    """Virtual time; in real time seconds of training, without those in which the sums were checked."""
+    """Virtual time; in real time seconds of training, without the time of checking sums."""
     value: float
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Results of a training: floating point, which may differ between CPUs where BLAS does."""
+    """Results of a training: floating point, which may differ between CPUs if BLAS does."""
 
     points: list[TrainingPoint]
     test_accuracy: float | None
@@ -214,69 +219,70 @@ class TrainingResult:
     max_error: float | None
     error_bound: float | None
     result_sha256: str | None
-    """Of what every collective gave."""
+    """SHA-256 of the results of all collectives."""
     weights_sha256: str | None = None
-    """Of the parameters with which every worker ended; None for a script's own training."""
+    """SHA-256 of the parameters with which every worker ended; None for a script's own training."""
 
 
 @dataclass(frozen=True)
 class MachineRun:
-    """A machine of several of a run in real time."""
+    """One of several machines of a run in real time."""
 
     nodes: list[str]
-    """Of the topology, that are there."""
+    """Nodes of the topology on this machine."""
     offset_ns: int
-    """By which its monotonic clock is ahead of that of the machine that has the controller; times of ranks are
-    corrected by it."""
+    """Time by which its monotonic clock is ahead of the controller's machine's; ranks' times are corrected by it."""
     error_ns: int
-    """By which that may be wrong: half of the shortest round trip, and half of what changed until the end."""
+    """Uncertainty of the offset: half of the shortest round trip, plus half of the drift until the end."""
 
 
 @dataclass(frozen=True)
 class RealRun:
-    """Figures of a run in real time: of its machines at one time, good for ratios within one run."""
+    """Figures of a run in real time, which hold for its machines at that time; good for ratios within one run."""
 
     target: str
     links: str
     shaping: str
-    """What holds links to their rates."""
+    """What limits links to their rates."""
     goodput_bps: float
     """Payload of one worker over the median time of a collective."""
     packets_per_s: float
-    """Frames that came into switches over the time of all collectives."""
+    """Frames that entered switches over the time of all collectives."""
     cpu_s: dict[str, float]
     """CPU seconds during the collectives: ``workers``, ``switches``, and ``session`` with all its threads."""
     lost: int
-    """Frames that were lost on links on purpose."""
+    """Frames that links lost on purpose."""
     kernel_drops: int
-    """Frames that were lost by accident: no room in the kernel at a worker or an embedded switch."""
+    """Frames lost by accident: no room in the kernel at a worker or an embedded switch."""
     workers: dict[str, dict[str, int]]
-    """For each host: ``resends``, ``congested`` (frames with an ECN mark), ``window_ps`` … as its endpoint ended."""
+    """By host: ``resends``, ``congested`` (frames with an ECN mark), ``window_ps`` … at the end of its endpoint."""
     changes: list[dict[str, int]] = field(default_factory=list)
-    """For each decision of ``network.membership``: ``noticed_ns``, when the coordinator knew of it, and ``resumed_ns``,
-    when it told the survivors to go on; of the machine's monotonic clock."""
+    """Times of each decision of ``network.membership``, of the machine's monotonic clock.
+
+    ``noticed_ns``: when the coordinator knew of the change; ``resumed_ns``: when it told the survivors to go on.
+    """
     lost_switches: Annotated[list[str], _UNLESS_EMPTY] = field(default_factory=list)
-    """Switches that had ended or did not answer when the run was over: their counts are missing."""
+    """Switches that had ended or did not answer at the end of the run: their counts are missing."""
     machines: Annotated[dict[str, MachineRun], _UNLESS_EMPTY] = field(default_factory=dict)
-    """Where it ran, if on several machines."""
+    """The machines of a run on several machines."""
 
 
 @dataclass(frozen=True)
 class ModelError:
-    """Errors of the flow model against packets where both were run: shares of the time on packets."""
+    """Errors of the flow model against runs on packets, as shares of the time on packets."""
 
     mean: float
     worst: float
     settings: int
-    """of the check"""
+    """number of settings in the check"""
     command: str
-    """that measures it"""
+    """command that measures the error"""
 
     def __str__(self) -> str:
         return self.text("one collective at a time")
 
     def text(self, what: str) -> str:
-        """A line for people. what: what settings have."""
+        """Return a line of text. what: describes the settings."""
         return (
             f"flow model, no packets: off by {100 * self.mean:.2f} % on average and {100 * self.worst:.1f} % at most "
             f"in {self.settings} random settings of {what} ({self.command})"
@@ -284,17 +290,17 @@ class ModelError:
 
 
 MODEL_ERROR: Final = ModelError(0.0002, 0.0504, 297, "make soak-flow COUNT=400 SEED=20117")
-"""of one collective at a time, as most commands carry them"""
+"""for one collective at a time, as in most commands"""
 TASKS_ERROR: Final = ModelError(0.0029, 0.1022, 110, "make soak-flow TASKS=--tasks COUNT=110 SEED=90233")
-"""of several tasks, as ``p4reduce orchestrate`` runs them"""
+"""for several tasks, as ``p4reduce orchestrate`` runs them"""
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of one run, and what its file holds (``base/records.py``).
+    """The result of one run, and the contents of its file (``base/records.py``).
 
-    Only in real time it has a field ``real``, and only in the flow model ``flow``; ``membership``, ``closed``,
-    ``left_out`` and a collective's ``failed`` are there where they hold something.
+    ``real`` is present only in real time, ``flow`` only in the flow model; ``membership``, ``closed``, ``left_out`` and
+    a collective's ``failed`` only if not empty.
     """
 
     experiment: dict[str, Any]
@@ -305,12 +311,12 @@ class RunResult:
     topology: dict[str, Any]
     """``nodes`` (name, kind, capable) and ``links`` (a, b, rate_bps, delay_ps), for drawing."""
     real: Annotated[RealRun | None, Field(exclude_if=lambda real: real is None)] = None
-    """Only of a run in real time."""
+    """Figures of a run in real time, else None."""
     flow: Annotated[ModelError | None, Field(exclude_if=lambda error: error is None)] = None
-    """Only of a run in the flow model, whose times have this error, and whose bytes are predicted, not counted."""
+    """Error of the flow model for a run in it, whose bytes are predicted, not counted; else None."""
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Return an HTML table for notebooks."""
         network = self.network
         differing = len(network.prediction_differences)
         rows = [
@@ -333,17 +339,17 @@ class RunResult:
         return table(f"{network.plan} on {network.topology}", (), rows)
 
 
-# How long the network takes for a step of a script: between marks of its own, or of collectives that repeat.
+# The network time of a script's steps: between its own marks, or for collectives that repeat.
 
 
 MOST_APART: Final = 4
-"""collectives before the first step, and after the last, that may be of no step: weights that are spread, a check"""
+"""most collectives before the first step, or after the last, that belong to no step: broadcast weights, a check"""
 How = Literal["marks", "repetition", "run"]
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step: its time without the computation that was declared, the sum of its lower bounds, what a rank sent."""
+    """One step: its time without declared computation, the sum of its lower bounds, and a rank's elements."""
 
     communication_ps: int
     bound_ps: int
@@ -358,11 +364,11 @@ class Steps:
     how: How
     """``marks``: by ``comm.step()``; ``repetition``: of a sequence of collectives; ``run``: nothing repeats."""
     collectives: int
-    """in a step; of marked steps, the median"""
+    """number of collectives in a step; for marked steps, the median"""
 
     @property
     def median(self) -> StepResult | None:
-        """The step with the median communication time; None without steps."""
+        """Return the step with the median communication time; None without steps."""
         if not self.every:
             return None
         middle = statistics.median_low(step.communication_ps for step in self.every)
@@ -370,7 +376,7 @@ class Steps:
 
 
 def steps_of(records: Sequence[CollectiveRecord], figures: Sequence[Figure], spans: Sequence[TimeSpan]) -> Steps:
-    """The steps of a script whose ranks recorded ``figures`` and did ``spans``."""
+    """Return the steps of a script whose ranks recorded ``figures`` and ``spans``."""
     marks: dict[int, list[int]] = {}
     for figure in figures:
         if figure.name == STEP:
@@ -384,7 +390,7 @@ def steps_of(records: Sequence[CollectiveRecord], figures: Sequence[Figure], spa
 
 
 def _between(marks: dict[int, list[int]], records: Sequence[CollectiveRecord], spans: Sequence[TimeSpan]) -> Steps:
-    """From each mark of a rank to its next; a step is as long as that of the slowest rank."""
+    """Return the steps between each rank's marks; a step is as long as that of the slowest rank."""
     count = min(map(len, marks.values()))
     longest = [0] * count
     for rank, times in marks.items():
@@ -412,7 +418,7 @@ def _inside(spans: Sequence[tuple[int, int]], begin: int, end: int) -> int:
 
 
 def _sum(records: Sequence[CollectiveRecord]) -> StepResult:
-    """Collectives one after the other; what one runs beside the one before does not count twice."""
+    """Return a step of consecutive collectives; the overlap of one with the one before is not counted twice."""
     time, done = 0, 0
     for record in records:
         time += max(0, min(record.communication_ps, record.done_ps - done))
@@ -421,9 +427,9 @@ def _sum(records: Sequence[CollectiveRecord]) -> StepResult:
 
 
 def _repeated(sequence: Sequence[tuple[str, int]]) -> tuple[int, int, int]:
-    """(first, period, count) of the shortest sequence that repeats; (0, length, 1) where none does.
+    """Return (first, period, count) of the shortest sequence that repeats; (0, length, 1) if none does.
 
-    A few at the beginning and at the end may stand apart, the fewer the better.
+    A few collectives at the beginning and at the end may be left over; the fewest are preferred.
     """
     most = min(MOST_APART, len(sequence) // 4)
     for apart in range(2 * most + 1):
@@ -436,7 +442,7 @@ def _repeated(sequence: Sequence[tuple[str, int]]) -> tuple[int, int, int]:
 
 
 def _period(sequence: Sequence[tuple[str, int]]) -> int:
-    """The least p > 0 with ``sequence[i] == sequence[i + p]`` wherever both are there (Knuth, Morris, Pratt 1977)."""
+    """Return the least p > 0 with ``sequence[i] == sequence[i + p]`` for all valid i (Knuth, Morris, Pratt 1977)."""
     longest = [0] * len(sequence)
     matched = 0
     for place in range(1, len(sequence)):
@@ -447,15 +453,15 @@ def _period(sequence: Sequence[tuple[str, int]]) -> int:
     return max(1, len(sequence) - longest[-1]) if longest else 1
 
 
-# What each rank did when, as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show.
+# The activities of each rank, as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show.
 #
-# The format is the Trace Event Format's JSON object: one complete event ("X") for each span, times in microseconds.
-# A rank is a process, with a thread for its computation and one for each group's collectives, so what overlaps
-# stands one above the other.
+# The format is the Trace Event Format's JSON object: one complete event ("X") for each span, times in microseconds. A
+# rank is a process, with a thread for its computation and one for each group's collectives, so that overlapping spans
+# are shown one above the other.
 
 
 def timeline(spans: Iterable[TimeSpan]) -> dict[str, Any]:
-    """The trace of some spans."""
+    """Return the trace of some spans."""
     events: list[dict[str, Any]] = []
     rows: dict[int, dict[str, int]] = {}
     for span in sorted(spans, key=lambda span: (span.rank, span.start_ps, span.end_ps, span.name)):
@@ -484,7 +490,7 @@ def timeline(spans: Iterable[TimeSpan]) -> dict[str, Any]:
 
 
 def write_timeline(path: Path, spans: Iterable[TimeSpan]) -> Path:
-    """Write it as JSON: the same spans give the same bytes."""
+    """Write the trace of spans as JSON; the same spans give the same bytes. Return the path."""
     path.write_text(json.dumps(timeline(spans), indent=0) + "\n", "utf-8")
     return path
 

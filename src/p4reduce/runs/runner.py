@@ -37,11 +37,11 @@ from p4reduce.workers.training.loops import (
 )
 from p4switch.base.values import PS_PER_S
 
-# The digits model on a cluster, what came of it, and the same training in one process to hold it against.
+# The digits model on a cluster, its results, and the same training in one process for comparison.
 
 
 def training_options(experiment: Experiment) -> TrainingOptions:
-    """Options of a training: gradients are all-reduced, or ``push_pull``ed to a server that holds the weights.
+    """Return the options of a training: gradients are all-reduced, or ``push_pull``ed to a server with the weights.
 
     Raises ``ExperimentError`` for any other collective.
     """
@@ -53,7 +53,7 @@ def training_options(experiment: Experiment) -> TrainingOptions:
 
 
 def training_iterations(experiment: Experiment, workers: int) -> int:
-    """Number of collectives that a training takes. Raises ``ExperimentError`` if it cannot be done, ``DataError``."""
+    """Return the number of collectives of a training. Raises ``ExperimentError`` for an invalid one, ``DataError``."""
     options = training_options(experiment)
     try:
         return TrainingTask(options, 0, workers).iterations
@@ -62,9 +62,9 @@ def training_iterations(experiment: Experiment, workers: int) -> int:
 
 
 def train_digits(cluster: RunCluster[Any], progress: Progress | None) -> str:
-    """Train on every worker of ``cluster``; returns the SHA-256 of the weights with which all of them ended.
+    """Train on every worker of ``cluster``; return the SHA-256 of the weights, with which all of them ended.
 
-    Raises ``ExperimentError`` for a collective that cannot train, and where there is no host for the server.
+    Raises ``ExperimentError`` for a collective that cannot train, or if there is no host for the server.
     """
     experiment = cluster.experiment
     options = training_options(experiment)
@@ -82,7 +82,7 @@ def train_digits(cluster: RunCluster[Any], progress: Progress | None) -> str:
 
 
 def one_model(hashes: Iterable[str]) -> str:
-    """The hash that is every worker's; ``ClusterError`` when two of them ended with different weights."""
+    """Return the hash that all workers share; raise ``ClusterError`` if two of them ended with different weights."""
     first, *others = hashes
     for rank, other in enumerate(others, 1):
         if other != first:
@@ -94,7 +94,7 @@ def one_model(hashes: Iterable[str]) -> str:
 
 @functools.cache
 def accuracy_alone(shards: int, options: TrainingOptions) -> float | None:
-    """Test accuracy of the same training in one process; computed once for all plans that are compared."""
+    """Return the test accuracy of the same training in one process; computed once for all plans that are compared."""
     return train_alone(shards, options).test_accuracy
 
 
@@ -107,7 +107,7 @@ def training_result(
     baseline: float | None,
     weights: str | None,
 ) -> TrainingResult:
-    """Make the result of a training from the figures of rank 0 and the collectives."""
+    """Return the result of a training from the figures of rank 0 and the collectives."""
     accuracy = [point for point in points if point.name == ACCURACY]
     reached = [point.time_s for point in accuracy if point.value >= experiment.target_accuracy]
     summed = [record for record in records if record.max_error is not None]
@@ -125,7 +125,7 @@ def training_result(
 
 
 def without_values(network: NetworkResult) -> NetworkResult:
-    """Remove the figures that depend on computed values, and so on BLAS; they stand in the training's result."""
+    """Remove the figures that depend on computed values, and so on BLAS; the training's result has them."""
     records = [replace(record, max_error=None, error_bound=None) for record in network.collectives]
     return replace(network, collectives=records, result_sha256="")
 
@@ -144,8 +144,8 @@ def run_experiment(
     """Run ``experiment`` to its end.
 
     ``script`` replaces the model or tensor by the caller's own function, run once for each worker with its
-    ``Communicator``. ``capture`` is a pcap file for the first worker's link. ``progress`` is told (label, done, total).
-    ``arrays``: a folder for the plain tensors, which are files there as long as the run lasts.
+    ``Communicator``. ``capture``: a pcap file for the first worker's link. ``progress`` is called with (label, done,
+    total). ``arrays``: a folder for the plain tensors, which are in files there while the run lasts.
     """
     with cluster_of(experiment, capture=capture) as cluster:
         baseline = weights = None
@@ -161,7 +161,7 @@ def run_experiment(
 
 
 def result_of_script(cluster: RunCluster[Any]) -> RunResult:
-    """The result of what a script did on a cluster: its times are of steps, its settings say what it sent."""
+    """Return the result of a script on a cluster: times are of steps, settings are derived from what it sent."""
     steps = steps_of(cluster.carrier.records, cluster.figures(), cluster.spans())
     result = result_of(cluster, steps=steps)
     sent = {record.operation for record in result.network.collectives}
@@ -178,7 +178,7 @@ def result_of(
     weights_sha256: str | None = None,
     steps: Steps | None = None,
 ) -> RunResult:
-    """The result of everything that a cluster has done."""
+    """Return the result of everything that a cluster has done."""
     experiment = cluster.experiment
     network = network_result(cluster.carrier, steps)
     points = [
@@ -209,9 +209,9 @@ def result_of(
 
 
 def move_tensors(cluster: RunCluster[Any], progress: Progress | None, arrays: Path | None = None) -> None:
-    """The plain tensor: ``repeat`` collectives on arrays drawn from the seed; in the flow model without arrays.
+    """Run ``repeat`` collectives on plain tensors drawn from the seed; in the flow model without arrays.
 
-    arrays: a folder for files that hold them.
+    arrays: a folder for files that hold the tensors; None: memory.
     """
     experiment = cluster.experiment
     operation = experiment.collective

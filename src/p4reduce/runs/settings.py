@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from p4reduce.runs.experiment import Experiment
 
 REAL_TIME_FIELDS = ("target", "time", "links", "unshaped", "budget_s")
-"""What says in which time a run is, and what has a meaning in real time only; a run in virtual time is described
-without them, and a run in the flow model without all but ``time``."""
+"""The field for the kind of time, and fields that only matter in real time.
+
+The description of a run in virtual time omits them all; that of a run in the flow model keeps only ``time``.
+"""
 HOST_PLANS: Final = ("ring", "ps", "all-to-all")
 """plans whose hosts add float32"""
 PLAIN_BITS: Final = 32
-"""of a lane, where nothing narrower is asked for (``wire.WORD_BITS``, without NumPy)"""
+"""bits of a lane by default (``wire.WORD_BITS``, without NumPy)"""
 WIDTH_FIELDS: Final = ("lane_bits", "coarse")
-"""What says how wide the lanes are that switches add up."""
+"""Fields for the width of the lanes that switches add up."""
 SCRIPTS_FIELDS: Final = ("on_failure",)
-"""Fields that have a meaning for scripts only."""
+"""Fields that only matter for scripts."""
 NETWORK, WORK, NUMBERS, FAULTS, PROGRAM = "Network", "Work", "Numbers and window", "Faults on every link", "P4 program"
 REAL_TIME: Final = "Real time"
 
@@ -49,7 +51,7 @@ LISTED: Final = {
 
 @cache
 def experiment_flags() -> Mapping[str, CommandFlag]:
-    """The flag of each field of an `Experiment`; what a value may be its validation says."""
+    """Return the flag of each field of an `Experiment`; its validation checks the values."""
     from p4reduce.runs.experiment import Experiment  # noqa: PLC0415  (pydantic is slow to import)
 
     by_field = {flag.field: flag for flag in flags(Experiment)}
@@ -58,13 +60,13 @@ def experiment_flags() -> Mapping[str, CommandFlag]:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings as given: a file, and flags by field. ``experiment`` puts them together."""
+    """Settings as given: a file, and flags by field. ``experiment`` combines them."""
 
     config: Path | None
     given: Mapping[str, Any]
 
     def experiment(self, base: Mapping[str, Any] | None = None, **overrides: Any) -> "Experiment":
-        """The run: ``base`` (defaults of the command), then the file, then flags, then ``overrides``.
+        """Return the run: ``base`` (defaults of the command), then the file, then flags, then ``overrides``.
 
         Keys are fields as in ``CommandFlag.field``, with '__' for '.' in ``overrides``. Raises ``BadInput``.
         """
@@ -102,7 +104,7 @@ class Settings:
     def of_plans(
         self, plans: Iterable[str], base: Mapping[str, Any] | None = None, **overrides: Any
     ) -> "list[Experiment]":
-        """A run with each of some plans. Hosts add float32: what says how narrow lanes are is not for their plans."""
+        """Return a run with each of some plans. Plans whose hosts add float32 ignore the width of lanes."""
         experiments = []
         for plan in plans:
             settings = self
@@ -121,7 +123,7 @@ class Settings:
         return f"{self._where(field, listed)}{message}{shown}"
 
     def _where(self, field: str, listed: Mapping[str, str]) -> str:
-        """The flag or the place in the file that a field's value is from."""
+        """Return the flag, or the place in the file, that a field's value is from."""
         if field in listed:
             return f"{listed[field]}: "
         if field in self.given or self.config is None:
@@ -134,8 +136,8 @@ class Settings:
 class Described:
     """A field with ``--config`` and a flag for each field of an `Experiment`; its value is `Settings`.
 
-    ``omit`` names those for which the command has flags of its own; ``real_time`` adds those of real time, ``scripts``
-    those of users' scripts. ``helps`` has texts, by field, of flags that take other values there.
+    ``omit``: fields for which the command has its own flags; ``real_time`` adds those of real time, ``scripts`` those
+    of users' scripts. ``helps``: help texts, by field, of flags that take other values there.
     """
 
     omit: tuple[str, ...] = ()
@@ -144,7 +146,7 @@ class Described:
     helps: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def parameters(self) -> Iterable[CommandFlag]:
-        """Its flags."""
+        """Return the flags."""
         left_out = {
             *self.omit,
             *(() if self.real_time else REAL_TIME_FIELDS),
@@ -158,7 +160,7 @@ class Described:
         return dataclasses.replace(parameter, flag=dataclasses.replace(parameter.flag, help=text))
 
     def value(self, given: Mapping[str, Any]) -> Settings:
-        """The settings."""
+        """Return the settings."""
         return Settings(given.get("config"), {field: value for field, value in given.items() if field != "config"})
 
 
@@ -168,7 +170,7 @@ _CONFIG: Final = CommandFlag("config", Path, None, (), Flag(
 
 
 def default_topology(workers: int) -> str:
-    """A two-level leaf-spine for any number of workers, with a host for a server."""
+    """Return a two-level leaf-spine for any number of workers, with a host for a server."""
     if workers <= 8:
         return "leaf-spine-8"
     hosts = 8 if workers <= 64 else 16

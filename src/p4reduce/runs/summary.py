@@ -1,4 +1,4 @@
-"""From what the network counted to the result of a run."""
+"""From the network's counts to the result of a run."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -38,25 +38,24 @@ class CarriedCounts:
 
     topology: Topology
     jobs: Sequence[Job]
-    """The first is the one that the run is about."""
+    """The first job is the one that the run is about."""
     links: Mapping[Hop, LinkCounters] | None
-    """None: nothing was counted, and links carry what is predicted."""
+    """None if nothing was counted: links then carry what is predicted."""
     incidents: Mapping[Where, Incidents]
     counters: dict[str, SwitchCounters]
-    """Of the P4 program."""
+    """Counters of the P4 program."""
     unseen_losses: bool = False
-    """Whether frames may be missing that are in no ``incidents``, as where a kernel or BMv2 loses them."""
+    """Whether frames may be lost without a record in ``incidents``, e.g. in a kernel or BMv2."""
     uncounted_queues: bool = False
-    """Whether some of those were lost by switches before these counted what they send (BMv2's output queues)."""
+    """Whether switches may lose such frames before they count them as sent (BMv2's output queues)."""
     interrupted: bool = False
-    """Whether collectives were given up on the way: what they had sent cannot be predicted."""
+    """Whether collectives were given up: their frames cannot be predicted."""
 
 
 def network_result(carrier: RunJobs, steps: Steps | None = None) -> NetworkResult:
-    """Make the network's result, checked against the predictions. Frames under way arrive first.
+    """Return the network's result, checked against the predictions. Frames under way arrive first.
 
-    ``steps`` are those of a script; without, each collective is one. The flow model counts nothing: bytes are those of
-    the predictions.
+    ``steps``: of a script; None: each collective is a step. The flow model counts nothing: its bytes are predicted.
     """
     if isinstance(carrier, FlowCarrier):
         modelled = CarriedCounts(carrier.topology, carrier.jobs, None, {}, {})
@@ -88,10 +87,7 @@ def result_of(
     steps: Steps | None = None,
     faults: FaultOptions | None = None,
 ) -> NetworkResult:
-    """The figures of a run, and every difference between what was counted and what the plans predicted.
-
-    ``faults``: of every link, where there are some.
-    """
+    """Return the figures of a run, with all differences of counts from predictions. ``faults``: of every link."""
     predicted = add({}, *(job.predicted() for job in observed.jobs if job.carried))
     links = _links(observed, predicted)
     plan = observed.jobs[0].plan
@@ -138,7 +134,7 @@ def result_of(
 def _least_with_losses(
     observed: CarriedCounts, median: CollectiveRecord | StepResult | None, faults: FaultOptions | None
 ) -> int | None:
-    """The bound of the median collective with what its links lose; None without losses, and for steps of a script."""
+    """Return the bound of the median collective with its links' losses; None without losses, or for a script."""
     loss = faults.missing if faults else 0.0
     jobs = [job for job in observed.jobs if job.carried and job.plan.name == observed.jobs[0].plan.name]
     if not loss or not jobs or not isinstance(median, CollectiveRecord) or not median.bound_ps:
@@ -149,7 +145,7 @@ def _least_with_losses(
 
 
 def describe_topology(topology: Topology) -> dict[str, Any]:
-    """Nodes and links as plain data, for drawing."""
+    """Return nodes and links as plain data, for drawing."""
     return {
         "name": topology.name,
         "nodes": [
@@ -169,7 +165,7 @@ def describe_topology(topology: Topology) -> dict[str, Any]:
 
 
 def _median_record(records: Sequence[CollectiveRecord]) -> CollectiveRecord | StepResult | None:
-    """The record of median communication time, among those that move the most elements."""
+    """Return the record of median communication time, among those that move the most elements."""
     largest = [record for record in records if record.elements == max(other.elements for other in records)]
     if not largest:
         return None
@@ -209,7 +205,7 @@ def _links(observed: CarriedCounts, predicted: dict[Hop, Traffic]) -> list[LinkL
 
 
 def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
-    """The load of a link that carries what is predicted."""
+    """Return the load of a link that carries what is predicted."""
     node, port = hop
     rate = topology.link_at(*hop).rate_bps
     return LinkLoad(
@@ -235,12 +231,12 @@ def _predicted_load(topology: Topology, hop: Hop, traffic: Traffic) -> LinkLoad:
 
 
 def _elements(job: Job) -> int:
-    """Elements that a job has carried: its part of the arrays."""
+    """Return the elements that a job has carried: its part of the arrays."""
     return max(1, sum(elements for operation, elements, _ in job.carried if operation is Operation.ALL_REDUCE))
 
 
 def _differences(observed: CarriedCounts) -> list[str]:
-    """First transmissions, predicted against counted: on links by the fabric, at ports by the P4 program."""
+    """Return the differences of predicted and counted first transmissions, on links and at the P4 program's ports."""
     incidents = _incidents(observed.incidents)
     jobs = [job for job in observed.jobs if job.carried]
     expected = add({}, *(expected_on_links(job.plan, job.predicted(), incidents.get(job.plan.job, [])) for job in jobs))
@@ -255,11 +251,11 @@ def _differences(observed: CarriedCounts) -> list[str]:
 def _allow_losses(
     observed: CarriedCounts, jobs: Sequence[Job], expected: dict[Hop, Traffic], counted: Mapping[Hop, Traffic]
 ) -> dict[Hop, Traffic]:
-    """Expect what was counted where a link also carries on what others sent, and that is less than predicted.
+    """Return the expected traffic, lowered to the counts on links that may lack frames that were lost before them.
 
-    Who sends a frame for the first time counts it whatever happens to it later, so the first link of each overlay hop
-    is exact under any loss. The links after it lack what was lost before them; how much that was is not known. With
-    ``uncounted_queues`` a switch may have lost what it sent itself, too, but must then have sent it again.
+    A sender counts each first transmission whatever happens to the frame later, so the first link of each overlay hop
+    is exact under any loss. Later links lack the frames lost before them, whose number is unknown. With
+    ``uncounted_queues``, a switch may also have lost frames that it sent itself, but must then have sent them again.
     """
     allowed = {hop for job in jobs for path in job.plan.paths.values() for hop in hops(job.plan.topology, path)[1:]}
     if observed.uncounted_queues:
@@ -274,7 +270,7 @@ def _allow_losses(
 
 
 def _incidents(places: Mapping[Where, Incidents]) -> dict[int, list[LinkIncident]]:
-    """Losses and duplicates of first transmissions on their way, by job."""
+    """Return losses and duplicates of first transmissions, by job."""
     incidents: dict[int, list[LinkIncident]] = {}
     for ((node, port), destination, job), seen in places.items():
         for fate, frames, size in (

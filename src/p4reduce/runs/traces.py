@@ -1,11 +1,11 @@
-"""Execution traces of trainings: read, written, and checked before anything is played.
+"""Execution traces of trainings: reading, writing, and checks before a replay.
 
-A trace says what each rank computed and communicated, and what depends on what. Four formats are read: Chakra's
-protobuf (``*.et``: messages with their lengths ahead, ``et_def.proto`` of mlcommons/chakra, 0.0.4), the JSON that
-Chakra's jsonizer makes of it, the JSON that its feeder takes, and the JSON of PyTorch's execution trace observer after
-Chakra's ``trace_link`` has added the device's times. As for the feeder, a node waits for its ``data_deps``;
-``ctrl_deps`` are callers. ``comm_size`` is in bytes of a rank's input, as ASTRA-sim takes it: its shard of an
-all-gather, the whole tensor of an all-reduce, reduce-scatter or all-to-all.
+A trace tells what each rank computed and communicated, and the dependencies. Four formats are read: Chakra's protobuf
+(``*.et``: length-prefixed messages, ``et_def.proto`` of mlcommons/chakra, 0.0.4), the JSON that Chakra's jsonizer makes
+of it, the JSON that its feeder takes, and the JSON of PyTorch's execution trace observer after Chakra's ``trace_link``
+has added the device's times. As in the feeder, a node waits for its ``data_deps``; ``ctrl_deps`` are callers.
+``comm_size`` is in bytes of a rank's input, as in ASTRA-sim: its shard of an all-gather, the whole tensor of an
+all-reduce, reduce-scatter or all-to-all.
 """
 
 import ast
@@ -47,14 +47,14 @@ GROUPS_NODE: Final = "process_group:init"
 MOST_OCTETS: Final = 1 << 40
 MOST_MICROSECONDS: Final = 10**12
 MOST_FILE: Final = 1 << 31
-"""bytes of a file, unpacked"""
+"""bytes of an unpacked file"""
 
 
-# Protobuf: fields of a message, as the encoding's specification has them (protobuf.dev/programming-guides/encoding).
+# Protobuf: fields of a message, as in the specification of the encoding (protobuf.dev/programming-guides/encoding).
 
 
 class _Malformed(Exception):
-    """Bytes or values that are none of the format's."""
+    """The bytes or values do not fit the format."""
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -73,7 +73,7 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, Any]]:
-    """Number, wire type and value of each field: a whole number, or where its bytes begin and end."""
+    """Yield number, wire type and value of each field: a whole number, or the bounds of its bytes."""
     while at < end:
         key, at = _varint(data, at, end)
         number, wire = key >> 3, key & 7
@@ -98,7 +98,7 @@ def _text(data: bytes, place: tuple[int, int]) -> str:
 
 
 def _packed(data: bytes, wire: int, value: Any) -> Iterator[int]:
-    """Repeated whole numbers, packed or one by one."""
+    """Yield repeated whole numbers, packed or one by one."""
     if wire == 0:
         yield value
     elif wire == 2:
@@ -135,7 +135,7 @@ def _attribute(data: bytes, place: tuple[int, int]) -> tuple[str, Any]:
 
 @dataclass
 class _Raw:
-    """A node as a file has it."""
+    """A node as stored in a file."""
 
     number: Any = 0
     name: str = ""
@@ -173,12 +173,12 @@ def _raw_protobuf(data: bytes) -> Iterator[_Raw]:
             raise _Malformed(
                 f"message {count} has {size} bytes, of which {len(data) - at} are there: the file is cut off"
             )
-        if count:  # the first one is the file's metadata
+        if count:  # the first message is the file's metadata
             yield _raw_node(data, at, at + size)
         at, count = at + size, count + 1
 
 
-# JSON, as Chakra's jsonizer writes it: one object behind the other, the metadata first.
+# JSON, as Chakra's jsonizer writes it: consecutive objects, the metadata first.
 
 
 def _raw_json(documents: Sequence[Any]) -> Iterator[_Raw]:
@@ -204,7 +204,7 @@ def _raw_json(documents: Sequence[Any]) -> Iterator[_Raw]:
 
 
 def _raw_feeder(document: Mapping[str, Any]) -> Iterator[_Raw]:
-    """The JSON that Chakra's feeder takes in the place of protobuf."""
+    """Yield the nodes of the JSON that Chakra's feeder takes instead of protobuf."""
     for node in _list(document, "workload_graph"):
         yield _Raw(
             node.get("Id", 0),
@@ -226,8 +226,8 @@ def _list(node: Mapping[str, Any], name: str, *, dict_of: bool = True) -> list[A
 # JSON of PyTorch: calls on the host as a tree, and what they started on the device (Sridharan et al., arXiv
 # 2305.14516).
 #
-# What a thread of the host called runs in the order of the calls, and so does what a stream of the device was given;
-# device work waits for the call that started it, and for what trace_link found that it synchronizes with.
+# A host thread runs its calls in their order, and a device stream its kernels; device work waits for the call that
+# started it, and for the nodes that trace_link found it to synchronize with.
 
 
 _KERNELS: Final = {
@@ -255,7 +255,7 @@ def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
             "has no times: PyTorch's observer notes none; link it with the profiler's trace (chakra_trace_link), or "
             "record with 'p4reduce launch --record'"
         )
-    last: dict[Any, int] = {}  # what a thread called last, or a stream was given
+    last: dict[Any, int] = {}  # last call of each thread, last work of each stream
     below = [number for number in children if number not in by_number]
     stack = sorted((child for number in below for child in children[number]), reverse=True)
     root: dict[int, int] = {}
@@ -299,7 +299,7 @@ def _raw_pytorch(document: Mapping[str, Any]) -> Iterator[_Raw]:
 
 
 def _octets_of(node: Mapping[str, Any], number: int) -> int:
-    """Bytes of the tensors among a node's inputs: [tensor, storage, offset, elements, bytes of each, device]."""
+    """Return the bytes of a node's input tensors: [tensor, storage, offset, elements, bytes of each, device]."""
     inputs = node.get("inputs")
     total = 0
     try:
@@ -312,11 +312,11 @@ def _octets_of(node: Mapping[str, Any], number: int) -> int:
     return total
 
 
-# Of any format: values that are checked.
+# Checks of values, for all formats.
 
 
 def _whole(value: Any, name: str, most: int = (1 << 64) - 1) -> int:
-    """A whole number from 0; JSON has it as text, too."""
+    """Return a whole number from 0 on; JSON may have it as text."""
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,40}", value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -346,7 +346,7 @@ def _checked(raw: _Raw, number: int) -> TraceNode:
     after = tuple(dict.fromkeys(_whole(dependency, "dependency") for dependency in raw.after))
     about = raw.about
     if kind in (SEND, RECV, COLLECTIVE) and about.get("is_cpu_op") and "comm_size" not in about:
-        kind = COMPUTE  # the call on the host, whose kernel is a node of its own
+        kind = COMPUTE  # the call on the host, whose kernel has its own node
     if kind in (SEND, RECV):
         octets = _size(about)
         name = "comm_dst" if kind == SEND else "comm_src"
@@ -390,7 +390,7 @@ def _size(about: Mapping[str, Any]) -> int:
 
 
 def _groups_of(raw: _Raw) -> dict[str, tuple[int, ...]]:
-    """Process groups, as PyTorch writes them: a list whose first value is JSON."""
+    """Return process groups, as PyTorch writes them: a list whose first value is JSON."""
     values = raw.values
     try:
         if isinstance(values, str):
@@ -403,11 +403,11 @@ def _groups_of(raw: _Raw) -> dict[str, tuple[int, ...]]:
         raise _Malformed(f"{GROUPS_NODE}: its input is no JSON list of objects with pg_name and ranks") from None
 
 
-# Files: which there are, and what they hold.
+# Files of traces, and their contents.
 
 
 def read_rank(path: Path) -> RankTrace:
-    """The trace of a file. Raises `TraceError`."""
+    """Read the trace of a file. Raises `TraceError`."""
     try:
         with open_file(path) as raw:
             data = raw.read(MOST_FILE + 1)
@@ -461,9 +461,9 @@ _RANK: Final = re.compile(r"(.*?)(\d+)(\.et|\.json|\.et\.gz)")
 
 
 def files_of(given: Sequence[Path]) -> list[Path]:
-    """The files of all ranks, in their order: a folder's, those with one prefix and their rank behind, or those given.
+    """Return the files of all ranks, in order: those of a folder, those with a common prefix, or those given.
 
-    One file that has no others beside it is the trace of every rank. Raises `TraceError`.
+    A single file without others beside it is the trace of every rank. Raises `TraceError`.
     """
     if len(given) == 1:
         (path,) = given
@@ -505,7 +505,7 @@ def _beside(folder: Path, prefix: str, suffix: str) -> list[Path]:
 
 
 def read_groups(path: Path) -> dict[str, tuple[int, ...]]:
-    """Process groups from a JSON file, as ASTRA-sim's: ``{"0": [0, 1], "1": [2, 3]}``. Raises `TraceError`."""
+    """Read process groups from a JSON file like ASTRA-sim's: ``{"0": [0, 1], "1": [2, 3]}``. Raises `TraceError`."""
     try:
         groups = json.loads(read_bytes(path))
         return {str(name): tuple(_whole(rank, "rank", 1 << 32) for rank in groups[name]) for name in groups}
@@ -516,10 +516,7 @@ def read_groups(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read(given: Sequence[Path], groups: Path | None = None, workers: int | None = None) -> Workload:
-    """The traces of all ranks, checked. Raises `TraceError`.
-
-    workers: ranks of a training whose ranks all have the one trace that is given.
-    """
+    """Read and check the traces of all ranks. Raises `TraceError`. workers: ranks that share one given trace."""
     files = files_of(given)
     ranks = [read_rank(path) for path in files]
     if len(ranks) == 1 and workers is None and any(node.communication for node in ranks[0].nodes):
@@ -535,7 +532,7 @@ def read(given: Sequence[Path], groups: Path | None = None, workers: int | None 
     return check(ranks, {} if groups is None else read_groups(groups))
 
 
-# Writing: what `p4reduce launch --record` and the example write, as any Chakra tool reads it.
+# Writing of traces for `p4reduce launch --record` and the example, readable by any Chakra tool.
 
 
 def _number_field(number: int, value: int) -> bytes:
@@ -562,7 +559,7 @@ def _about(name: str, number: int, value: int | str) -> bytes:
 
 
 def write_rank(path: Path, rank: RankTrace) -> Path:
-    """Write a rank's trace; process groups as PyTorch names them."""
+    """Write a rank's trace, with process groups in PyTorch's form; return the path."""
     groups = [{"pg_name": name, "ranks": list(ranks)} for name, ranks in rank.groups.items()]
     messages = [_bytes_field(1, b"0.0.4")]
     number = 1 + max((node.number for node in rank.nodes), default=0)
@@ -593,10 +590,10 @@ def _written(node: TraceNode) -> bytes:
     return octets + (_about("pg_name", 29, call.group) if call.group else b"")
 
 
-# What ranks of `p4reduce launch` did, as traces.
+# The activities of ranks of `p4reduce launch`, as traces.
 #
-# A rank's script is one thread: what it called follows on what it computed before, and on what it waited for. How long
-# it waited is not in the trace, since that depends on the network.
+# A rank's script is one thread: each call follows the computation before it and the waits before it. The duration of
+# waits is not in the trace, since it depends on the network.
 
 
 _UNKNOWN: Final = frozenset({"push", "pull", "push_pull"})
@@ -605,9 +602,9 @@ _UNKNOWN: Final = frozenset({"push", "pull", "push_pull"})
 def recorded(
     told: Sequence[tuple[tuple[int, ...], Sequence[ParticipantTrace]]], computed: Iterable[TimeSpan], size: int
 ) -> list[RankTrace]:
-    """The traces of ``size`` ranks. ``told``: of each group its ranks and what each of them did; the first has all.
+    """Return the traces of ``size`` ranks. ``told``: each group's ranks and their activities; the first group has all.
 
-    Raises `TraceError` for what a trace has no node for.
+    Raises `TraceError` for activities that traces have no node for.
     """
     names = {ranks: str(number) for number, (ranks, _) in reversed(list(enumerate(told)))}
     groups = {name: ranks for ranks, name in names.items()}
@@ -626,16 +623,16 @@ def recorded(
 
 
 class _Story:
-    """The story of one rank, in order of its clock."""
+    """The activities of one rank, in order of its clock."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self._spans = spans
         self._events: list[tuple[int, int, int, Communication | Wait]] = []
-        self._done: dict[int, list[int]] = defaultdict(list)  # events by when they were done
+        self._done: dict[int, list[int]] = defaultdict(list)  # events by the time they were done
         self._messages: dict[tuple[str, int], int] = {}
 
     def add(self, told: ParticipantTrace, group: str, ranks: Sequence[int]) -> None:
-        """Add what the rank did in one of its groups."""
+        """Add the rank's activities in one of its groups."""
         for call in told.calls:
             if call.operation in _UNKNOWN:
                 raise TraceError(f"--record: a trace has no node for {call.operation}, which needs a parameter server")
@@ -654,14 +651,14 @@ class _Story:
         for wait in told.waits:
             place = self._messages.get((group, wait.message))
             self._done[-1 - len(self._events)] = [] if place is None else [place]
-            # A wait for what is over already costs nothing, and comes before what is called at the same time.
+            # A wait for something that is done already costs nothing, and precedes calls at the same time.
             self._add(wait.at_ps, 2 if wait.until_ps > wait.at_ps or wait.message >= 0 else 0, wait)
 
     def _add(self, at_ps: int, turn: int, event: Communication | Wait) -> None:
         self._events.append((at_ps, turn, len(self._events), event))
 
     def nodes(self) -> list[TraceNode]:
-        """The rank's trace."""
+        """Return the rank's trace."""
         cuts = sorted({at_ps for at_ps, *_ in self._events})
         pieces = [piece for begin, end in self._spans for piece in _cut(begin, end, cuts)]
         todo: list[tuple[int, int, int, Any]] = [(end, -1, begin, begin) for begin, end in pieces]
@@ -686,6 +683,6 @@ class _Story:
 
 
 def _cut(begin: int, end: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
-    """An interval in pieces that end where something was called."""
+    """Return an interval in pieces that end where something was called."""
     inside = cuts[bisect_right(cuts, begin) : bisect_left(cuts, end)]
     return list(pairwise([begin, *inside, end]))

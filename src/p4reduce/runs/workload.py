@@ -1,7 +1,7 @@
-"""A training as traces describe it: what each rank computes and communicates, and what waits for what.
+"""A training as described by traces: what each rank computes and communicates, and the dependencies.
 
-:func:`check` makes sure that it comes to its end: every dependency is there, all members of a group call the same in
-one order, and nothing waits for itself, be it over several ranks.
+:func:`check` ensures that it can finish: every dependency exists, all members of a group call the same collectives in
+one order, and nothing waits for itself, even across ranks.
 """
 
 from collections import Counter, defaultdict
@@ -16,13 +16,13 @@ from p4switch.base.values import PS_PER_S
 
 
 class TraceError(BadInput, ValueError):
-    """A trace that cannot be played; the text names the file, the node and the fix."""
+    """A trace cannot be played; the text names the file, the node and the fix."""
 
 
 DEFAULT_GROUPS: Final = frozenset({"", "0", "default_pg"})
-"""Names of the group of all ranks, where a trace says nothing of it."""
+"""Names of the group of all ranks, if a trace does not define them."""
 MOST_PS: Final = 1 << 62
-"""of a rank's computation: half of what virtual time has"""
+"""longest computation of a rank: half of the range of virtual time"""
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Communication:
     """One rank's part of a collective or of a message."""
 
     operation: str
-    """Of ``COMM_TYPES``, or 'send' or 'recv'."""
+    """One of ``COMM_TYPES``, or 'send' or 'recv'."""
     octets: int = 0
     """bytes of the rank's input"""
     group: str = ""
     """Name of the process group; empty: all ranks."""
     peer: int = 0
-    """Rank that a message goes to or comes from; of a broadcast or reduce its root."""
+    """Rank that a message goes to or comes from; for a broadcast or reduce, its root."""
     tag: int = 0
 
     @property
     def elements(self) -> int:
-        """Lanes of 32 bits that hold it; 1 where it has no bytes (a barrier)."""
+        """Return the number of 32-bit lanes that hold the input; 1 if it has no bytes (a barrier)."""
         return max(1, -(-self.octets // 4))
 
 
@@ -71,7 +71,7 @@ class RankTrace:
     """Process groups that the trace names; no ranks: all."""
 
     def where(self, node: TraceNode) -> str:
-        """For messages."""
+        """Return the place of a node, for messages."""
         return f"{self.path}: node {node.number} ({one_line(node.name, 40)})"
 
 
@@ -86,7 +86,7 @@ class Meeting:
 
     @property
     def is_message(self) -> bool:
-        """From the first member to the second; both of them have to be there before it begins."""
+        """Return whether this is a message, from the first member to the second; it begins when both are there."""
         return self.communication.operation == "send"
 
 
@@ -99,38 +99,38 @@ class Workload:
     of_node: list[dict[int, int]]
     """by rank: the meeting of each communication node, by the node's index"""
     before: list[list[int]]
-    """by rank and node: number of nodes that it waits for, with those of the same group or peer before it"""
+    """by rank and node: number of nodes it waits for, including earlier ones with the same group or peer"""
     then: list[list[list[int]]]
     """by rank and node: the nodes that wait for it"""
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of all ranks."""
+        """Return the number of nodes of all ranks."""
         return sum(len(rank.nodes) for rank in self.ranks)
 
     @property
     def octets(self) -> int:
-        """Bytes of collectives' inputs and of messages, at the rank that has most of them."""
+        """Return the bytes of collectives' inputs and of messages at the rank with the most."""
         every = [[node.communication for node in rank.nodes] for rank in self.ranks]
         return max((sum(call.octets for call in own if call is not None) for own in every), default=0)
 
     @property
     def groups(self) -> int:
-        """Groups of ranks that have collectives of their own."""
+        """Return the number of groups of ranks that have their own collectives."""
         return len({meeting.members for meeting in self.meetings if not meeting.is_message})
 
     def where(self, meeting: int, rank: int | None = None) -> str:
-        """A rank's node of a meeting, for messages; None: that of its first rank."""
+        """Return the place of a rank's node in a meeting, for messages; None: that of its first rank."""
         nodes = self.meetings[meeting].nodes
         place = next(iter(nodes)) if rank is None else rank
         return self.ranks[place].where(self.ranks[place].nodes[nodes[place]])
 
 
-# Whether a training can come to its end: every dependency is there, all members of a group call the same, no cycle.
+# The checks that a training can finish: every dependency exists, members of a group call the same, no cycles.
 
 
 def check(ranks: Sequence[RankTrace], groups: Mapping[str, Sequence[int]]) -> Workload:
-    """The training of these ranks. ``groups``: beside those that traces name. Raises `TraceError`."""
+    """Return the checked training of these ranks. ``groups``: beside those that traces name. Raises `TraceError`."""
     orders = [_order(rank) for rank in ranks]
     before = [[0] * len(rank.nodes) for rank in ranks]
     then: list[list[list[int]]] = [[[] for _ in rank.nodes] for rank in ranks]
@@ -171,7 +171,7 @@ def check(ranks: Sequence[RankTrace], groups: Mapping[str, Sequence[int]]) -> Wo
 
 
 def _order(rank: RankTrace) -> list[int]:
-    """Indices of a rank's nodes, each behind those that it waits for, else as in the file. Raises `TraceError`."""
+    """Return the indices of a rank's nodes in topological order, otherwise as in the file. Raises `TraceError`."""
     index: dict[int, int] = {}
     for at, node in enumerate(rank.nodes):
         if node.number in index:
@@ -207,7 +207,7 @@ def _order(rank: RankTrace) -> list[int]:
 
 
 def _ring(start: Any, before: Any) -> list[Any]:
-    """A cycle, each followed by one that it waits for; every node that is visited waits for one more."""
+    """Return a cycle, in which each element waits for the next; every element visited waits for another one."""
     seen: dict[Any, int] = {}
     way: list[Any] = []
     at = start
@@ -258,7 +258,7 @@ def _ends(rank: RankTrace, node: TraceNode, place: int, size: int) -> tuple[int,
 def _agreed(
     ranks: Sequence[RankTrace], calls: Mapping[tuple[int, ...], Mapping[int, Sequence[int]]]
 ) -> Iterator[Meeting]:
-    """The collectives of each group: the members' first ones, their second ones, and so on."""
+    """Yield the collectives of each group: the members' first calls, their second calls, and so on."""
     for members, own in calls.items():
         most = max(len(nodes) for nodes in own.values())
         for turn in range(most):
@@ -299,7 +299,7 @@ def _shape(node: TraceNode) -> tuple[str, int, int]:
 def _matched(
     ranks: Sequence[RankTrace], messages: Mapping[tuple[int, int, int, str], Mapping[int, Sequence[int]]]
 ) -> Iterator[Meeting]:
-    """Messages: each one that is sent with the one that is received, in order, for each pair of ranks and tag."""
+    """Yield messages: for each pair of ranks and tag, sends are matched with receives in order."""
     for (a, b, tag, _), own in messages.items():
         sent, received = own.get(a, ()), own.get(b, ())
         for turn in range(max(len(sent), len(received))):
@@ -319,7 +319,7 @@ def _matched(
 
 
 def _check_reached(workload: Workload) -> None:
-    """Each member of a collective waits for the others: with that, nothing may wait for itself."""
+    """Raise `TraceError` for deadlocks, given that each member of a collective waits for the others."""
     left = [list(own) for own in workload.before]
     arrived = Counter[int]()
     ready = [(place, at) for place, own in enumerate(left) for at, count in enumerate(own) if not count]
@@ -344,11 +344,11 @@ def _check_reached(workload: Workload) -> None:
 
 
 def _deadlock(workload: Workload, left: Sequence[Sequence[int]], arrived: Mapping[int, int]) -> str:
-    """Which meetings wait for each other: a member has come to one, another member comes to it behind another one."""
+    """Return a text that names meetings which wait for each other, as members come to them in different orders."""
     stuck = {number for number, meeting in enumerate(workload.meetings) if arrived.get(number, 0) < len(meeting.nodes)}
 
     def blocking(number: int) -> list[int]:
-        """Meetings that a member must be through before it comes to this one."""
+        """Return the meetings that a member must complete before it comes to this one."""
         for place, at in workload.meetings[number].nodes.items():
             if left[place][at]:
                 seen, stack = {at}, [at]

@@ -1,5 +1,5 @@
-"""P4Runtime clients that others wrote, each in a virtual environment of its own.
+"""Third-party P4Runtime clients, each in its own virtual environment.
 
-``make clients`` (``python -m tests.support.clients.install``) makes the environments; the tests are skipped without
-them. The sessions are scripts that run there, so they import nothing of p4reduce.
+``make clients`` (``python -m tests.support.clients.install``) makes the environments; without them the tests are
+skipped. The sessions are scripts that run in these environments, so they import nothing of p4reduce.
 """

@@ -8,31 +8,31 @@ import venv
 from pathlib import Path
 
 CLIENTS = {
-    # pins protobuf < 3.21 and so cannot live beside anything current
+    # pins protobuf < 3.21, which conflicts with current packages
     "p4runtime-shell": ("p4runtime-shell==0.0.6",),
     "p4net": ("p4net==1.8.0",),
 }
 
 
 def folder() -> Path:
-    """Where the environments are: ``$P4REDUCE_CLIENTS``, else in the user's cache."""
+    """Return the folder of the environments: ``$P4REDUCE_CLIENTS``, else one in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("P4REDUCE_CLIENTS") or cache / "p4reduce" / "clients")
 
 
 def python_of(client: str) -> Path:
-    """The interpreter of a client's environment, there or not."""
+    """Return the interpreter of a client's environment, whether it exists or not."""
     return folder() / client / "bin" / "python"
 
 
 def ready(client: str) -> bool:
-    """Whether the environment holds what CLIENTS asks for."""
+    """Return whether the environment holds the packages that CLIENTS lists."""
     mark = folder() / client / ".installed"
     return mark.exists() and mark.read_text("utf-8").split() == list(CLIENTS[client])
 
 
 def install(client: str) -> None:
-    """Makes the environment of one client, unless it is there."""
+    """Make the environment of one client, unless it exists."""
     if ready(client):
         return
     home = folder() / client
@@ -43,7 +43,7 @@ def install(client: str) -> None:
 
 
 def main() -> int:
-    """Installs all; says which could not be."""
+    """Install all clients; print which failed."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     failed = []
     for client in CLIENTS:

@@ -1,4 +1,4 @@
-"""A session of p4net's P4Runtime client: address, P4Info, JSON -> what it saw, as JSON."""
+"""Script: run a session of p4net's P4Runtime client (address, P4Info, JSON); print the results as JSON."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ KEY = {"hdr.ethernet.dst": "00:00:00:00:00:01", "std.ingress_port": 3}
 
 
 def registers(client, seen):
-    """p4net reads registers over Thrift, as BMv2 cannot over P4Runtime; here its gRPC channel does."""
+    """Write and read a register over the client's gRPC channel: p4net itself reads registers over Thrift only."""
     _, index = client.get_pipeline_config()
     ident = index.register_by_name("EntitiesIngress.narrow").id
     write = p4runtime_pb2.WriteRequest(device_id=1)

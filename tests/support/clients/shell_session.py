@@ -1,4 +1,4 @@
-"""A session of p4runtime-shell 0.0.6: address, P4Info, JSON, path of a CA (or "-") -> what it saw, as JSON."""
+"""Script: run a p4runtime-shell 0.0.6 session (address, P4Info, JSON, CA path or "-"); print results as JSON."""
 
 import json
 import sys
@@ -55,7 +55,7 @@ def multicast(seen):
 
 
 def packets(seen):
-    """A packet out to port 510 comes back, with a packet_in header: the program sends it there."""
+    """Send a packet out to port 510; the program returns it with a packet_in header."""
     packet_in = sh.PacketIn()
     out = sh.PacketOut()
     out.payload = bytes.fromhex("000000000001 0200000000aa 0800".replace(" ", "")) + b"payload"
@@ -69,7 +69,7 @@ def packets(seen):
 
 
 def registers(seen):
-    """The shell has no registers of its own; its client and its generated messages have."""
+    """Write and read a register with the shell's P4Runtime client; the shell has no command for registers."""
     ident = next(r.preamble.id for r in sh.client.get_p4info().registers if r.preamble.alias == "narrow")
     update = p4runtime_pb2.Update(type=p4runtime_pb2.Update.MODIFY)
     update.entity.register_entry.register_id = ident

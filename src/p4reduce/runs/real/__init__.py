@@ -1,5 +1,5 @@
 """A run in real time.
 
-Owned here: the session that builds links, switches, relays and worker processes, watches them and ends them; what a
-worker process is told and how it answers; and what their counts come to.
+This package contains the session that builds links, switches, relays and worker processes, watches and ends them; the
+messages to and from worker processes; and the evaluation of their counts.
 """

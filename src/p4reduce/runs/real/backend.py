@@ -39,13 +39,13 @@ from p4reduce.workers.udp import EndpointDriver, Port, PortCounts, SilenceError
 from p4reduce.workers.wire import WORD_BITS
 from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
-# What a worker process is told: which endpoints it has, how its socket is bound, and what it is to move, as JSON.
+# A worker process's description as JSON: its endpoints, the binding of its socket, and its commands.
 
 
 SocketAddress = tuple[str, int]
 """IPv4 address and UDP port."""
 PATIENCE_S: Final = 60.0
-"""After so long without any answer a worker gives up."""
+"""Seconds without any answer after which a worker gives up."""
 
 
 class SocketSpec(BaseModel):
@@ -56,11 +56,11 @@ class SocketSpec(BaseModel):
     local: SocketAddress
     remote: SocketAddress | None = None
     rate_bps: int = Field(0, ge=0)
-    """The process sends no faster than this; 0: as fast as it can."""
+    """Limit of the process's sending rate, bit/s; 0: none."""
 
 
 class ProcessSpec(BaseModel):
-    """All that a worker process needs to know."""
+    """The description of a worker process."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,30 +68,30 @@ class ProcessSpec(BaseModel):
     rank: int = Field(ge=0)
     """0 .. size-1; ``size`` for the host of a parameter server."""
     size: int = Field(ge=1)
-    """Number of workers, with those that may join."""
+    """Number of workers, including those that may join."""
     seed: int = Field(0, ge=0)
     socket: SocketSpec
     endpoints: list[Annotated[EndpointSpec, Discriminator("kind")]]
     jobs: dict[str, int]
-    """The job that carries an operation: ``all_reduce``, ``push`` …, and ``broadcast/0`` from rank 0."""
+    """Job of each operation: ``all_reduce``, ``push`` …, and ``broadcast/0`` from rank 0."""
     trees: list[tuple[int, int]] = []
-    """If several trees carry an all-reduce: the job and the weight of each."""
+    """Job and weight of each tree, if several trees carry an all-reduce."""
     patience_s: float = Field(PATIENCE_S, gt=0)
     quorum: int = Field(1, ge=1)
-    """Contributions that are enough, where endpoints are of a job with a deadline."""
+    """Contributions that suffice, if the endpoints' job has a deadline."""
     lane_bits: Literal[32, 16, 8] = 32
     """Bits of a lane in all-reduces of floats."""
     records: str | None = None
-    """File in which its endpoints' records are kept, for those who look on."""
+    """File with the records of its endpoints, for viewers, or None."""
 
     @property
     def lanes(self) -> int:
-        """Lanes of the longest frame."""
+        """Return the lanes of the longest frame."""
         return max(endpoint.lanes for endpoint in self.endpoints)
 
     @property
     def address(self) -> HostAddress:
-        """The host's own address, which all its endpoints have."""
+        """Return the host's address, which all its endpoints share."""
         return self.endpoints[0].link
 
 
@@ -102,25 +102,25 @@ class ScriptSpec(BaseModel):
 
     worker: ProcessSpec
     folder: str
-    """Folder in which it leaves its report."""
+    """Folder for the script's report."""
     coordinator: str
     """Path of the coordinator's socket (runs/real/coordinator.py)."""
     on_failure: OnFailure = "abort"
     members: tuple[int, ...] = ()
-    """Ranks that take part at first; empty: this one joins, and gets its endpoint from the group that takes it in."""
+    """Ranks of the start; empty if this rank joins, which gets its endpoint from the group."""
     grows: bool = False
-    """Whether others may join."""
+    """Whether other ranks may join."""
 
     @staticmethod
     def report(rank: int) -> str:
-        """Name of the report's file of a rank."""
+        """Return the name of a rank's report file."""
         return f"rank-{rank}.report"
 
 
 def for_bmv2(spec: EndpointSpec, *, growth: int, most: int | None) -> EndpointSpec:
-    """An endpoint as BMv2 needs it, which makes a packet longer by ``growth`` bytes at most.
+    """Return an endpoint adapted to BMv2, which lengthens a packet by at most ``growth`` bytes.
 
-    most: chunks on their way where a deadline keeps more than those open; None: as many.
+    most: limit of chunks on their way if a deadline keeps more chunks open; None: no limit.
     """
     if isinstance(spec, WorkerSpec | ServerSpec) and 4 * spec.lanes > growth:
         spec = dataclasses.replace(spec, repeats=True)
@@ -130,10 +130,10 @@ def for_bmv2(spec: EndpointSpec, *, growth: int, most: int | None) -> EndpointSp
 
 
 def real_timing(plan: Plan) -> Timing:
-    """Time-outs in real time: what processes that share processors wait for each other is in a round trip too."""
+    """Return time-outs for real time, where round trips include the time that processes wait for shared processors."""
     ideal = timing_of(plan)
     longest = max(ideal.max_ps, 500 * PS_PER_MS)
-    # Questions cost little, so that workers of trees and stars may ask early; in a circle whole frames go again.
+    # Queries are cheap, so workers of trees and stars may ask early; in a ring or mesh whole frames are sent again.
     asks = not plan.ring and not plan.mesh
     return dataclasses.replace(
         ideal,
@@ -145,19 +145,21 @@ def real_timing(plan: Plan) -> Timing:
 
 
 SHOWN: Final = ("resends", "spurious", "congested", "rtt_ps", "rtt_min_ps", "frames_sent")
-"""of what an endpoint says of itself"""
+"""shown fields of an endpoint's status"""
 REST_US: Final = 100
-"""for which frames gather, at workers and embedded switches: several processes share few processors here, and a round
-trip a little longer costs nothing as long as the window covers it"""
+"""Microseconds for which frames gather, at workers and embedded switches.
+
+Several processes share few processors here, and a slightly longer round trip costs nothing while the window covers it.
+"""
 
 
 @dataclass(frozen=True)
 class RealClosing:
-    """An all-reduce of a job with a deadline, as one participant knows it.
+    """One participant's record of an all-reduce of a job with a deadline.
 
-    Attempts, chunks, the ``least`` contributions of one, and how many chunks are without this participant's; how many
-    chunks of its arrays are ``left`` for the next all-reduce of the tensor (``Options.identity``), and its
-    elements.
+    ``attempts``; ``chunks``; ``least``: the fewest contributions of a chunk; ``late``: chunks without this
+    participant's contribution; ``left``: chunks of its arrays kept for the next all-reduce of the ``tensor``
+    (``Options.identity``), which has ``elements``.
     """
 
     attempts: int
@@ -171,7 +173,7 @@ class RealClosing:
 
 @dataclass(frozen=True)
 class CarriedCollective:
-    """One collective, as this participant saw it. Times: nanoseconds of the machine's monotonic clock."""
+    """One participant's record of a collective. Times: nanoseconds of the machine's monotonic clock."""
 
     operation: str
     iteration: int
@@ -179,19 +181,19 @@ class CarriedCollective:
     start_ns: int
     end_ns: int
     sha256: str
-    """SHA-256 of this participant's array when it was done."""
+    """SHA-256 of this participant's array at the end."""
     words: bool = False
-    """Whether its lanes were added as they are."""
+    """Whether lanes were added as 32-bit words."""
     closing: RealClosing | None = None
-    """Its contributions, if a deadline might close it without some."""
+    """Its contributions, if a deadline could close it without some; otherwise None."""
     failed: str | None = None
-    """The error that every participant got in the place of a result."""
+    """The error that every participant got instead of a result, or None."""
     saturated: int = 0
-    """Chunks of it that saturated."""
+    """Chunks that saturated."""
     bare: tuple[int, ...] = ()
-    """Chunks of it that travelled without lanes in each tree, since they are zero at all workers."""
+    """Chunks that travelled without lanes in each tree, since they are zero at all workers."""
     bits: int = WORD_BITS
-    """Bits of its lanes."""
+    """Bits of the lanes."""
 
 
 @dataclass(frozen=True)
@@ -213,8 +215,8 @@ class Counts:
     cpu_s: float
 
     def shown(self) -> dict[str, int]:
-        """Figures for people who want to know how a window settled."""
-        *_, endpoint = self.endpoints.values()  # a script's has one for each epoch
+        """Return figures that show how a window settled."""
+        *_, endpoint = self.endpoints.values()  # a script has one for each epoch
         known: dict[str, int] = {name: getattr(endpoint, name) for name in SHOWN}
         window = endpoint.window
         settled = {f"window_{name}": round(getattr(window, name)) for name in ("lowest", "highest", "mean")}
@@ -233,7 +235,7 @@ class TrainingReport:
 
 @dataclass(frozen=True)
 class ScriptReport:
-    """The report of a script's participant: when it began, the collectives since it joined, and its counts."""
+    """A script participant's report: when it began, the collectives since it joined, and its counts."""
 
     began_ns: int
     first: int
@@ -244,7 +246,7 @@ class ScriptReport:
 
 @dataclass(frozen=True)
 class MoveCommand:
-    """A worker's command to move the array of a turn. ``save``: a file for the result."""
+    """Command to move the array of a turn. ``save``: file for the result, or None."""
 
     elements: int
     turn: int = 0
@@ -255,7 +257,7 @@ class MoveCommand:
 
 @dataclass(frozen=True)
 class Train:
-    """A worker's command to train; ``given``, ``got``: files for the arrays before and after each collective."""
+    """Command to train; ``given``, ``got``: files for the arrays before and after each collective, or None."""
 
     epochs: int
     served: bool
@@ -264,31 +266,31 @@ class Train:
 
 
 class Observer(Protocol):
-    """Sees the arrays of every collective; may take its time."""
+    """Observes the arrays of every collective; may block."""
 
     def given(self, array: FloatArray) -> None:
-        """Before: what this participant gives."""
+        """Take this participant's input, before the collective."""
 
     def got(self, array: FloatArray) -> None:
-        """After: what it got."""
+        """Take this participant's result, after the collective."""
 
 
 class RealBackend:
-    """The end of a participant in real time (``comm.backend.Backend``); for one thread. ``close`` it."""
+    """A participant's end of the network in real time (``group.backend.Backend``). For one thread; must be closed."""
 
-    looks_ahead = False  # frames that leave at once are worth more than a round trip
+    looks_ahead = False  # sending frames at once is worth more than a saved round trip
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.rank = spec.rank
         self.size = spec.size
         self.is_server = spec.rank == spec.size
         self.members = self.contributors = tuple(range(spec.size))
-        """Ranks of the start: who takes part now, and whose arrays are in the last result."""
+        """Ranks that take part now, and ranks whose arrays are in the last result."""
         self.carried: list[CarriedCollective] = []
         self.figures: list[RealFigure] = []
         self.summed: tuple[tuple[int, int], ...] = ()
         self.first = 0
-        """Collectives that the group had carried before this participant came."""
+        """Collectives of the group before this participant joined."""
         self._residuals = Residuals()
         self.observer: Observer | None = None
         self._spec = spec
@@ -309,17 +311,17 @@ class RealBackend:
             raise
 
     def collective(self, asked: Asked) -> int:
-        """Take part in one collective; blocks. It starts now, whatever ``start_ps`` says.
+        """Take part in one collective, and block until it ends. It starts now, whatever ``start_ps`` says.
 
-        Raises ``ValueError`` for NaN or infinity, ``SaturatedError`` for a sum beyond int32, ``CollectiveError`` when
-        the network gives up.
+        Raises ``ValueError`` for NaN or infinity, ``SaturatedError`` for a sum beyond int32, ``CollectiveError`` if the
+        network fails.
         """
         self.check(asked.operation, asked.root, asked.options)
         self.attempt(asked)
         return self.now_ps()
 
     def check(self, operation: str, root: int, options: Options) -> None:
-        """`RefusedError` for what this run has no job for: nothing is sent, and all ranks are told the same."""
+        """Raise `RefusedError`, the same at all ranks, if the run has no job for the operation; nothing is sent."""
         if options.stale:
             raise RefusedError(f"{operation}: staleness is for virtual time only")
         if options.lane_bits not in (0, WORD_BITS, self._spec.lane_bits):
@@ -334,13 +336,13 @@ class RealBackend:
             raise RefusedError(f"{operation}: {self._spec.host} has no job for it; the jobs are for {known}")
 
     def attempt(self, called: Asked) -> FloatArray:
-        """Carry one collective to its end among ``members``; what it carried, as every member has it then."""
+        """Carry one collective among ``members`` to its end; return the array that every member then has."""
         operation, array, root, options = called.operation, called.array, called.root, called.options
         if operation == "broadcast" and self.size == 1:
             return array
         asked = options.name or operation
         if operation == "broadcast" and f"broadcast/{root}" not in self._spec.jobs:
-            # A sum of words, in which all but the root give zeros.
+            # Sum words, with zeros from all ranks but the root.
             if self.rank != root:
                 array[:] = 0
             operation, options = "all_reduce", replace(options, words=True)
@@ -397,21 +399,21 @@ class RealBackend:
             bare=tuple(now.bare - then.bare for now, then in zip(after, before, strict=True)),
             bits=bits,
         )
-        if failed is not None:  # all others are told the same
+        if failed is not None:  # all other ranks get the same error
             raise SaturatedError(failed)
         if self.observer is not None:
             self.observer.got(array)
         return array
 
     def compute(self, seconds: float) -> None:
-        """Do nothing: in real time a computation takes as long as it takes."""
+        """Do nothing: in real time a computation takes its own time."""
 
     def now(self) -> float:
-        """Seconds since this participant was made."""
+        """Return the seconds since this participant was made."""
         return (time.monotonic_ns() - self._began_ns) / NS_PER_S
 
     def now_ps(self) -> int:
-        """Picoseconds since this participant was made."""
+        """Return the picoseconds since this participant was made."""
         return (time.monotonic_ns() - self._began_ns) * PS_PER_NS
 
     def reach(self, time_ps: int, message: int = -1) -> None:
@@ -422,13 +424,13 @@ class RealBackend:
         raise ClusterError(f"group {list(ranks)}: in real time there is one group, of all workers")
 
     def sent(self, message: Message) -> None:
-        """There are no traces of real time."""
+        """Do nothing: real time has no traces."""
 
     def waited(self, wait: Wait) -> None:
-        """There are no traces of real time."""
+        """Do nothing: real time has no traces."""
 
     def messenger(self) -> None:
-        """None: in real time other libraries take the time that they take."""
+        """Return None: in real time other libraries take their own time."""
 
     def move(self, move: LibraryMove) -> int:
         """Raise: there is no virtual time."""
@@ -442,7 +444,7 @@ class RealBackend:
         """Do nothing: real time keeps no tally."""
 
     def record(self, name: str, value: float) -> None:
-        """Keep a figure of the training."""
+        """Record a figure of the training."""
         self.figures.append(RealFigure(name, self.first + len(self.carried), time.monotonic_ns(), value))
 
     def close(self) -> None:
@@ -452,24 +454,24 @@ class RealBackend:
 
     @property
     def alone(self) -> bool:
-        """Whether it is the last of several."""
+        """Return whether it is the last member of several."""
         return len(self.members) == 1 < self.size
 
     @property
     def began_ns(self) -> int:
-        """When this participant was made, nanoseconds of the monotonic clock."""
+        """Return when this participant was made, nanoseconds of the monotonic clock."""
         return self._began_ns
 
     def statuses(self) -> dict[int, EndpointStatus]:
-        """The status of each endpoint, by job."""
+        """Return the status of each endpoint, by job."""
         return {job: self._endpoints.status(index) for job, (index, _) in self._places.items()}
 
     def counts(self) -> PortCounts:
-        """The counts of the port."""
+        """Return the counts of the port."""
         return self.port.counts()
 
     def _carry_out(self, given: Mapping[int, Post], options: Options) -> None:
-        """``CollectiveError`` when the network gives up."""
+        """Carry these posts; raise ``CollectiveError`` if the network fails."""
         first = next(iter(given.values()))
         name = f"{first.collective.name.lower()} #{first.iteration}: {self._spec.host}"
         try:
@@ -482,7 +484,7 @@ class RealBackend:
                 raise CollectiveError(f"{name}: {status.error}")
 
     def _close(self, given: Post, index: int, array: FloatArray, options: Options) -> RealClosing:
-        """An all-reduce until enough are in each chunk: all know the same counts, and decide alike."""
+        """Repeat an all-reduce until each chunk has enough contributions; all ranks know these, and decide alike."""
         inputs = array.copy()
         attempts = 0
         while True:
@@ -499,13 +501,13 @@ class RealBackend:
         return RealClosing(attempts, len(partial.counts), least, late, left, array.size, options.identity)
 
     def _bits(self, operation: str, options: Options) -> int:
-        """Bits of the lanes in which an operation travels."""
+        """Return the bits of the lanes that an operation uses."""
         if operation != "all_reduce" or options.words:
             return WORD_BITS
         return options.lane_bits or self._spec.lane_bits
 
     def _exchange(self, array: FloatArray, options: Options) -> FloatArray:
-        """An all-to-all where the run has no job for it: a sum of words, in which each gives zeros for the others."""
+        """Do an all-to-all without a job for it: a sum of words, in which each rank gives zeros for the others."""
         every = np.zeros((len(self.members), array.size), np.float32)
         every[self.members.index(self.rank)] = array
         self.attempt(Asked("all_reduce", every.reshape(-1), options=options))
@@ -513,7 +515,7 @@ class RealBackend:
         return every.reshape(-1)
 
     def _take_blocks(self, array: FloatArray, every: FloatArray, members: tuple[int, ...]) -> None:
-        """The own block of each of these members' rows."""
+        """Copy this rank's block of each member's row to ``array``."""
         count = len(members)
         array[:] = every.reshape(count, count, -1)[:, members.index(self.rank)].reshape(-1)
 
@@ -530,7 +532,7 @@ class RealBackend:
         bare: tuple[int, ...] = (),
         bits: int = WORD_BITS,
     ) -> FloatArray:
-        """Note that a collective is over; return its array."""
+        """Record a finished collective; return its array."""
         end, digest = time.monotonic_ns(), hashlib.sha256(array.data).hexdigest()
         turn = self.first + len(self.carried)
         self.carried.append(
@@ -541,7 +543,7 @@ class RealBackend:
         return array
 
     def _parts(self, operation: str, index: int, elements: int, bits: int) -> list[tuple[int, slice]]:
-        """Which endpoints carry an operation, and what of the array each does."""
+        """Return the endpoints that carry an operation, with the part of the array of each."""
         trees = self._trees if operation == "all_reduce" else []
         if not trees:
             return [(index, slice(0, elements))]

@@ -1,4 +1,4 @@
-"""The network, switches and worker processes of a run in real time, and collectives that they carry."""
+"""The network, switches and worker processes of a run in real time, and the collectives that they carry."""
 
 import hashlib
 import statistics
@@ -69,16 +69,19 @@ from p4reduce.workers.wire import WORD_BITS, words_of
 from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S, PS_PER_MS, PS_PER_NS
 
-# What each host does in a run in real time: the one job that carries the run's collective, and who takes part.
+# The participants of a run in real time, and the jobs that carry its collective.
 
 
 WINDOW: Final = 256
-"""Chunks that may be in flight if no window is given: processes add more delay than links, so rate * round trip
-of the plan would be too few; how many there are at a time, loss and round-trip times decide. On BMv2 no more than an
-output queue holds: results then find room in it, unless some are sent again. (With a deadline that bounds what is on
-its way: what waits for a straggler is in no queue, and is to be open at once.)"""
+"""Chunks in flight if no window is given.
+
+Processes add more delay than links, so the plan's rate * round trip would be too few; loss and round-trip times adapt
+the number. On BMv2 it is at most the length of an output queue, so that results find room unless some are sent again.
+(With a deadline, the limit is on the chunks on their way: a chunk that waits for a straggler is in no queue, and should
+be open at once.)
+"""
 LEAST_WINDOW: Final = 8
-"""of each of several trees, which share what is on its way"""
+"""chunks for each of several trees, which share the window"""
 
 
 @dataclass(frozen=True)
@@ -87,31 +90,31 @@ class Assignment:
 
     workers: tuple[str, ...]
     server: str | None
-    """Host of the parameter server, where the collective needs one."""
+    """Host of the parameter server; None if the topology has no server."""
     requests: tuple[PlanRequest, ...]
-    """One, or one for each tree of the plan."""
+    """One request for each tree of the plan."""
     weights: tuple[int, ...]
     """Weight of each tree."""
     whole: PlanRequest
-    """Before it was divided among trees."""
+    """The request before it was divided among trees."""
 
     def trees(
         self, experiment: Experiment, topology: Topology, workers: tuple[str, ...]
     ) -> tuple[tuple[PlanRequest, ...], tuple[int, ...]]:
-        """Plan requests and weights as of this assignment, for other workers in what is left of the network."""
+        """Return plan requests and weights like these for other workers, in the remaining network."""
         return _divided(replace(self.whole, workers=workers), experiment, topology, several=True)
 
     @property
     def request(self) -> PlanRequest:
-        """The only one, or the first tree's."""
+        """Return the request of the first tree."""
         return self.requests[0]
 
     @staticmethod
     def of(experiment: Experiment, topology: Topology, *, several: bool) -> "Assignment":
-        """For one collective of ``experiment``; numbers of jobs as in virtual time.
+        """Return the assignment for one collective of ``experiment``; job numbers are those of virtual time.
 
-        several: whether there may be several trees at once. Raises ``ExperimentError``, and ``PlanError`` where a plan
-        has no trees here.
+        several: whether several trees at once are allowed. Raises ``ExperimentError``, and ``PlanError`` if a plan has
+        no trees here.
         """
         workers = worker_hosts(topology, experiment.workers)
         servers = [host.name for host in topology.servers]
@@ -126,7 +129,7 @@ class Assignment:
         if operation == "all_to_all" and experiment.elements % len(workers):
             raise ExperimentError(f"elements: {experiment.elements} are no equal blocks for {len(workers)} workers")
         if operation != "all_reduce" and plan == "ring":
-            plan = "ps"  # a ring only reduces: everything else goes host to host
+            plan = "ps"  # a ring only reduces: other collectives go host to host
         if operation in SERVED:
             if not servers:
                 raise ExperimentError(f"collective: {operation} needs a topology with a server, e.g. leaf-spine-8")
@@ -137,7 +140,7 @@ class Assignment:
             job, server, members = FIRST_BROADCAST_JOB, workers[0], workers[1:]
         narrow = experiment.target == "bmv2" and experiment.deadline_ps is None
         window = experiment.window or (min(WINDOW, QUEUE_FRAMES) if narrow else WINDOW)
-        if operation != "all_reduce" and plan in FORESTS:  # only sums have several trees
+        if operation != "all_reduce" and plan in FORESTS:  # only sums use several trees
             plan = "steiner" if any(switch.capable for switch in topology.switches) else "ps"
         whole = PlanRequest(
             plan=plan,
@@ -155,21 +158,21 @@ class Assignment:
         return Assignment(workers, servers[0] if servers else None, *divided, whole)
 
     def participants(self, job: Job) -> list[str]:
-        """Hosts with an endpoint in ``job``: workers in rank order, then the server's."""
+        """Return the hosts with an endpoint in ``job``: workers in rank order, then the server."""
         hosts = [worker for worker in self.workers if worker in (*job.plan.workers, job.plan.server)]
         if job.plan.server is not None and job.plan.server not in hosts:
             hosts.append(job.plan.server)
         return hosts
 
     def rank(self, host: str) -> int:
-        """A worker's place; the number of workers for a server's host."""
+        """Return the rank of a worker's host; the number of workers for a server's host."""
         return self.workers.index(host) if host in self.workers else len(self.workers)
 
 
 def _divided(
     whole: PlanRequest, experiment: Experiment, topology: Topology, *, several: bool
 ) -> tuple[tuple[PlanRequest, ...], tuple[int, ...]]:
-    """A request for each tree of an all-reduce, and its weight."""
+    """Return a request for each tree of an all-reduce, and its weight."""
     assert whole.workers is not None  # noqa: S101
     plan, parts = trees_of(experiment, topology, tuple(whole.workers), several=several)
     window = whole.window
@@ -182,9 +185,9 @@ def _divided(
 WORKER: Final = (sys.executable, "-m", "p4reduce.runs.real.worker")
 ADAPTIVE: Final = Congestion(adaptive=True, initial=8, brake_ps=10 * PS_PER_MS)
 START_S: Final = 300.0
-"""for workers to start, and to compile what is not compiled yet"""
+"""seconds for workers to start, and to compile missing native code"""
 SETTLE_S: Final = 10.0
-"""for frames that are still on their way when the last result is there"""
+"""seconds for frames that are still on their way after the last result"""
 
 
 @dataclass
@@ -194,22 +197,22 @@ class RunResults:
     records: list[CollectiveRecord] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
     busy_ns: int = 0
-    """Time of all collectives together."""
+    """Total time of all collectives."""
     zeros_ns: list[int] = field(default_factory=list)
-    """The run's time 0 as of each collective: the run's clock stands still while sums are checked."""
+    """Time 0 of the run at each collective: the run's clock stands still while sums are checked."""
     points: list[TrainingPoint] = field(default_factory=list)
     steps: Steps | None = None
-    """Steps of a script."""
+    """Steps of a script; None for other runs."""
     weights_sha256: str | None = None
-    """SHA-256 of the parameters with which every worker of a training ended."""
+    """SHA-256 of the parameters that every worker had at the end of a training, or None."""
     done_ns: int = 0
-    """When the last participant had its result."""
+    """Time at which the last participant had its result."""
     closed: list[ClosedRecord] = field(default_factory=list)
-    """Of ``NetworkResult``."""
+    """As ``NetworkResult.closed``."""
     left_out: LeftOut = field(default_factory=LeftOut)
 
     def note_closing(self, turn: int, every: Sequence[RealClosing | None]) -> int:
-        """Note what workers, by rank, report of an all-reduce with a deadline; return how often it was carried."""
+        """Record the workers' reports, by rank, of an all-reduce with a deadline; return the number of attempts."""
         known = [report for report in every if report is not None]
         if not known:
             return 1
@@ -222,7 +225,7 @@ class RunResults:
         return first.attempts
 
     def go_on(self) -> None:
-        """The run's clock goes on, or begins: now the participants are told to."""
+        """Resume or start the run's clock, just before the participants are told to go on."""
         now = time.monotonic_ns()
         self.zeros_ns.append(self.zeros_ns[-1] + now - self.done_ns if self.zeros_ns else now)
 
@@ -231,7 +234,7 @@ class RealCluster(Closable):
     """The network, switches and workers of one run. Use as a context manager, from the main thread."""
 
     may_stripe = True
-    """Whether its sums may have several trees at once."""
+    """Whether sums may use several trees at once."""
 
     def __init__(
         self,
@@ -245,12 +248,13 @@ class RealCluster(Closable):
         machines: Machines | None = None,
         emit: Emit | None = None,
     ) -> None:
-        """Build and start everything; ``folder`` gets the logs, ``aside`` what is written often (None: ``folder``).
+        """Build and start everything; logs go to ``folder``, files that change often to ``aside`` (None: ``folder``).
 
-        machines: where nodes are that are not here. emit: takes what programs there print; None: they are workers.
+        machines: the machines of nodes; None: all are here. emit: takes the output of programs there; None: they are
+        workers.
 
-        Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built, ``RealError`` for what
-        this machine cannot do, ``ClusterError`` when a worker does not start.
+        Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for an invalid experiment, ``RealError`` for what
+        this machine cannot do, ``ClusterError`` if a worker does not start.
         """
         if capture is not None and experiment.target == "bmv2":
             raise ExperimentError(
@@ -269,9 +273,9 @@ class RealCluster(Closable):
         self.decisions: Sequence[MembershipDecision] = ()
         """Decisions on the group's members, in order."""
         self.resumed: Sequence[Resumed] = ()
-        """Times at which these took effect."""
+        """Times at which the decisions took effect."""
         self.lost_switches: Collection[str] = ()
-        """Switches that ended on the way."""
+        """Switches that ended during the run."""
         self._deadline = 0.0
         self.folder = folder
         self._aside = aside or folder
@@ -279,9 +283,9 @@ class RealCluster(Closable):
         self._parts = ExitStack()
         self.machines = machines
         self.agents = Agents([])
-        """of other machines"""
+        """Agents of other machines."""
         self.clocks: dict[str, MachineClock] = {}
-        """Of other machines, as of the start."""
+        """Clocks of other machines, measured at the start."""
         try:
             if machines is not None:
                 self._reach(machines, emit or self._take)
@@ -294,14 +298,14 @@ class RealCluster(Closable):
             self.target: RealTarget = self._parts.enter_context(self._start_target(capture, name))
             self.target.controller.check_lane_bits(self.experiment.lane_bits)
             self.trees: list[Job] = []
-            """The jobs of the run's collective: one, or one for each tree of the plan."""
+            """Jobs of the run's collective, one for each tree of the plan."""
             for request in self.assignment.requests:
                 plan = self.target.controller.start_job(request)
                 if experiment.target == "bmv2":
                     check_growth(plan, experiment.collective)
                 self.trees.append(Job(plan, self.numbers if plan.in_network else None))
             self.plans_in_use: Callable[[], Sequence[Plan]] = lambda: [tree.plan for tree in self.trees]
-            """May be called at any time, also by viewers in other threads."""
+            """Function that returns the installed plans; callable at any time, also by viewers in other threads."""
             progress(f"{experiment.plan}: workers", 0, 1)
             self.group = self._parts.enter_context(self._start_workers())
             self.group.answers(self.hosts, "starting", time.monotonic() + START_S, idle_s=experiment.budget_s)
@@ -312,32 +316,32 @@ class RealCluster(Closable):
 
     @property
     def job(self) -> Job:
-        """The only tree's job, or the first one's."""
+        """Return the job of the first tree."""
         return self.trees[0]
 
     @property
     def weighted(self) -> list[tuple[int, int]]:
-        """The job and the weight of each of several trees."""
+        """Return job and weight of each tree; empty for a single tree."""
         jobs = [tree.plan.job for tree in self.trees]
         return list(zip(jobs, self.assignment.weights, strict=True)) if len(jobs) > 1 else []
 
     def parts(self, elements: int, bits: int) -> list[tuple[Job, int]]:
-        """The trees that carry an all-reduce, and how many elements each does. bits: of its lanes."""
+        """Return the trees that carry an all-reduce, with the elements of each. bits: width of the lanes."""
         parts = [(tree, part.stop - part.start) for tree, part in parts_of(self.trees, elements, bits)]
         return parts or [(self.job, elements)]
 
     @property
     def hosts(self) -> list[str]:
-        """Hosts that take part, in rank order."""
+        """Return the hosts that take part, in rank order."""
         return self.assignment.participants(self.job)
 
     @property
     def got(self) -> Path:
-        """The file with the result of the last collective, if it was kept."""
+        """Return the path of the file with the last collective's result, if it was kept."""
         return self.folder / "got.npy"
 
     def records_of(self, host: str) -> Path:
-        """The file with the records of a host's endpoints, for viewers."""
+        """Return the path of the file with the records of a host's endpoints, for viewers."""
         return self._aside / f"{host}.records"
 
     def answers(self, what: str) -> dict[str, Message]:
@@ -355,10 +359,10 @@ class RealCluster(Closable):
     def collective(
         self, turn: int, commands: Mapping[str, Message], keeper: str, given: Callable[[int], FloatArray]
     ) -> None:
-        """Have the workers do their ``commands``, and note and check the collective that comes of it.
+        """Have the workers execute their ``commands``; record and check the resulting collective.
 
-        keeper: the host whose result is the run's; where a sum is formed, its command has it write the result to the
-        file ``got``. given: what the worker of a rank gave. Raises ``ClusterError``.
+        keeper: host whose result is the run's; for a sum, its command makes it write the result to the file ``got``.
+        given: returns the input of a rank's worker. Raises ``ClusterError``.
         """
         operation, hosts = self.experiment.collective, self.hosts
         before = self._totals()
@@ -390,9 +394,9 @@ class RealCluster(Closable):
         for (tree, _), bare in zip(parts, members[0].bare, strict=False):
             tree.bare += bare
         largest, bound = None, None
-        # From then on sums lack something, or have what was left out of others, or what rounding lost of them.
+        # Later sums may lack contributions, or include what was left out or lost by rounding before.
         feeds = bits != WORD_BITS and turn > 0 and self.experiment.model == "tensor"
-        if not self.moved.closed and not feeds and self.machines is None:  # the sum of another machine is there
+        if not self.moved.closed and not feeds and self.machines is None:  # on several machines, the sum is elsewhere
             largest, bound = self._deviation(turn, given, saturated=after[1] > before[1])
         start = min(member.start_ns for member in members)
         done = self.moved.done_ns = max(member.end_ns for member in members)
@@ -415,14 +419,14 @@ class RealCluster(Closable):
 
     @staticmethod
     def _bound_ps(parts: Sequence[tuple[Job, int]], operation: Operation, bits: int) -> int:
-        """The lower bound, picoseconds, of these trees with the elements that each carries."""
+        """Return the lower bound of the time for these trees and their elements, picoseconds."""
         [(job, elements), *others] = parts
         if others:
             return parts_bound([(tree.plan, words_of(count, bits)) for tree, count in parts]).time_ps
         return plan_bound(job.plan, words_of(elements, bits), operation).time_ps
 
     def settle(self) -> dict[str, Counts]:
-        """Wait until nothing moves any more; what the workers then say of themselves."""
+        """Wait until no more frames move; return the workers' counts."""
         deadline = time.monotonic() + SETTLE_S
         before: dict[str, Counts] = {}
         while True:
@@ -433,27 +437,27 @@ class RealCluster(Closable):
             time.sleep(0.05)
 
     def counts(self) -> dict[str, Counts]:
-        """The counts of all hosts."""
+        """Return the counts of all hosts."""
         answers = self.ask({"do": "status"}, "status")
         return {host: from_plain(Counts, answer, f"{host}: status") for host, answer in answers.items()}
 
     def ask(self, message: Message, what: str) -> dict[str, Message]:
-        """The answers of all hosts to one command."""
+        """Send one command to all hosts, and return their answers."""
         self.group.tell(dict.fromkeys(self.hosts, message))
         return self.answers(what)
 
     def incidents(self) -> dict[Where, Incidents]:
-        """Losses and duplicates of first transmissions, as far as switches and relays know them."""
+        """Return losses and duplicates of first transmissions, as far as switches and relays know them."""
         return merged(self.target.incidents(), self.relays.incidents())
 
     def close(self) -> None:
-        """End workers and switches, remove links."""
+        """End workers and switches, and remove links."""
         self._parts.close()
 
     # --- starting
 
     def _reach(self, machines: Machines, emit: Emit) -> None:
-        """Start an agent on each machine, and look at its clock."""
+        """Start an agent on each machine, and measure its clock."""
         agents = Agents([Machine(name) for name in machines.names], ssh=machines.ssh, emit=emit)
         self.agents = self._parts.enter_context(agents)
         self.agents.begin(machines.script, needs_of(self.experiment.target, self.experiment.links))
@@ -467,21 +471,21 @@ class RealCluster(Closable):
         self.wires.take(number, stream, line)
 
     def agent_of(self, node: str) -> Agent:
-        """The agent of the machine that a node is on."""
+        """Return the agent of the machine that hosts a node."""
         assert self.machines is not None  # noqa: S101
         return self.agents.every[self.machines.names.index(self.machines.place[node])]
 
     def by_our_clock(self, host: str, seen: CarriedCollective) -> CarriedCollective:
-        """A collective as a host's participant saw it, with times of this machine's clock."""
+        """Return a host's record of a collective with times of this machine's clock."""
         ahead = self.ahead_ns(host)
         return replace(seen, start_ns=seen.start_ns - ahead, end_ns=seen.end_ns - ahead)
 
     def ahead_ns(self, host: str) -> int:
-        """By which the clock of a host's machine is ahead of ours."""
+        """Return how far the clock of a host's machine is ahead of this machine's, nanoseconds."""
         return 0 if self.machines is None else self.clocks[self.machines.place[host]].offset_ns
 
     def look_at_clocks(self) -> None:
-        """Look at the clocks of other machines once more, and take in how they went."""
+        """Measure the clocks of other machines again, and merge the new measurements."""
         for agent in self.agents.every:
             name = agent.machine.name
             self.clocks[name] = self.clocks[name].and_then(agent.clock())
@@ -504,7 +508,7 @@ class RealCluster(Closable):
         return Bmv2Target(self.topology, self.program, self.wires, self.folder)
 
     def endpoints(self, plan: Plan) -> dict[str, EndpointSpec]:
-        """The endpoints of a plan's hosts, as this run's target takes them."""
+        """Return the endpoints of a plan's hosts, adapted to this run's target."""
         on_bmv2 = self.experiment.target == "bmv2"
         queue_frames = min(self.experiment.queue_frames, QUEUE_FRAMES) if on_bmv2 else self.experiment.queue_frames
         made = endpoint_specs(
@@ -523,7 +527,7 @@ class RealCluster(Closable):
     def process_spec(
         self, host: str, rank: int, size: int, endpoints: list[EndpointSpec], operations: Iterable[str]
     ) -> ProcessSpec:
-        """The description of a participant's process; without ``endpoints`` it gets those of the group that it joins.
+        """Return the description of a participant's process; without ``endpoints``, it joins a running group.
 
         operations: those that the run's job carries.
         """
@@ -564,10 +568,10 @@ class RealCluster(Closable):
         self.target.check()
         self.relays.check()
 
-    # --- of one collective
+    # --- one collective
 
     def _totals(self) -> tuple[int, int]:
-        """Resends of all endpoints, and the most saturated chunks of a host."""
+        """Return the resends of all endpoints, and the largest number of saturated chunks of a host."""
         endpoints = [counts.endpoints.values() for counts in self.counts().values()]
         held = max(sum(endpoint.saturated for endpoint in every) for every in endpoints)
         return sum(endpoint.resends for every in endpoints for endpoint in every), held
@@ -584,7 +588,7 @@ class RealCluster(Closable):
                 )
 
     def _right_blocks(self, hashes: dict[str, str], turn: int, given: Callable[[int], FloatArray]) -> None:
-        """Check that all workers have a block of each other worker, as it was sent; ``ClusterError`` if not."""
+        """Check that every worker has the block that each other worker sent; raise ``ClusterError`` if not."""
         wanted = exchanged([given(rank) for rank in range(len(self.assignment.workers))])
         for host, array in zip(self.assignment.workers, wanted, strict=True):
             if hashes[host] != hashlib.sha256(array.data).hexdigest():
@@ -593,7 +597,7 @@ class RealCluster(Closable):
     def _deviation(
         self, turn: int, given: Callable[[int], FloatArray], *, saturated: bool
     ) -> tuple[float | None, float | None]:
-        """The largest error of the sum and its bound; raises where an element is further off than it may be."""
+        """Return the largest error of the sum and its bound; raise if an element's error is above its bound."""
         operation = self.experiment.collective
         if operation not in {"all_reduce", "push"}:
             return None, None
@@ -606,14 +610,14 @@ class RealCluster(Closable):
         return deviation.max_error, deviation.error_bound
 
     def _diagnose(self, host: str) -> str:
-        """Explain for which workers slots wait, after the worker at ``host`` gave up."""
+        """Explain which workers the slots wait for, after the worker at ``host`` gave up."""
         if not self.job.plan.in_network:
             return ""
         try:
             self.group.tell({host: {"do": "status"}})
             answer = self.group.answers([host], "status", time.monotonic() + SETTLE_S)[host]
         except ClusterError:
-            return ""  # what it gave up for has been said
+            return ""  # the reason why the worker gave up is reported already
         endpoints = from_plain(Counts, answer, f"{host}: status").endpoints
         lines = []
         for tree in self.trees:
@@ -626,20 +630,20 @@ class RealCluster(Closable):
 
 
 def _traffic(answers: dict[str, Counts]) -> list[tuple[dict[str, EndpointStatus], int]]:
-    """Figures that change as long as frames move."""
+    """Return counts that change as long as frames move."""
     return [(counts.endpoints, counts.port.first_frames) for counts in answers.values()]
 
 
-# From what switches, relays and workers counted to the result of a run in real time.
+# From the counts of switches, relays and workers to the result of a run in real time.
 
 
 BITS_PER_FLOAT = 32
 
 
 def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
-    """The result of all that ``cluster`` has moved, checked against the predictions.
+    """Return the result of all collectives of ``cluster``, checked against the predictions.
 
-    Of a training, the accuracy of one process is still missing: it is for who started the session.
+    The caller in the process that started the session adds a training's accuracy of a single process.
     """
     answers = cluster.settle()
     switches = [node.name for node in cluster.topology.switches if node.name not in cluster.lost_switches]
@@ -657,7 +661,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
     )
     moved, given = cluster.moved, cluster.experiment
     digest = moved.digest.hexdigest()
-    # A plan that only reduces carries other collectives host to host, but it is what was asked for.
+    # A plan that only reduces carries other collectives host to host; the result still names the requested plan.
     measured = result_of(observed, moved.records, digest, moved.steps, given.faults)
     network = replace(
         measured,
@@ -685,7 +689,7 @@ def result(cluster: RealCluster, cpu_s: dict[str, float]) -> RunResult:
 def _links(
     cluster: RealCluster, answers: Mapping[str, Counts], counters: Mapping[str, SwitchCounters]
 ) -> dict[Hop, LinkCounters]:
-    """Every directed link: what hosts send is counted by their endpoints, the rest by switches, faults by relays."""
+    """Return the counts of each directed link: hosts' endpoints and switches count frames, relays count faults."""
     links: dict[Hop, LinkCounters] = {}
     sent = cluster.target.links(counters)
     for link in cluster.topology.links:
@@ -706,7 +710,7 @@ def _links(
 
 
 def _sent_by(answer: Counts) -> LinkCounters:
-    """Counts of the frames that a worker's endpoints sent."""
+    """Return counts of the frames that a worker's endpoints sent."""
     endpoints = answer.endpoints.values()
     frames, octets = sum(sender.frames_sent for sender in endpoints), sum(sender.bytes_sent for sender in endpoints)
     again, again_octets = sum(sender.resends for sender in endpoints), sum(sender.resend_bytes for sender in endpoints)
@@ -727,7 +731,7 @@ def _unseen_losses(
     counters: Mapping[str, SwitchCounters],
     links: Mapping[Hop, LinkCounters],
 ) -> bool:
-    """Whether frames may be lost uncounted: a node's count does not fit what was sent to it, and frames were resent."""
+    """Return whether frames may be lost uncounted: a node's count is not what was sent to it, and some were resent."""
     received = cluster.target.received(counters)
     for (node, port), seen in links.items():
         peer = cluster.topology.neighbour(node, port)

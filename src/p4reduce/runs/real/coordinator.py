@@ -1,6 +1,6 @@
-"""The coordinator of a group in real time: it tells the group's agreement what it hears, and does what that wants.
+"""The coordinator of a group in real time: it reports events to the group's agreement and carries out its actions.
 
-What it hears is of ``runs/real/presence.py``; what follows is that of virtual time (``group/agreement.py``).
+Events come from ``runs/real/presence.py``; the decisions are those of virtual time (``group/agreement.py``).
 """
 
 import contextlib
@@ -28,28 +28,28 @@ from p4reduce.workers.specs import EndpointSpec
 from p4reduce.workers.status import WaitStatus
 from p4switch.base.values import NS_PER_S
 
-# The trees of one group in real time: those of the next epoch stand beside the old ones until all use them.
+# The trees of a group in real time: those of the next epoch are installed beside the old ones until all use them.
 
 
 @dataclass(frozen=True)
 class Stand:
-    """The trees of one epoch, one or several at once, and the weight of each."""
+    """The trees of one epoch and the weight of each."""
 
     plans: tuple[Plan, ...]
     weights: tuple[int, ...] = (1,)
 
 
 Lacking = tuple[int | None, WaitStatus | None]
-"""of a tree that a member waits for: the seq, and what it was told; no seq: nothing"""
+"""state of a member in one tree: the seq that it lacks (None: none), and the last WAIT it received (None: none)"""
 RequestTrees = Callable[[Topology, tuple[str, ...]], tuple[Sequence[PlanRequest], tuple[int, ...]]]
-"""what the trees of these workers ask for, and the weight of each; ``PlanError`` where there are none"""
+"""function that returns the plan requests and weights of these workers' trees, or raises ``PlanError``"""
 
 
 class Trees:
-    """Plans, installs and removes: the ground of an agreement. ``used``: the trees that are used now.
+    """Plans, installs and removes trees for an agreement (its ``Ground``). ``used``: the trees in use.
 
-    ``hosts``: of all ranks, with those that may join. ``endpoints``: those of a plan, by host. ``registers``: whether
-    switches let slots be read; else what they told the workers says who is missing.
+    ``hosts``: of all ranks, including those that may join. ``endpoints``: those of a plan, by host. ``registers``:
+    whether slots of switches can be read; if not, missing members are found from the WAITs that workers received.
     """
 
     def __init__(
@@ -72,20 +72,20 @@ class Trees:
         self._registers = registers
         self._epoch = used.plans[0].epoch
         self._dropped: list[Plan] = []
-        self._away: dict[str, float] = {}  # switches that have ended, and when
-        self._anew: dict[str, int] = {}  # switches that began anew: up to which epoch nothing is in them
-        self._planned_on: object = None  # what was known when a tree was begun that is not used yet
+        self._away: dict[str, float] = {}  # switches that have ended, with the time
+        self._anew: dict[str, int] = {}  # restarted switches, with the last epoch whose plans they lost
+        self._planned_on: object = None  # known damage when the trees that are not used yet were planned
 
     @property
     def epoch(self) -> int:
-        """The last one that was taken; each decision has its own."""
+        """Return the last epoch that was assigned; each decision has its own."""
         return self._epoch
 
     @property
     def damaged(self) -> bool:
-        """Whether a tree cannot go on: a link or a switch of it is down, or began anew.
+        """Return whether a tree cannot go on because one of its links or switches is down, or has restarted.
 
-        While the next trees are being installed, any link or switch counts: it may be one of those.
+        While the next trees are being installed, damage to any link or switch counts, as these may use it.
         """
         lapsed = any(
             self._anew.get(switch, -1) >= plan.epoch for plan in self.used.plans for switch in switches_on_paths(plan)
@@ -99,7 +99,7 @@ class Trees:
 
     @property
     def may_return(self) -> bool:
-        """Whether a switch has ended just now, and may begin anew before it counts as lost."""
+        """Return whether a switch has ended recently and may restart before it counts as lost."""
         return any(time.monotonic() < at + SILENT_S for at in self._away.values())
 
     def lose(self, switch: str) -> None:
@@ -108,16 +108,16 @@ class Trees:
         self._away[switch] = time.monotonic()
 
     def begin_anew(self, switch: str) -> None:
-        """Note that a switch has restarted and has lost all plans, also those that are being installed."""
+        """Note that a switch has restarted and has lost all plans, including those that are being installed."""
         self.reach.switches.discard(switch)
         self._away.pop(switch, None)
         self._anew[switch] = self._epoch
 
     def next(self, members: Sequence[int], epoch: int) -> Callable[[], Stand | None]:
-        """A function, for any thread, that installs the trees of ``members`` beside the old ones, in a higher epoch.
+        """Return a function that installs the trees of ``members`` beside the old ones, in a higher epoch.
 
-        It returns None for a single member, which needs no tree. It raises ``ClusterError`` if there is no way, and
-        ``ControllerError`` if a switch does not take a tree.
+        It may run in any thread. It returns None for a single member, which needs no tree. It raises ``ClusterError``
+        if no trees can be laid out, and ``ControllerError`` if a switch does not accept a tree.
         """
         self._epoch, self._planned_on = epoch, self._known
         if len(members) == 1:
@@ -141,7 +141,7 @@ class Trees:
         return install
 
     def no_room(self, members: Sequence[int]) -> str | None:
-        """Why there is no tree of ``members`` beside the one that is used; None: there is."""
+        """Return why no trees of ``members`` fit beside those in use, or None if they fit."""
         hosts = tuple(self.hosts[member] for member in members)
         if self.reach.apart(hosts):
             return f"{hosts[-1]} cannot be reached"
@@ -157,7 +157,7 @@ class Trees:
         return None
 
     def drop(self, stand: Stand) -> None:
-        """Take trees out of the switches that are there; later, if a switch has ended unnoticed."""
+        """Remove trees from the reachable switches; retry later those that failed because a switch ended unnoticed."""
         self._planned_on = None
         self._uninstall(stand.plans)
 
@@ -178,7 +178,7 @@ class Trees:
         return lambda: self.drop(old)
 
     def blamed(self, waiting: Mapping[int, Sequence[Lacking]], members: Collection[int]) -> Collection[int]:
-        """The ``members`` that an operation waits for. ``waiting``: what each waiting member lacks of every tree."""
+        """Return ``members`` that an operation waits for. ``waiting``: what each waiting member lacks in every tree."""
         names: set[str] = set()
         for place, plan in enumerate(self.used.plans):
             lacking = {
@@ -192,7 +192,7 @@ class Trees:
         return [member for member in members if self.hosts[member] in names]
 
     def _blamed(self, plan: Plan, lacking: Mapping[int, Lacking]) -> Set[str]:
-        """Nodes that a tree waits for."""
+        """Return the nodes that a tree waits for."""
         if self._registers:
             seqs = {seq for seq, _ in lacking.values() if seq is not None}
             return frozenset().union(*(self._controller.blamed(plan, seq) for seq in seqs))
@@ -212,26 +212,26 @@ Watch = Callable[[], Collection[str]]
 
 @dataclass(frozen=True)
 class GroupEnd:
-    """The end of the first rank without which the others could not go on."""
+    """The end of the first rank that failed, after which the group could not go on."""
 
     rank: int
     code: int
-    """Exit code, -n for signal n."""
+    """Exit code; -n for signal n."""
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """Times at which a change was noticed and survivors went on, nanoseconds of the machine's monotonic clock."""
+    """Times at which a change was noticed and at which survivors resumed, nanoseconds of the monotonic clock."""
 
     noticed_ns: int
     resumed_ns: int
 
 
 class Coordinator:
-    """Coordinates the group whose processes ``presence`` has.
+    """Coordinates the group whose processes ``presence`` tracks.
 
-    ``watch`` looks at switches and links: it raises if nothing can go on, and returns news about ``trees``.
-    ``deadline``: of ``time.monotonic()``.
+    ``watch`` checks switches and links: it raises if the run cannot go on, and returns the causes of damage to
+    ``trees``. ``deadline``: of ``time.monotonic()``.
     """
 
     def __init__(
@@ -255,22 +255,22 @@ class Coordinator:
         self._arrivals = arrivals
         self.agreement = Agreement(range(len(presence.seen)), presence.leases, trees, on_failure, trees.epoch)
         self._inbox: deque[tuple[int, list[Event]]] = deque()
-        """what was heard, and when, while something else was done"""
+        """events received while other work was done, with their times"""
         self._begun: tuple[Install, Future[Stand | None]] | None = None
         """trees that are being installed …"""
         self._next: Stand | None = None
-        """… or that stand, and are not used yet"""
+        """… or are installed and not used yet"""
         self._beside = ThreadPoolExecutor(1, "beside")
 
     @property
     def survivors(self) -> tuple[int, ...]:
-        """Members that have not died."""
+        """Return the members that have not died."""
         return self.agreement.survivors
 
     def wait(self) -> GroupEnd | None:
         """Wait until all living ranks have ended; return the failure that ended the run, or None.
 
-        Raises ``ClusterError`` where no group can go on.
+        Raises ``ClusterError`` if no group can go on.
         """
         with self._beside:
             ended = self._wait()
@@ -294,7 +294,7 @@ class Coordinator:
         return None if self.survivors else first
 
     def _pump(self) -> None:
-        """Collect events, without acting on them."""
+        """Collect events without acting on them."""
         events = self._presence.pump()
         self._arrivals.start_due(self.survivors)
         events += map(agreement.Damaged, self._watch())
@@ -305,7 +305,7 @@ class Coordinator:
             raise ClusterError(f"the run took longer than its time-out; still running: rank {left}")
 
     def _meanwhile(self, work: Callable[[], T]) -> T:
-        """The result of what takes its time, in a thread of its own: news is heard meanwhile."""
+        """Return the result of slow work, run in another thread; events are collected meanwhile."""
         done = self._beside.submit(work)
         done.add_done_callback(lambda _: self._presence.wake())
         return self._wait_for(done)
@@ -316,7 +316,7 @@ class Coordinator:
         return work.result()
 
     def _blamed(self) -> Collection[int]:
-        """Members that others wait for, by the data path."""
+        """Return the members that others wait for, according to the data path."""
         beats = {member: self._presence.seen[member].beat for member in self.survivors}
         waiting = {
             member: list(zip(beat.waits, beat.told, strict=True))
@@ -325,10 +325,10 @@ class Coordinator:
         }
         return self._trees.blamed(waiting, self.survivors)
 
-    # --- what the agreement hears, and wants
+    # --- the agreement's events and actions
 
     def _follow(self) -> None:
-        """Pass on all events heard, and do what follows."""
+        """Pass all collected events to the agreement, and carry out its actions."""
         while self._inbox:
             self._hear(*self._inbox.popleft())
         if self._begun is not None and self._begun[1].done():
@@ -360,7 +360,7 @@ class Coordinator:
                 self._hear(now, [agreement.BlamedMembers(asked or self._blamed())])
             case agreement.Tell(ranks, kind, content):
                 presence.term = self.agreement.term
-                if kind == "give":  # whose lease counts until it has answered
+                if kind == "give":  # the holder's lease counts until it has answered
                     presence.request_array(*ranks)
                 presence.tell(ranks, {kind: content})
             case Install(epoch, decision):
@@ -376,7 +376,7 @@ class Coordinator:
                 raise CollectiveError(reasons or f"{cause}; the tree of the group has lost it")
 
     def _abandon(self) -> None:
-        """Take away a tree that no member was told of, once it stands."""
+        """Remove trees that no member was told of, once they are installed."""
         if self._begun is not None:
             (_, work), self._begun = self._begun, None
             with contextlib.suppress(ControllerError, ClusterError):
@@ -386,14 +386,14 @@ class Coordinator:
             self._meanwhile(lambda: self._trees.drop(stand))
 
     def _commit(self, action: Commit) -> None:
-        """Written down, then told; the old tree leaves the switches."""
+        """Write the decision to the journal, tell the members, and remove the old trees."""
         decision, presence = action.decision, self._presence
         self._meanwhile(lambda: self.journal.write(decision))
         stand, self._next = self._next, None
         specs = [] if stand is None else [self._trees.endpoints(plan) for plan in stand.plans]
         for member in decision.after:
             seen, host = presence.seen[member], self._trees.hosts[member]
-            seen.beat, seen.member = None, True  # what it waited for was the old tree's
+            seen.beat, seen.member = None, True  # the beat describes waits on the old tree
             if seen.control is not None:
                 array = presence.array if member in action.lacking else None
                 told = Committed(

@@ -1,4 +1,4 @@
-"""gloo's all-reduce between the hosts of a network that stands: TCP over the same links and switches."""
+"""gloo's all-reduce between the hosts of a running network: TCP over the same links and switches."""
 
 import os
 import shlex
@@ -23,7 +23,7 @@ TIMEOUT_S: Final = 60
 
 
 def has_gloo(python: str) -> bool:
-    """Whether a Python interpreter can import PyTorch with gloo."""
+    """Return whether a Python interpreter can import PyTorch with gloo."""
     test = "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"
     try:
         done = subprocess.run([python, "-c", test], capture_output=True, timeout=TIMEOUT_S, check=False)
@@ -33,9 +33,9 @@ def has_gloo(python: str) -> bool:
 
 
 def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Sequence[int]) -> list[float]:
-    """Seconds of all-reduces of ``sizes`` elements, one after the other; the longest of any rank counts.
+    """Return the seconds of all-reduces of ``sizes`` elements, one after the other; the slowest rank counts.
 
-    ``python`` is an interpreter that has PyTorch; ``folder`` gets the logs. Raises ``ClusterError`` when a rank fails.
+    ``python`` is an interpreter that has PyTorch; ``folder`` gets the logs. Raises ``ClusterError`` if a rank fails.
     """
     wires, hosts = cluster.wires, list(cluster.assignment.workers)
     if not isinstance(wires, VethWires):
@@ -54,16 +54,15 @@ def gloo_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Seque
     return times[1:]
 
 
-# MPI's all-reduce between the hosts of a network that stands: TCP over the same links and switches.
+# MPI's all-reduce between the hosts of a running network: TCP over the same links and switches.
 #
-# MPICH's process manager starts one proxy a host by a launcher that it is told of (``mpiexec -launcher-exec``): here
-# a script that enters the host's namespace. The proxies and the ranks then find each other over the network's own
-# links.
+# MPICH's process manager starts one proxy per host by a given launcher (``mpiexec -launcher-exec``), here a script that
+# enters the host's namespace. The proxies and the ranks then find each other over the network's own links.
 
 
 MPIEXEC: Final = "mpiexec.hydra"
 VARIABLES: Final = {
-    # Ranks share a machine, but not a host: neither MPI nor what is below it may use the machine's memory.
+    # Ranks share a machine, but not a host: neither MPI nor the layers below it may use shared memory.
     "MPIR_CVAR_NOLOCAL": "1",
     "MPIR_CVAR_CH4_NETMOD": "ofi",
     "FI_PROVIDER": "tcp",
@@ -72,12 +71,12 @@ VARIABLES: Final = {
 
 
 def mpiexec_of(python: str) -> str | None:
-    """MPICH's ``mpiexec`` beside a Python interpreter, or on the path."""
+    """Return the path of MPICH's ``mpiexec`` beside a Python interpreter or in PATH; None if there is none."""
     return shutil.which(MPIEXEC, path=os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")]))
 
 
 def has_mpi(python: str) -> bool:
-    """Whether a Python interpreter can use MPICH by mpi4py."""
+    """Return whether a Python interpreter can use MPICH by mpi4py."""
     test = "from mpi4py import MPI; raise SystemExit('MPICH' not in MPI.Get_library_version())"
     try:
         done = subprocess.run([python, "-c", test], capture_output=True, timeout=TIMEOUT_S, check=False)
@@ -87,10 +86,10 @@ def has_mpi(python: str) -> bool:
 
 
 def mpi_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Sequence[int]) -> list[float]:
-    """Seconds of all-reduces of ``sizes`` float32 elements, one after the other; the longest of any rank counts.
+    """Return the seconds of all-reduces of ``sizes`` float32 elements, one after the other; the slowest rank counts.
 
-    ``python`` is an interpreter for which ``has_mpi``; ``folder`` gets the logs. Raises ``ClusterError`` when a rank
-    fails, or when less crossed a host's link than its array, which every all-reduce has to send.
+    ``python`` is an interpreter for which ``has_mpi`` is true; ``folder`` gets the logs. Raises ``ClusterError`` if a
+    rank fails, or if less than the array crossed a host's link, as every all-reduce has to send that much.
     """
     wires, hosts = cluster.wires, list(cluster.assignment.workers)
     mpiexec = mpiexec_of(python)
@@ -121,7 +120,7 @@ def mpi_beside(cluster: RealCluster, folder: Path, *, python: str, sizes: Sequen
 
 
 def _launcher(namespaces: dict[str, str]) -> str:
-    """A script that is called as rsh is: the address of a host, then a command with its arguments."""
+    """Return a script with the arguments of rsh: the address of a host, then a command with its arguments."""
     cases = [
         f'{address}) exec {shlex.join(join_command(["/bin/sh", "-c"], net, outlive=True))} "$*" ;;'
         for address, net in namespaces.items()

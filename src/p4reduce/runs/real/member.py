@@ -1,18 +1,18 @@
-"""A member's end of the control connection: it says that it lives, stops when asked, and hears what was decided.
+"""A member's end of the control connection: it sends heartbeats, stops on request, and receives decisions.
 
-A thread has the connection; the caller's thread has the collectives. Messages are those of ``group/remote.py``. To the
-coordinator a member says first of all ``join``: rank, ``pid``; then what `MemberMessage` is.
+A thread serves the connection; the caller's thread runs the collectives. Messages are framed by ``group/remote.py``. A
+member first sends ``join`` (its rank) and ``pid``, then messages of type `MemberMessage`.
 
 | from the coordinator | |
 |---|---|
 | ``prepare``: term | stop, and answer |
 | ``hold``: term, or null | begin no other operation, as a rank joins; or go on |
-| ``give``: term | another one needs the last result |
-| ``commit``: a decision | go on, with ``endpoints``; the result of the operation follows where another one had it |
+| ``give``: term | another member needs the last result |
+| ``commit``: a decision | go on, with ``endpoints``; the operation's result follows if another member had it |
 | … ``failed`` | the error that this result had |
-| … ``history`` | to who joins, and waits for it since ``join``: all decisions |
-| ``refused``: why | to who wanted to join |
-| ``excluded``: why | the others go on without it |
+| … ``history`` | all decisions so far, for a rank that joins and has waited since ``join`` |
+| ``refused``: why | the rank that wanted to join is not admitted |
+| ``excluded``: why | the others go on without this member |
 | ``released`` | all have left |
 """
 
@@ -48,11 +48,11 @@ Operations = Annotated[int, Field(ge=0, lt=1 << 53)]
 _UNLESS_NONE: Final = Field(exclude_if=lambda value: value is None)
 CONNECT_S: Final = 30.0
 BUSY_S: Final = 0.01
-"""between two attempts, while the coordinator has more connections to take than it can"""
+"""seconds between two attempts to connect while the coordinator's queue is full"""
 BEAT_S: Final = REAL_LEASE.beat / NS_PER_S
 _SEQS: Final = 1 << 32
 _LEVELS: Final = 1 << 16
-"""more than a tree has; the coordinator climbs as many"""
+"""bound on the levels of a tree; the coordinator climbs that many"""
 
 
 Seq = Annotated[int, Field(ge=0, lt=_SEQS)]
@@ -60,10 +60,11 @@ Seq = Annotated[int, Field(ge=0, lt=_SEQS)]
 
 @dataclass(frozen=True)
 class BeatMessage:
-    """Every ``REAL_LEASE.beat``: operations finished, whether another one is called, and whether that has not begun.
+    """Heartbeat, sent every ``REAL_LEASE.beat``.
 
-    held: term of the last ``hold``. waits, told: of each tree the oldest seq without a result, and the last WAIT, while
-    an operation is under way.
+    beat: operations finished. calls: whether another operation is called. rests: whether that operation has not begun.
+    held: term of the last ``hold``. waits, told: for each tree, the oldest seq without a result and the last WAIT,
+    while an operation is under way.
     """
 
     beat: Operations
@@ -83,7 +84,7 @@ class BeatMessage:
 
 @dataclass(frozen=True)
 class StoppedMessage:
-    """The answer to ``prepare`` of a term; ``contributors``: of the last result; of a call operation and root."""
+    """Answer to ``prepare``: term, operations finished, contributors of the last result, and the pending call."""
 
     stopped: int
     finished: Operations
@@ -94,7 +95,7 @@ class StoppedMessage:
 
 @dataclass(frozen=True)
 class ArrayMessage:
-    """The answer to ``give`` of a term: the result of the last operation follows; ``failed``: its error."""
+    """Answer to ``give``: term and ``failed``, the error of the last operation's result, which follows."""
 
     array: int
     failed: str | None = None
@@ -102,7 +103,7 @@ class ArrayMessage:
 
 @dataclass(frozen=True)
 class LeftMessage:
-    """No more calls; ``left``: operations finished."""
+    """Message that the member makes no more calls; ``left``: operations finished."""
 
     left: Operations
 
@@ -112,7 +113,7 @@ MemberMessage = BeatMessage | StoppedMessage | ArrayMessage | LeftMessage
 
 @dataclass(frozen=True)
 class Calling:
-    """A call of the caller's thread; ``view``: number of changes that it has heard of."""
+    """A call of the caller's thread; ``view``: number of changes that the caller has heard of."""
 
     operation: str
     root: int
@@ -121,7 +122,7 @@ class Calling:
 
 @dataclass(frozen=True)
 class MemberTurn:
-    """What the caller's thread has to do now: try (with new ``endpoints`` if the epoch is new), or take this result."""
+    """The caller's next step: try (with new ``endpoints`` in a new epoch), or take over ``array`` as the result."""
 
     members: tuple[int, ...]
     endpoints: tuple[EndpointSpec, ...]
@@ -129,20 +130,20 @@ class MemberTurn:
     weights: tuple[int, ...] = ()
     """Weight of the tree of each endpoint."""
     array: FloatArray | None = None
-    """The operation's result, that another member had …"""
+    """The operation's result, if another member had it …"""
     contributors: tuple[int, ...] = ()
-    """… and whose arrays are in it."""
+    """… and the members whose arrays are in it."""
     failed: str | None = None
-    """The error that the other member had got instead (``SaturatedError``)."""
+    """Error that the other member got instead (``SaturatedError``), or None."""
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The coordinator's message to a member about a decision. The result that the member lacks, if any, follows.
+    """The coordinator's message about a decision. The result that the member lacks, if any, follows.
 
-    commit: the decision. endpoints: of the member in each tree from now on; none where no tree follows. weights: of
-    these trees. failed: the error that the operation ended with. history: all decisions so far, for a member that joins
-    by this one.
+    commit: the decision. endpoints: the member's endpoint in each tree from now on; empty if there is no new tree.
+    weights: of these trees. failed: error of the operation, or None. history: all decisions so far, for a member that
+    joins by this decision.
     """
 
     commit: MembershipDecision
@@ -153,10 +154,11 @@ class Committed:
 
 
 class Member:
-    """One participant's end of the control connection to its group. ``close`` it.
+    """One participant's end of the control connection to its group. Must be closed.
 
-    ``members``: of the start; empty for one that joins, which calls :meth:`admitted` before all else. ``stop`` and
-    ``go_on``: of the ``Driver`` that carries operations. ``waits``: what it waits for now, for a beat.
+    ``members``: of the start; empty for a rank that joins, which must call :meth:`admitted` first. ``stop`` and
+    ``go_on``: those of the ``Driver`` that carries operations. ``waits``: function that returns the fields of a beat
+    about waits.
     """
 
     def __init__(
@@ -176,12 +178,12 @@ class Member:
         self._result: tuple[FloatArray, tuple[int, ...], str | None] | None = None
         self._calling: Calling | None = None
         self._trying = False
-        self._term: int | None = None  # of the request to stop, until the coordinator says how to go on
+        self._term: int | None = None  # term of the request to stop, until the coordinator commits
         self._answered = False
-        self._held: int | None = None  # of the request to begin nothing
+        self._held: int | None = None  # term of the request to begin no operation
         self._next = MemberTurn(members, (), 0)
         self._admission: tuple[MemberTurn, int, int] | None = None
-        # a result that the caller has not taken yet, and its error
+        # a result that the caller has not taken yet, its contributors and its error
         self._given: tuple[FloatArray, tuple[int, ...], str | None] | None = None
         self._ended: ClusterError | None = None
         self._released = threading.Event()
@@ -200,9 +202,9 @@ class Member:
     # --- the caller's thread
 
     def admitted(self) -> tuple[MemberTurn, int, int]:
-        """Wait until the group has taken this one in: its first turn, changes of the group and operations before.
+        """Wait for admission; return the first turn, and the numbers of changes and operations before it.
 
-        Raises ``ClusterError`` where it is refused.
+        Raises ``ClusterError`` if it is refused.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._ended is not None or self._admission is not None)
@@ -211,9 +213,9 @@ class Member:
             return self._admission
 
     def begin(self, calling: Calling) -> MemberTurn:
-        """Wait until the operation may be tried, or its result is there.
+        """Wait until the operation may be tried or its result is there.
 
-        Raises ``GroupChanged`` where the caller has to hear of a change first, ``ExcludedError``, or ``ClusterError``.
+        Raises ``GroupChanged`` if the caller has to hear of a change first, ``ExcludedError``, or ``ClusterError``.
         """
         with self._changed:
             if self._given is None:
@@ -224,7 +226,7 @@ class Member:
                 self._changed.wait_for(self._may_go_on)
                 if self._ended is not None:
                     raise type(self._ended)(str(self._ended))
-                if self._given is not None:  # decided already, whatever has happened since
+                if self._given is not None:  # this was decided already, whatever happened since
                     return MemberTurn(self._next.members, (), self._next.epoch, (), *self._given)
                 self._hear(calling)
             except BaseException:
@@ -235,7 +237,7 @@ class Member:
             return self._next
 
     def stopped(self, *, failed: bool = False) -> None:
-        """An attempt ended without a result: it was stopped, or ``failed`` by itself."""
+        """Note that an attempt ended without a result: it was stopped, or it ``failed``."""
         with self._changed:
             self._trying = False
             if failed:
@@ -243,7 +245,7 @@ class Member:
             self._answer()
 
     def done(self, array: FloatArray, contributors: tuple[int, ...], failed: str | None = None) -> None:
-        """An operation is done; ``array``, and the error of its sum, are kept for those that do not have it."""
+        """Note that an operation is done; keep ``array``, and the error of its sum, for members that lack them."""
         with self._changed:
             self._trying, self._calling = False, None
             if self._given is None:
@@ -253,21 +255,22 @@ class Member:
             self._answer()
 
     def leave(self) -> None:
-        """No more calls: wait until all have left, as others may still need answers."""
+        """Announce no more calls, and wait until all have left, as others may still need answers."""
         self._say(LeftMessage(self._finished))
         self._released.wait()
 
     def close(self) -> None:
-        """End the connection."""
-        with contextlib.suppress(OSError):  # its other end may be gone
+        """Close the connection, and wait for its thread."""
+        with contextlib.suppress(OSError):  # the other end may be gone
             self._connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._connection.close()
 
     def _hear(self, calling: Calling) -> None:
-        """`GroupChanged` for the next change that the caller has not heard of, if it or a later one is to be heard now.
+        """Raise `GroupChanged` for the first change unknown to the caller if it, or a later one, is due now.
 
-        An operation that was to be done again, and then was not, is followed by what happened before both.
+        If an operation was to be redone and a later change prevented that, the caller hears of the earlier change
+        first.
         """
         for change in self._changes[calling.view :]:
             lost = set(change.before) - set(change.after)
@@ -346,7 +349,7 @@ class Member:
             self._released.set()
 
     def _hear_of(self, told: Committed, array: FloatArray | None) -> None:
-        """Take in a decision; for a rank that joins, the operation that the others call next is its first."""
+        """Take in a decision; a joining rank's first operation is the one that the others call next."""
         decision = told.commit
         with self._changed:
             self._next = MemberTurn(decision.after, told.endpoints, decision.epoch, told.weights)
@@ -355,7 +358,7 @@ class Member:
             if told.history is not None:
                 self._finished = decision.operation
                 self._admission = self._next, len(self._changes), self._finished
-            if array is not None:  # it is done, even if the caller takes it later
+            if array is not None:  # done, even if the caller takes it later
                 self._given = self._result = array, decision.contributors, told.failed
                 self._finished, self._calling = decision.operation + 1, None
             self._term = self._held = None
@@ -366,7 +369,7 @@ class Member:
             self._stop()
 
     def _answer(self) -> None:
-        """Say what is finished, once for each time that it was asked."""
+        """Report what is finished, once for each request."""
         if self._term is None or self._answered:
             return
         self._answered = True
@@ -380,11 +383,11 @@ class Member:
             try:
                 remote.send(self._connection, to_plain(message), array)
             except OSError:
-                return  # the reader will see that it has ended
+                return  # the reader notices that the connection has ended
 
 
 def _connect(connection: socket.socket, address: str) -> None:
-    """Connect, by the side of as many as there may be: with a time-out a queue that is full is an error at once."""
+    """Connect, retrying while the coordinator's queue is full: with a time-out set, that is an error at once."""
     deadline = time.monotonic() + CONNECT_S
     while True:
         try:
@@ -397,17 +400,17 @@ def _connect(connection: socket.socket, address: str) -> None:
             return
 
 
-# A process's end of the network in real time, where ``p4reduce launch --time real`` started it.
+# A process's end of the network in real time, if ``p4reduce launch --time real`` started the process.
 
 
 class ScriptBackend(RealBackend):
-    """A ``RealBackend`` whose group may outlive members (``on_failure``), and that leaves a report when it leaves."""
+    """A ``RealBackend`` whose group may lose members (``on_failure``); it writes a report when it leaves."""
 
     def __init__(self, spec: ScriptSpec) -> None:
         self._folder = Path(spec.folder)
         self._survives = spec.on_failure != "abort" or spec.grows
         self._epoch = self.view = 0
-        """``view``: changes of the group before this participant came."""
+        """``view``: number of changes of the group before this participant joined."""
         self._earlier: list[EndpointStatus] = []
         self._there = True
         self._process = os.getpid()
@@ -446,7 +449,7 @@ class ScriptBackend(RealBackend):
         self._driver.go_on()
 
     def _come_in(self, spec: ScriptSpec) -> None:
-        """Join a running group, in the tree of the group that includes this rank."""
+        """Join a running group, in the tree that includes this rank."""
         turn, view, first = self._member.admitted()
         assert turn.endpoints  # noqa: S101  (a group that takes a rank in has a tree)
         trees = _weighted(turn)
@@ -455,7 +458,7 @@ class ScriptBackend(RealBackend):
         self._epoch, self.view, self.first = turn.epoch, view, first
 
     def collective(self, asked: Asked) -> int:
-        """As of ``RealBackend``; members may die meanwhile. Raises ``GroupChanged`` and ``ExcludedError``, too."""
+        """Carry an operation as ``RealBackend``; members may die. Also raises ``GroupChanged``, ``ExcludedError``."""
         array, options = asked.array, asked.options
         self.check(asked.operation, asked.root, options)
         given = array.copy() if self._survives else array
@@ -471,7 +474,7 @@ class ScriptBackend(RealBackend):
                 array[:] = given
                 self._member.stopped()
                 continue
-            except SaturatedError as error:  # all others are told the same
+            except SaturatedError as error:  # all others get the same error
                 self._finish(array, turn.members, str(error))
                 raise
             except BaseException:
@@ -481,8 +484,8 @@ class ScriptBackend(RealBackend):
             return self.now_ps()
 
     def close(self) -> None:
-        """Leave: serve the others until all have left, then say what was carried; a second time does nothing."""
-        if not self._there or os.getpid() != self._process:  # what was forked from a script is not its rank
+        """Wait until all members have left, then write the report; does nothing the second time."""
+        if not self._there or os.getpid() != self._process:  # a process forked from a script is not its rank
             return
         self._there = False
         self._member.leave()
@@ -496,11 +499,11 @@ class ScriptBackend(RealBackend):
 
     def _finish(self, carried: FloatArray, contributors: tuple[int, ...], failed: str | None = None) -> None:
         self.contributors = contributors
-        # The caller's own array may change at once.
+        # The caller may change its own array at once.
         self._member.done(carried.copy() if self._survives else carried, contributors, failed)
 
     def _take_over(self, operation: str, array: FloatArray, turn: MemberTurn, options: Options) -> None:
-        """The result of an operation, from one who had it."""
+        """Take over the result of an operation from a member that had it."""
         assert turn.array is not None  # noqa: S101
         start = time.monotonic_ns()
         if operation == "all_to_all":
@@ -528,7 +531,7 @@ class ScriptBackend(RealBackend):
         self._earlier += self.statuses().values()
 
     def _waits(self) -> dict[str, Any]:
-        """What the active endpoints wait for now, as fields of a beat."""
+        """Return what the active endpoints wait for now, as fields of a beat."""
         places = [index for index, _ in [*self._places.values()]]
         every = [self._endpoints.status(index) for index in places]
         oldest = [self._endpoints.oldest_missing(index) & 0xFFFFFFFF for index in places]
@@ -540,12 +543,12 @@ class ScriptBackend(RealBackend):
 
 
 def _weighted(turn: MemberTurn) -> list[tuple[int, int]]:
-    """The job and the weight of each of several trees."""
+    """Return job and weight of each tree; empty for a single tree."""
     if len(turn.endpoints) < 2:
         return []
     return [(spec.job, weight) for spec, weight in zip(turn.endpoints, turn.weights, strict=True)]
 
 
 def join(path: str) -> ScriptBackend:
-    """The end that a description in a file is of."""
+    """Return the backend for the description in a file (``ScriptSpec``, JSON)."""
     return ScriptBackend(from_json(ScriptSpec, Path(path).read_text(), path))

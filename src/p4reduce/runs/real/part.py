@@ -1,10 +1,10 @@
-"""The part of a run's network that one machine of several executes: ``python -m p4reduce.runs.real.part OUTSIDE``.
+"""The part of a run's network that one of several machines executes: ``python -m p4reduce.runs.real.part OUTSIDE``.
 
-A part whose links are datagrams is in its agent's process. One whose links are the kernel's is a process in a network
-namespace of its own, which is what runs here; ``OUTSIDE`` is a file descriptor of the machine's namespace. It reads a
-line of JSON: ``share``, ``pem``, ``logs`` (a folder), ``name`` of the run. It says ``p4runtime``, the address of each
-switch's server, and ``hosts``, the namespace of each; or ``error``. Then it answers every line with its counts, until
-its input ends.
+A part with datagram links runs in its agent's process. A part with the kernel's links is a process in its own network
+namespace, which runs this module; ``OUTSIDE`` is a file descriptor of the machine's namespace. The process reads a line
+of JSON: ``share``, ``pem``, ``logs`` (a folder), ``name`` of the run. It answers by ``p4runtime``, the address of each
+switch's server, and ``hosts``, the namespace of each; or by ``error``. Then it answers every line with its counts,
+until its input ends.
 """
 
 import functools
@@ -48,39 +48,39 @@ NEEDS: Final[Mapping[str, Callable[[], str | None]]] = {
     "tunnels": why_no_tunnels,
     "bmv2": why_no_bmv2,
 }
-"""what parts need of a machine, and the functions that say why it is not there"""
+"""needs of parts, with functions that return why a machine lacks them (None: it does not)"""
 MACHINE_CODE: Final = ("p4reduce.workers.udp", "p4reduce.network.real.io.frames")
-"""of workers and of switches; what they import has more"""
+"""native code of workers and of switches, including what they import"""
 LOOK_S: Final = 0.2
-"""between two looks at switches that are processes"""
+"""seconds between two checks of switches that are processes"""
 CLOSE_S: Final = 4.0
-"""for it to end"""
+"""seconds for the process to end"""
 FAILED: Final = 3
-"""exit code of one that has said why"""
+"""exit code after the error was written"""
 SAID_LINES: Final = 40
-"""of which the last lines of a switch are a part"""
+"""lines of the error, which may include a switch's last lines"""
 PIECE: Final = 1 << 16
 SHARE: Final = "what is here of the network"
 
 
 def needs_of(target: str, links: str) -> list[str]:
-    """What of the `NEEDS` machines must have for switches and links of these kinds."""
+    """Return the `NEEDS` of machines for switches and links of these kinds."""
     return [*(["namespaces", "tunnels"] if links == "veth" else []), *(["bmv2"] if target == "bmv2" else [])]
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a machine's switches and relays counted."""
+    """Counts of a machine's switches and relays."""
 
     ports: Annotated[dict[Hop, PortCounters], ITEMS]
     relayed: Annotated[dict[Hop, LinkCounters], ITEMS]
     incidents: Annotated[dict[Where, Incidents], ITEMS]
     cpu_s: float
-    """of all the process"""
+    """CPU seconds of the process and of its BMv2 processes"""
 
 
 def merged(first: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict[Where, Incidents]:
-    """The sums of what two observers saw of different things."""
+    """Return the sums of two observers' incidents, which are of different frames."""
     sums = dict(first)
     for where, seen in other.items():
         before = sums.get(where, Incidents())
@@ -90,28 +90,28 @@ def merged(first: dict[Where, Incidents], other: dict[Where, Incidents]) -> dict
 
 
 class _Part(Closable):
-    """What one machine executes, as its agent has it."""
+    """The part of a network that one machine executes, as its agent uses it."""
 
     p4runtime: dict[str, str]
     """Address of the server of each switch."""
     hosts: dict[str, str]
-    """Network namespace of each host: a path; empty where they are in the machine's."""
+    """Path of each host's network namespace; empty if hosts are in the machine's."""
 
     def entering(self, host: str, command: Sequence[str]) -> list[str]:
-        """The command that runs another one at a host."""
+        """Return the command that runs another command at a host."""
         return join_command(command, self.hosts[host]) if host in self.hosts else list(command)
 
 
 class MachinePart(_Part):
-    """What one machine executes of a run's network: switches behind P4Runtime, and relays."""
+    """One machine's part of a run's network: switches behind P4Runtime, and relays."""
 
     def __init__(
         self, share: MachineShare, pem: str, *, outside: int | None = None, name: str = "", logs: Path | None = None
     ) -> None:
         """Open and start all. ``pem``: the group's key, which a controller has to show.
 
-        outside: the machine's network namespace, where this process is in one of its own; then ``name`` of the run, and
-        a folder for ``logs``. Raises ``FabricError``, ``RealError``, ``OSError``, ``ClusterError``.
+        outside: the machine's network namespace, if this process is in its own; then also ``name`` of the run, and a
+        folder for ``logs``. Raises ``FabricError``, ``RealError``, ``OSError``, ``ClusterError``.
         """
         prepare(*MACHINE_CODE)
         self._parts, self._topology = ExitStack(), share.topology
@@ -161,7 +161,7 @@ class MachinePart(_Part):
             raise
 
     def check(self) -> None:
-        """Raise ``FabricError`` or ``RealError`` when a data path or a switch has ended."""
+        """Raise ``FabricError`` or ``RealError`` if a data path or a switch has ended."""
         self._relays.check()
         if self._host is not None:
             self._host.check()
@@ -169,7 +169,7 @@ class MachinePart(_Part):
             self._bmv2.check()
 
     def counted(self) -> Counted:
-        """The counts so far."""
+        """Return the counts so far."""
         switches = None if self._host is None else self._host.switches
         incidents = merged({} if switches is None else switches.incidents(self._topology), self._relays.incidents())
         ports = {} if switches is None else switches.port_counters()
@@ -177,7 +177,7 @@ class MachinePart(_Part):
         return Counted(ports, self._relays.links(), incidents, time.process_time() + others)
 
     def close(self) -> None:
-        """End all."""
+        """End switches and relays, and remove links."""
         self._parts.close()
 
 
@@ -194,11 +194,11 @@ def _network(share: MachineShare, name: str, outside: int) -> RealNetwork:
     )
 
 
-# P4Runtime servers in a namespace are reached at a port of the machine; what passes is TLS, which they end themselves.
+# P4Runtime servers in a namespace are reached at a port of the machine, which forwards their TLS connections unchanged.
 
 
 def _carried(address: str, machine: str, outside: int) -> str:
-    """The address, of a port of the machine, from which connections are carried to ``address`` in this namespace."""
+    """Return the address of a port of the machine that forwards connections to ``address`` in this namespace."""
     listener = inside(outside, functools.partial(socket.create_server, (machine, 0)))
     host, port = address.rsplit(":", 1)
     threading.Thread(target=_carry_all, args=(listener, (host, int(port))), daemon=True).start()
@@ -232,15 +232,15 @@ def _carry(source: socket.socket, sink: socket.socket) -> None:
 
 @dataclass(frozen=True)
 class PartProcess:
-    """The process of a part, in a network namespace of its own."""
+    """The process of a part, in its own network namespace."""
 
     process: "subprocess.Popen[bytes]"
     log: Path
-    """of what it says of errors"""
+    """file of the process's standard error"""
 
 
 def enter(folder: RunFolder) -> PartProcess:
-    """Start it, from the main thread; ``folder`` of the agent, with whose end it ends."""
+    """Start the process, from the main thread; it ends with the agent's ``folder``."""
     outside, log = os.open("/proc/self/ns/net", os.O_RDONLY), folder.logs / "network.log"
     try:
         with log.open("wb") as errors:
@@ -259,10 +259,10 @@ def enter(folder: RunFolder) -> PartProcess:
 
 
 class InsidePart(_Part):
-    """A part that is a process in namespaces of its own."""
+    """A part that is a process in its own namespaces."""
 
     def __init__(self, made: PartProcess, request: Mapping[str, Any]) -> None:
-        """Have the process open all; ``request``: its first line. ``ClusterError`` where it cannot."""
+        """Have the process open its part; ``request``: its first line. Raises ``ClusterError`` if it cannot."""
         self._process, self._log = made.process, made.log
         answer = self._ask({**request, "logs": str(made.log.parent)})
         if "error" in answer:
@@ -270,16 +270,16 @@ class InsidePart(_Part):
         self.p4runtime, self.hosts = answer["p4runtime"], answer["hosts"]
 
     def check(self) -> None:
-        """Raise ``ClusterError`` when the process has ended."""
+        """Raise ``ClusterError`` if the process has ended."""
         if self._process.poll() is not None:
             raise self._end()
 
     def counted(self) -> Counted:
-        """The counts so far; ``ClusterError`` as of `check`."""
+        """Return the counts so far; raises ``ClusterError`` if the process has ended."""
         return from_plain(Counted, self._ask({"do": "count"}), "counts of this machine")
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         assert self._process.stdin is not None  # noqa: S101
         with suppress(OSError):
             self._process.stdin.close()
@@ -288,7 +288,7 @@ class InsidePart(_Part):
         stop([self._process], 0.0)
 
     def _end(self) -> ClusterError:
-        """Its end, which it has explained, or which came from without."""
+        """Return the error for the ended process: its own explanation, or how it ended."""
         code = self._process.returncode
         if code == FAILED:
             return ClusterError(last_lines(self._log, SAID_LINES))
@@ -312,7 +312,9 @@ class InsidePart(_Part):
 
 
 def open_part(request: Mapping[str, Any], process: PartProcess | None) -> MachinePart | InsidePart:
-    """Open what a machine executes; ``process``: that of its part in namespaces. ``ValueError`` as of records.
+    """Open a machine's part; ``process``: that of its part in namespaces, or None.
+
+    May raise ``ValueError`` as records do.
 
     ``request``: ``share``, a `MachineShare` as plain data, ``pem``, and ``name`` of the run.
     """
@@ -325,7 +327,7 @@ def open_part(request: Mapping[str, Any], process: PartProcess | None) -> Machin
 
 
 def main(outside: int) -> int:
-    """Execute the part until the input ends; `FAILED` where something of it has ended before."""
+    """Execute the part until the input ends; return `FAILED` if a component cannot start or ends before."""
     request = json.loads(sys.stdin.readline())
     try:
         share, logs = from_plain(MachineShare, request["share"], SHARE), Path(request["logs"])

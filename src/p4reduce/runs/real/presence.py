@@ -1,6 +1,7 @@
-"""Presence of a group's members: their processes, their connections to the coordinator, and their leases.
+"""Track the members of a group: their processes, their connections to the coordinator, and their leases.
 
-Messages are those of runs/real/member.py. Nothing is decided here; news become events of ``group/agreement``.
+Messages are those of runs/real/member.py. This module decides nothing; it turns news into events of
+``group/agreement``.
 """
 
 import json
@@ -34,25 +35,25 @@ from p4reduce.runs.real.member import ArrayMessage, BeatMessage, LeftMessage, Me
 from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S
 
-# Processor time of processes.
+# CPU time of processes.
 
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def _stat(pid: int) -> tuple[str, int, int]:
-    """State, parent, and ticks of processor time of a process with all its threads (proc(5)); ``OSError``: gone."""
+    """Return state, parent and ticks of CPU time of a process with its threads (proc(5)); ``OSError`` if it is gone."""
     behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return behind_name[0], int(behind_name[1]), int(behind_name[11]) + int(behind_name[12])
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """CPU seconds that the processes, with all their threads, have used so far."""
+    """Return the CPU seconds that the processes, with all their threads, have used so far."""
     return sum(_stat(pid)[2] for pid in pids) / _TICKS
 
 
 def descends(pid: int, ancestor: int) -> bool:
-    """Whether a process is ``ancestor``, or was started by it, or by one that was, and so on."""
+    """Return whether a process is ``ancestor`` or one of its descendants."""
     with suppress(OSError):
         while pid > 1 and pid != ancestor:
             pid = _stat(pid)[1]
@@ -60,14 +61,14 @@ def descends(pid: int, ancestor: int) -> bool:
 
 
 class Idle:
-    """Measures for how long a process has used no processor time."""
+    """Measures for how long a process has used no CPU time."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._used, self._since = -1, 0.0
 
     def seconds(self) -> float:
-        """Seconds since it was last seen to use any; 0 for a process that is gone, which others notice."""
+        """Return the seconds since the process was last seen to use CPU time; 0 if the process is gone."""
         try:
             used, now = _stat(self._pid)[2], time.monotonic()
         except OSError:
@@ -78,14 +79,14 @@ class Idle:
 
 
 class Signs:
-    """Whether a process does anything, whatever it says: one that computes may have no turn to speak."""
+    """Tells whether a process is doing anything, even if it sends no messages, as a busy one may not."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._used: float = math.inf
 
     def seen(self) -> bool:
-        """Whether it is ready to run, or has used processor time since the last look. False for one that is gone."""
+        """Return whether the process is ready to run or has used CPU time since the last call; False if it is gone."""
         before = self._used
         try:
             state, _, self._used = _stat(self._pid)
@@ -95,28 +96,28 @@ class Signs:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process has been stopped (SIGSTOP), and does not go on. False for one that is gone."""
+    """Return whether a process is stopped (SIGSTOP); False if it is gone."""
     try:
         return _stat(pid)[0] in {"T", "t"}
     except OSError:
         return False
 
 
-# The workers of a real-time run: processes that are started, spoken to in lines of JSON, watched and ended.
+# The workers of a real-time run: processes that are started, exchange lines of JSON, are watched and are ended.
 
 
 Message = dict[str, Any]
 Start = Callable[[str, Sequence[str], Mapping[str, Any]], Any]
-"""Starts a command at a host: (host, argv, keyword arguments of Popen)."""
+"""Function that starts a command at a host: (host, argv, keyword arguments of Popen)."""
 Watch = Callable[[], None]
-"""Called now and then while the group waits; raises when the run cannot go on."""
+"""Function that is called regularly while the group waits; raises when the run cannot go on."""
 WATCH_EVERY_S: Final = 0.2
 GRACE_S: Final = 3.0
-"""between asking a worker to end and ending it"""
+"""seconds between asking a worker to end and killing it"""
 
 
 class WorkerError(ClusterError):
-    """A worker reported that it cannot do what it was told."""
+    """A worker reported that it cannot carry out a command."""
 
     def __init__(self, host: str, text: str) -> None:
         super().__init__(text)
@@ -133,7 +134,7 @@ class WorkerProcess:
         self._partial = b""
 
     def send(self, message: Message) -> None:
-        """Send one line to the process; if it is gone, the wait for its answer will find out."""
+        """Send one line to the process; if it is gone, the wait for its answer reports that."""
         assert self.process.stdin is not None  # noqa: S101  (for the type checker: it is a pipe)
         try:
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -142,7 +143,7 @@ class WorkerProcess:
             return
 
     def read(self) -> list[Message] | None:
-        """The messages that have come whole; None at the end of its output."""
+        """Return the complete messages received so far, or None at the end of the worker's output."""
         assert self.process.stdout is not None  # noqa: S101
         data = self.process.stdout.read1(1 << 16)
         if not data:
@@ -154,22 +155,22 @@ class WorkerProcess:
             raise ClusterError(f"worker {self.host} wrote what is no message: {error}{self.last_lines()}") from None
 
     def ended(self) -> ClusterError:
-        """The error for a process that has ended, with its last lines."""
+        """Return the error for a process that has ended, with the last lines of its log."""
         code = self.process.wait(GRACE_S)
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         own = f" (process {self.process.pid})" if self.process.pid > 0 else ""
         return ClusterError(f"worker {self.host}{own} ended with {how}{self.last_lines()}")
 
     def last_lines(self) -> str:
-        """The end of its log, on lines of their own."""
+        """Return the last lines of the worker's log, to append to an error message."""
         return f"; its last lines:\n{last_lines(self.log)}"
 
 
 class WorkerGroup(Closable):
-    """All workers of a run. Use as a context manager: at its end every process is gone."""
+    """All workers of a run. Use as a context manager: on exit every process is ended."""
 
     def __init__(self, start: Start, commands: Mapping[str, Sequence[str]], folder: Path, watch: Watch) -> None:
-        """Start a process for each host. ``folder`` gets a log of each; ``watch`` looks at everything else."""
+        """Start a process for each host and write its log to ``folder``; ``watch`` checks everything else."""
         self._watch = watch
         self._selector = selectors.DefaultSelector()
         self._early: dict[str, list[Message]] = {host: [] for host in commands}
@@ -187,19 +188,19 @@ class WorkerGroup(Closable):
             raise
 
     def pids(self) -> dict[str, int]:
-        """Process of each host."""
+        """Return the process ID of each host's worker."""
         return {host: worker.process.pid for host, worker in self.workers.items()}
 
     def tell(self, messages: Mapping[str, Message]) -> None:
-        """A line to each of the named workers."""
+        """Send one line to each of the named workers."""
         for host, message in messages.items():
             self.workers[host].send(message)
 
     def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = math.inf) -> dict[str, Message]:
-        """Wait for one message of each of ``hosts``; ``deadline`` is of ``time.monotonic()``.
+        """Wait for one message from each of ``hosts``, until ``deadline`` (``time.monotonic()``).
 
-        Raises ``ClusterError`` that names who ended or reported an error, who has not answered in time, or who has
-        used no processor time for ``idle_s`` seconds (a process that is stopped, or waits for what never comes).
+        Raises ``ClusterError`` that names the workers that ended, reported an error, did not answer in time, or used no
+        CPU time for ``idle_s`` seconds (because they are stopped, or wait forever).
         """
         answers: dict[str, Message] = {}
         idle = {host: Idle(self.workers[host].process.pid) for host in hosts} if idle_s < math.inf else {}
@@ -248,24 +249,24 @@ def _close(pipe: Any) -> None:
     try:
         pipe.close()
     except BrokenPipeError:
-        return  # what was still to be written has no reader any more
+        return  # the reader of the pending output is gone
 
 
-# The coordinator's end of a member's control connection: what has come whole, without waiting for more.
+# The coordinator's end of a member's control connection: it returns complete messages without waiting for more.
 
 
 _READ: Final = 1 << 20
 _FLOAT_BYTES: Final = 4
 SEND_S: Final = 1.0
-"""for which a member may take nothing that it is sent: a lease"""
+"""seconds for which a member may take nothing that is sent to it: the term of a lease"""
 
 
 class Control:
-    """A connection whose messages are ``comm.framing``'s.
+    """A control connection with messages of ``group/remote.py``.
 
-    ``wrong``: what was no message, empty before. ``asked``: arrays that the other end was asked for and has not sent;
-    it may send no others. ``since_s``: when it was taken, of ``time.monotonic()``. ``rank``: whose it is, where the
-    agent of another machine says so.
+    ``wrong``: error of the last invalid message, empty before. ``asked``: arrays that were requested and have not
+    arrived; the other end may send no others. ``since_s``: time at which the connection was accepted
+    (``time.monotonic()``). ``rank``: the rank that another machine's agent names as its owner, or None.
     """
 
     def __init__(self, connection: socket.socket, since_s: float, rank: int | None = None) -> None:
@@ -277,12 +278,12 @@ class Control:
         connection.settimeout(SEND_S)
         self._buffer = bytearray()
         self._message: Message | None = None
-        """one whose array has not come whole"""
+        """message whose array has not arrived completely"""
 
     def receive(self) -> Sequence[tuple[Message, FloatArray | None]] | None:
-        """Messages that have come whole by now; None: the other end is gone, or does not speak the protocol."""
+        """Return complete messages; None if the other end is gone or violates the protocol."""
         try:
-            data = os.read(self.connection.fileno(), _READ)  # ``recv`` would wait for as long as it takes to send
+            data = os.read(self.connection.fileno(), _READ)  # ``recv`` would wait for the time-out of ``send``
         except BlockingIOError:
             return ()
         except OSError:
@@ -297,7 +298,7 @@ class Control:
             return None
 
     def send(self, message: Message, array: FloatArray | None = None) -> None:
-        """Send; of an end that is gone, or that takes nothing for ``SEND_S``, the connection ends."""
+        """Send; shut the connection down if the other end is gone or takes nothing for ``SEND_S``."""
         try:
             if array is None:
                 self.connection.sendall(remote.pack(message))
@@ -312,11 +313,11 @@ class Control:
 
     @property
     def ended(self) -> bool:
-        """Whether it was closed here."""
+        """Return whether the connection was closed here."""
         return self.connection.fileno() < 0
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self.connection.close()
 
     def _whole(self) -> Iterator[tuple[Message, FloatArray | None]]:
@@ -342,10 +343,10 @@ class Control:
             yield message, array
 
 
-# What a member says, held against the protocol of runs/real/member.py before the coordinator relies on it.
+# Checks of a member's messages against the protocol of runs/real/member.py, before the coordinator relies on them.
 #
-# A message has a form, and a place: a member that has finished seven operations has not finished six, answers no
-# question that was not asked, and joins once. What was said before, by it or by another one, is no message any more.
+# A message must have a valid form and fit the state: numbers of finished operations do not decrease, a member answers
+# only questions that were asked, and it joins once. Repeated or outdated messages are refused.
 
 
 MESSAGES: Final[Mapping[str, type[MemberMessage]]] = {
@@ -354,14 +355,14 @@ MESSAGES: Final[Mapping[str, type[MemberMessage]]] = {
     "array": ArrayMessage,
     "left": LeftMessage,
 }
-"""by the field that tells which one it is"""
+"""message class by the field that identifies it"""
 
 
 def check(message: Mapping[str, Any], *, finished: int, term: int, left: bool, ranks: int) -> MemberMessage:
-    """The message as a member says it. Raises ``FramingError`` for one that no member says.
+    """Return the typed message. Raises ``FramingError`` if it is not valid for this member.
 
-    finished: operations that its member has said to have finished. term: the last one in which a member was asked.
-    left: whether it has said that it leaves. ranks: that there are.
+    finished: operations that the member has reported as finished. term: the last term in which a member was asked.
+    left: whether the member has said that it leaves. ranks: number of ranks.
     """
     name = next((name for name in MESSAGES if name in message), None)
     if name is None:
@@ -383,27 +384,27 @@ def check(message: Mapping[str, Any], *, finished: int, term: int, left: bool, r
 
 
 def joins(message: Mapping[str, Any], ranks: int) -> int | None:
-    """The rank that a new connection asks for; None where that is none."""
+    """Return the rank that a new connection claims, or None if it claims no valid rank."""
     rank = message.get("join")
     return rank if type(rank) is int and 0 <= rank < ranks else None
 
 
 LOOK_S: Final = 0.05
-"""between two looks at leases"""
+"""seconds between two checks of the leases"""
 END_NS: Final = NS_PER_S // 10
-"""between the end of a connection, which is known at once, and that of its process, which tells how"""
+"""grace between the end of a connection, which is noticed at once, and of its process, which gives the reason"""
 REMOTE_END_NS: Final = 3 * NS_PER_S
-"""the same on another machine, whose agent reads what the process wrote before it tells"""
+"""the same on another machine, whose agent first reads the process's output"""
 LATE: Final = REAL_LEASE.term // 2
-"""for which a member has waited for the same when others have a reason to look who is missing"""
+"""nanoseconds after which a wait for the same seq, or a gap between two looks, is too long"""
 MOST_STRANGERS: Final = 64
-"""connections that have not said whose they are; for one more the oldest of them ends …"""
+"""connections that have not named their rank; to accept one more, the oldest is closed …"""
 STRANGER_S: Final = 0.1
-"""… once it has had the time to say so"""
+"""… once it has had this many seconds to do so"""
 _CREDENTIALS: Final = struct.Struct("3i")
 """pid, uid, gid of SO_PEERCRED (unix(7))"""
 QUIET: Final = 3
-"""beats without which a member's processor time is looked at: it may compute and have no turn to speak"""
+"""missed beats after which a member's CPU time is checked: a busy member may not get to send any"""
 
 
 Process = subprocess.Popen[bytes] | RemoteRank
@@ -417,22 +418,22 @@ class RankState:
     signs: Signs | RemoteRank
     control: Control | None = None
     beat: BeatMessage | None = None
-    """the last one, as long as what it says holds"""
+    """last beat, while its contents are valid; None otherwise"""
     finished: int = 0
-    """operations, by all that it has said"""
+    """operations that the rank has reported as finished"""
     since_ns: int = 0
-    """since when it has said the same of what it waits for"""
+    """since when its beats have named the same awaited operation and seqs, nanoseconds"""
     left: int | None = None
-    """operations that it had finished when it left"""
+    """operations that it had finished when it left, or None"""
     code: int | None = None
     member: bool = True
-    """Or it wants to join."""
+    """False for a rank that wants to join."""
 
 
 class Presence(Closable):
-    """Presence of the processes that are added, by rank. Use as a context manager; one thread calls it.
+    """The processes and connections of all ranks. Use as a context manager, from one thread.
 
-    ``leases`` belong to an agreement, which ends them; they are only read here.
+    ``leases`` belong to an agreement, which ends them; this class only reads them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -441,19 +442,19 @@ class Presence(Closable):
         self.seen: list[RankState] = []
         self.leases = Leases(REAL_LEASE, (), 0)
         self.term = 0
-        """The last in which members were asked something."""
+        """Term of the last question to the members."""
         self.array: FloatArray | None = None
         self.failed: str | None = None
-        """The error of the result that a member was asked to give."""
+        """Error of the result that a member was asked to give, or None."""
         self._holder: int | None = None
         self._events: list[Event] = []
         self._closed = False
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        """what other threads have this one do"""
+        """functions that other threads want this thread to call"""
         self._strangers: list[Control] = []
-        """Connections that have not said whose they are, the oldest first."""
+        """Connections that have not named their rank, oldest first."""
         self._looked_ns: int | None = None
-        """When the last look ended, nanoseconds."""
+        """Time at which the last look ended, nanoseconds."""
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -468,16 +469,16 @@ class Presence(Closable):
         self._selector.register(self._alarm, selectors.EVENT_READ, lambda: os.eventfd_read(self._alarm))
 
     def wake(self) -> None:
-        """End a wait; from any thread."""
-        with suppress(ValueError, OSError):  # it is closed
+        """End a wait. May be called from any thread."""
+        with suppress(ValueError, OSError):  # closed already
             os.eventfd_write(self._alarm, 1)
 
     def wake_for(self, events: socket.socket) -> None:
-        """Have a wait end when there is something to read from this socket; the caller of the wait reads it."""
+        """End a wait when this socket becomes readable; the caller of the wait reads it."""
         self._selector.register(events, selectors.EVENT_READ, lambda: None)
 
     def wake_at_end(self, pid: int) -> None:
-        """A wait ends when a process does."""
+        """End a wait when a process ends."""
         pidfd = os.pidfd_open(pid)
 
         def ended() -> None:
@@ -488,15 +489,15 @@ class Presence(Closable):
 
     @property
     def late(self) -> bool:
-        """Whether a member has waited for the same for a while."""
+        """Return whether a member has waited for the same seq for longer than ``LATE``."""
         until = time.monotonic_ns() - LATE
         alive = [self.seen[member] for member in self.leases.alive]
         return any(seen.beat is not None and seen.beat.waits is not None and seen.since_ns < until for seen in alive)
 
     def add(self, process: Process, *, member: bool = True) -> None:
-        """The process of the next rank, a ``member`` of the start or one that joins.
+        """Add the process of the next rank, either a ``member`` of the start or a rank that joins.
 
-        That one on another machine has ended is told to ``note_end``.
+        The end of a process on another machine is reported to ``note_end``.
         """
         rank = len(self.seen)
         if isinstance(process, RemoteRank):
@@ -513,24 +514,24 @@ class Presence(Closable):
         self._selector.register(pidfd, selectors.EVENT_READ, ended)
 
     def note_end(self, rank: int) -> None:
-        """A rank's process on another machine has ended; from any thread."""
+        """Note that a rank's process on another machine has ended. May be called from any thread."""
         self._posted.put(lambda: self._process_ended(rank))
         self.wake()
 
     def admit(self, connection: socket.socket, rank: int) -> None:
-        """Take the control connection of a rank on another machine, whose agent knows it; from any thread."""
+        """Accept the control connection of a rank on another machine, as its agent says. Callable from any thread."""
         self._posted.put(lambda: self._welcome(Control(connection, time.monotonic(), rank)))
         self.wake()
 
     def pump(self) -> list[Event]:
-        """Wait a little; what has happened since the last time."""
+        """Wait up to ``LOOK_S`` and return the events since the last call."""
         for key, _ in self._selector.select(LOOK_S):
             key.data()
         while not self._posted.empty():
             self._posted.get()()
         now = time.monotonic_ns()
         if self._looked_ns is not None and (gap := now - self._looked_ns) > LATE:
-            self._events.append(Unheard(gap))  # this process stood still, as the others may have
+            self._events.append(Unheard(gap))  # this process stood still, as others may have
         self._looked_ns = now
         quiet = self.leases.expired(now + REAL_LEASE.term - QUIET * REAL_LEASE.beat)
         self._events += [Alive([member]) for member in quiet if self.seen[member].signs.seen()]
@@ -544,18 +545,18 @@ class Presence(Closable):
             control.asked += 1
 
     def tell(self, members: Iterable[int], message: Message) -> None:
-        """A message to each of them that has joined."""
+        """Send a message to each of the members that has connected."""
         for member in members:
             if (control := self.seen[member].control) is not None:
                 control.send(message)
 
     def replace(self, rank: int) -> None:
-        """End a process whose host another one is to have."""
+        """Kill a rank's process whose host another rank takes over."""
         self._events.append(ProcessEnded(rank, "was started anew"))
         self.seen[rank].process.kill()
 
     def close(self) -> None:
-        """End all connections, and those processes that were excluded; may be called again."""
+        """Close all connections and kill excluded processes; may be called again."""
         if self._closed:
             return
         self._closed = True
@@ -568,18 +569,18 @@ class Presence(Closable):
         for rank, seen in enumerate(self.seen):
             if seen.control is not None:
                 seen.control.close()
-            if rank in self.leases.dead:  # one that is stopped would not hear that it is to end
+            if rank in self.leases.dead:  # a stopped process does not read that it is to end
                 seen.process.kill()
         self._listener.close()
 
     def _accept(self) -> None:
-        """Take the connections that wait, as long as there is room for one that has not said whose it is."""
+        """Accept the waiting connections while there is room for another one without a rank."""
         while self._has_room():
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # no room for one more, as files go
+            except OSError:  # out of file descriptors
                 if self._strangers:
                     self._forget(self._strangers[0])
                 return
@@ -590,7 +591,7 @@ class Presence(Closable):
         self._selector.register(control.connection, selectors.EVENT_READ, lambda: self._first(control))
 
     def _has_room(self) -> bool:
-        """Whether there is room for one more stranger; if not, close the oldest, unless it has just come."""
+        """Return whether one more connection without a rank fits; if not, close the oldest one unless it is new."""
         if len(self._strangers) < MOST_STRANGERS:
             return True
         oldest = self._strangers[0]
@@ -628,7 +629,7 @@ class Presence(Closable):
         seen = self.seen[rank]
         for message, array in messages:
             if rank in self.leases.dead:
-                return  # it has no say any more
+                return  # a dead rank's messages do not count
             try:
                 checked = check(
                     message, finished=seen.finished, term=self.term, left=seen.left is not None, ranks=len(self.seen)
@@ -642,7 +643,7 @@ class Presence(Closable):
                 self._events.append(self._take(rank, seen, checked, array))
 
     def _take(self, rank: int, seen: RankState, message: MemberMessage, array: FloatArray | None) -> Event:
-        """The event that a member's message is."""
+        """Return the event that corresponds to a member's message."""
         match message:
             case BeatMessage(finished, calls, rests, held, waits):
                 if seen.beat is None or (finished, waits) != (seen.beat.beat, seen.beat.waits):
@@ -650,7 +651,7 @@ class Presence(Closable):
                 seen.beat, seen.finished = message, finished
                 return Beat(rank, finished, calls, held, rests)
             case LeftMessage(finished):
-                seen.beat, seen.left, seen.finished = None, finished, finished  # it does not wait any more
+                seen.beat, seen.left, seen.finished = None, finished, finished  # it waits for nothing any more
                 return Left(rank, finished)
             case StoppedMessage(term, finished, contributors, root, operation):
                 seen.finished = finished
@@ -661,7 +662,7 @@ class Presence(Closable):
                 return Answered(rank, term, None)
 
     def out_of_turn(self, rank: int, why: str) -> None:
-        """Exclude a rank whose message no member sends: the others go on without it."""
+        """Exclude a rank after an invalid message; the others go on without it."""
         reason = f"said what no member says: {why}"
         control = self.seen[rank].control
         self._events.append(ProcessEnded(rank, reason))
@@ -670,7 +671,7 @@ class Presence(Closable):
             self._forget(control)
 
     def _messages(self, control: Control, rank: int | None) -> Sequence[tuple[Message, FloatArray | None]]:
-        """Read the messages of a connection; its end is the end of its member."""
+        """Read the messages of a connection; note the member's end if the connection has ended."""
         if control.ended:
             return ()
         message = control.receive()
@@ -703,21 +704,21 @@ class Presence(Closable):
 
 
 def is_of(connection: socket.socket, pid: int) -> bool:
-    """Whether the process at the other end is this one or one that it started, as the kernel knows it."""
+    """Return whether the process at the other end is ``pid`` or one of its descendants, according to the kernel."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return descends(_CREDENTIALS.unpack(credentials)[0], pid)
 
 
-# Ranks that join a group in real time: each is started when its time has come, at a host without a rank.
+# Ranks that join a group in real time: each is started at its time, at a host without a rank.
 
 
 StartRank = Callable[[int], "subprocess.Popen[bytes]"]
 
 
 class Arrivals:
-    """Starts ranks that join after the start, in order of ``times`` (seconds from now on).
+    """Starts ranks that join after the start, in the order of ``times`` (seconds from now).
 
-    ``hosts``: of all ranks. ``start`` starts the process of one. A host whose process still runs begins anew.
+    ``hosts``: of all ranks. ``start`` starts the process of a rank. If a host's process still runs, it is killed first.
     """
 
     def __init__(self, times: Sequence[float], hosts: Sequence[str], presence: Presence, start: StartRank) -> None:
@@ -727,7 +728,7 @@ class Arrivals:
         self._first = len(hosts) - len(times)
 
     def start_due(self, members: Collection[int]) -> None:
-        """Start those whose time has come, as long as one of the ``members`` may still call."""
+        """Start the ranks that are due, as long as one of the ``members`` may still call."""
         seen = self._presence.seen
         while len(seen) < len(self._hosts) and time.monotonic() >= self._due[len(seen) - self._first]:
             rank = len(seen)
@@ -739,7 +740,7 @@ class Arrivals:
             self._presence.add(self._start(rank), member=False)
 
     def outside(self, refused: Mapping[int, str]) -> dict[int, str]:
-        """Ranks that did not join, with the reason; ``refused``: reasons of those that had connected."""
+        """Return the ranks that did not join, with the reason; ``refused``: reasons of those that had connected."""
         seen = self._presence.seen
         ranks = range(self._first, len(self._hosts))
         left = [rank for rank in ranks if rank >= len(seen) or not seen[rank].member]

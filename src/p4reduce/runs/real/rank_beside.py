@@ -1,13 +1,12 @@
-"""One rank of another library's all-reduce: what the switches are compared with.
+"""One rank of another library's all-reduce, with which the switches are compared.
 
-A script of its own, which needs nothing of this package: any Python that has torch, or mpi4py and NumPy, can run it.
+This script needs nothing of this package: any Python with torch, or with mpi4py and NumPy, can run it.
 
-    python rank_beside.py gloo RANK SIZE MASTER:PORT INTERFACE ELEMENTS,ELEMENTS,...
-    python rank_beside.py mpi INTERFACE ELEMENTS,ELEMENTS,...
+python rank_beside.py gloo RANK SIZE MASTER:PORT INTERFACE ELEMENTS,ELEMENTS,... python rank_beside.py mpi INTERFACE
+ELEMENTS,ELEMENTS,...
 
 A rank of gloo prints one line of JSON for each all-reduce: when it began and ended here (CLOCK_MONOTONIC, seconds).
-Rank 0 of MPI prints one: seconds, of the rank that took longest, and the least bytes that any rank's interface sent
-meanwhile.
+Rank 0 of MPI prints one line each: the seconds of the slowest rank, and the fewest bytes that a rank's interface sent.
 """
 
 import datetime
@@ -21,7 +20,7 @@ TIMEOUT_S = 120
 
 
 def gloo(rank: str, size: str, master: str, interface: str, elements: str) -> None:
-    """Join the group, sum ones, check the sums, print the times."""
+    """Join the group, sum ones, check the sums, and print the times."""
     os.environ["GLOO_SOCKET_IFNAME"] = interface
     import torch  # noqa: PLC0415  (the extra; only who runs this has it)
 
@@ -47,7 +46,7 @@ def gloo(rank: str, size: str, master: str, interface: str, elements: str) -> No
 
 
 def mpi(interface: str, elements: str) -> None:
-    """Sum ones, check the sums, print the times."""
+    """Sum ones, check the sums, and print the times."""
     import numpy as np  # noqa: PLC0415  (only who runs this needs it)
     from mpi4py import MPI  # noqa: PLC0415
 
@@ -67,13 +66,13 @@ def mpi(interface: str, elements: str) -> None:
 
 
 def counts(elements: str) -> list[int]:
-    """Elements of each all-reduce. The first opens connections and is not shown, so there is one more of its size."""
+    """Return the elements of each all-reduce. The first size is repeated, as the first all-reduce opens connections."""
     sizes = [int(text) for text in elements.split(",")]
     return [sizes[0], *sizes]
 
 
 def sent(interface: str) -> int:
-    """Bytes that an interface of this network namespace has sent (proc_net(5))."""
+    """Return the bytes that an interface of this network namespace has sent (proc_net(5))."""
     for line in Path("/proc/self/net/dev").read_text().splitlines():
         name, _, numbers = line.partition(":")
         if name.strip() == interface:

@@ -1,4 +1,4 @@
-"""One run in real time, from its description to its result: starts a session, passes on its progress, ends it."""
+"""One run in real time, from its description to its result: start a session, pass on its progress, end it."""
 
 import contextlib
 import json
@@ -36,9 +36,9 @@ from p4switch.native.objects import prepare
 
 SESSION: Final = (sys.executable, "-m", "p4reduce.runs.real.session")
 START_S: Final = 600.0
-"""beyond the run's own budget: for links, switches and workers, which have deadlines of their own"""
+"""seconds beyond the run's own budget, for links, switches and workers, which have their own deadlines"""
 CLOSE_S: Final = 20.0
-"""for a session to end its processes"""
+"""seconds for a session to end its processes"""
 
 
 def run_real(
@@ -65,19 +65,19 @@ def run_session(
     sizes: Sequence[int] = (),
     machines: Machines | None = None,
 ) -> tuple[RunResult, dict[str, list[float]]]:
-    """Run ``experiment`` on sockets, in a session process of its own; then other libraries' all-reduces on
-    the same links.
+    """Run ``experiment`` on sockets, in its own session process; then other libraries' all-reduces on the same links.
 
-    beside: for "gloo" and "mpi", ``python`` that has it, and ``sizes``; the seconds of its all-reduces come back beside
-    the result. sizes: elements of each tensor, in the place of the experiment's ``elements`` and ``repeat``. machines:
-    where its nodes are, if not here.
-    The session, and all that it started, is gone when this returns or raises; when this process is killed, the
-    kernel ends them. Raises ``ExperimentError`` for what cannot be run in real time, ``ClusterError`` when the run
-    fails, ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
+    beside: for "gloo" and "mpi", the ``python`` that has it, and ``sizes``; the seconds of its all-reduces are returned
+    beside the result. sizes: elements of each tensor, in place of the experiment's ``elements`` and ``repeat``.
+    machines: where its nodes are, if not here.
+
+    The session and all that it started have ended when this returns or raises; if this process is killed, the kernel
+    ends them. Raises ``ExperimentError`` for what cannot be run in real time, ``ClusterError`` if the run fails,
+    ``KeyboardInterrupt``, and ``SystemExit`` at SIGTERM or SIGHUP.
     """
     if machines is None:
         _check_links(experiment)
-        prepare(*MACHINE_CODE)  # here, where it can be told
+        prepare(*MACHINE_CODE)  # here, where progress can be shown
     request = {
         "experiment": experiment.model_dump(mode="json"),
         "capture": None if capture is None else str(capture.absolute()),
@@ -95,11 +95,11 @@ class Scripted:
 
     result: RunResult | None
     failed: int | None
-    """The first rank that failed, if one did …"""
+    """The first rank that failed, or None …"""
     code: int
     """… and its exit code, -n for signal n."""
     outside: Mapping[int, str] = field(default_factory=dict)
-    """Ranks that were to join and did not, and why."""
+    """Ranks that should have joined and did not, with the reason."""
 
 
 def run_script(
@@ -114,11 +114,11 @@ def run_script(
 ) -> Scripted:
     """Run a script at every host of ``experiment`` (runs/real/session.py).
 
-    ``emit(rank, stream, line)`` gets what it prints.
+    ``emit(rank, stream, line)`` gets the script's output.
 
-    joins: when more ranks are started, seconds after the others, and at which host, in order of time. They have ranks
-    behind the others'. ``extra``: variables of its environment. machines: where its nodes are, if not here; a run
-    without them has no process here but the session. Raises as ``run_session``.
+    joins: start of each further rank, seconds after the others, and its host, in order of time; their ranks follow the
+    others. ``extra``: variables of the script's environment. machines: where its nodes are, if not here; then only the
+    session runs on this machine. Raises as ``run_session``.
     """
     script: dict[str, Any] = {"command": list(command), "environment": extra, "timeout_s": timeout_s}
     if machines is None:
@@ -140,7 +140,7 @@ def _session(
     apart = experiment.links == "veth" and request["machines"] is None
     command = enter_command(SESSION) if apart else here_command(SESSION)
     try:
-        remove_stale()  # what was left behind by a run that was killed
+        remove_stale()  # remains of a killed run
         with contextlib.ExitStack() as stack:
             stack.enter_context(handling(raise_exit, signal.SIGTERM, signal.SIGHUP))
             folder = stack.enter_context(RunFolder())
@@ -158,7 +158,7 @@ def _session(
 
 
 def _about(experiment: Experiment) -> str:
-    """A line that describes a run, for its folder's record."""
+    """Return a line that describes a run, for its folder's record."""
     return f"{experiment.plan} on {experiment.topology}, {experiment.target}, links {experiment.links}"
 
 
@@ -181,7 +181,7 @@ def _run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # Ctrl-C reaches us alone, and we end the session
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the session
         )
     assert process.stdin is not None  # noqa: S101  (for the type checker: both are pipes)
     assert process.stdout is not None  # noqa: S101
@@ -210,7 +210,7 @@ def _run(
 
 
 def _messages(pipe: IO[bytes], deadline: float) -> Iterator[dict[str, Any]]:
-    """The session's lines until it ends; ``ClusterError`` when it says nothing any more."""
+    """Yield the session's messages until it ends; raise ``ClusterError`` if it is silent at the deadline."""
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
@@ -230,7 +230,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     stop([process], CLOSE_S)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):  # what was still to be written has no reader any more
+            with contextlib.suppress(BrokenPipeError):  # the reader of the pending output is gone
                 pipe.close()
 
 
@@ -238,15 +238,15 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 OTHERS: Final = {"gloo": has_gloo, "mpi": has_mpi}
-"""other libraries that are measured beside, if an interpreter has them"""
+"""other libraries that are measured too, if an interpreter has them"""
 
 
 def measure_real(experiment: Experiment, plan: PerfPlan, progress: PerfProgress, *, others: bool) -> list[PerfRow]:
-    """All sizes with one plan; with ``others``, then the same with gloo and MPI, where PyTorch, mpi4py
-    with MPICH, and network namespaces are.
+    """Measure all sizes with one plan; with ``others``, then also gloo and MPI if available.
 
-    Every sum is held against the exact one, so no element is ever wrong: a run in which one is, fails. Raises
-    ``ExperimentError`` for what is not measured in real time, and what a run raises.
+    These need PyTorch, or mpi4py with MPICH, and network namespaces. Every sum is compared with the exact one, so rows
+    show no wrong elements: a run with one fails. Raises ``ExperimentError`` for what is not measured in real time, and
+    the errors of a run.
     """
     if (plan.collective, plan.type) != ("all_reduce", "float"):
         raise ExperimentError(f"{plan.collective} of {plan.type}: in real time, all_reduce of float is measured")

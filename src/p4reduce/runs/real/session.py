@@ -1,11 +1,12 @@
 """The process of one run in real time: ``python -m p4reduce.runs.real.session``.
 
-Reads one line of JSON from its input: ``experiment``, ``folder`` for logs, ``aside`` for sockets, ``name`` of the run;
-``capture`` (a pcap file) and ``machines`` (where nodes are), or null; ``beside``: other libraries whose all-reduces are
-timed on the same links afterwards, with the arguments of their functions; ``sizes`` of tensors in the place of the
-experiment's, or an empty list.
-Writes lines of JSON: ``progress`` [label, done, total]; at the end, when everything that it started is gone, ``result``
-and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
+It reads one line of JSON from its input: ``experiment``; ``folder`` for logs; ``aside`` for sockets; ``name`` of the
+run; ``capture`` (a pcap file) and ``machines`` (the machines of nodes), or null; ``beside``: other libraries whose
+all-reduces are then timed on the same links, with the arguments of their functions; ``sizes`` of tensors, which replace
+the experiment's unless the list is empty.
+
+It writes lines of JSON: ``progress`` [label, done, total]; at the end, when everything that it started has ended,
+``result`` and ``beside_s``, or ``refused`` (the experiment cannot be run), or ``failed``.
 """
 
 import json
@@ -66,16 +67,16 @@ from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S, PS_PER_NS
 from p4switch.program.errors import ProgramError
 
-# What an experiment has the workers do in real time: move tensors, or train.
+# The workers' task in real time: move tensors, or train.
 
 
 LEARNING_RATE: Final = 0.1
-"""of a push-pull of plain tensors, as in virtual time"""
+"""learning rate of a push-pull of plain tensors, as in virtual time"""
 NEXT: Final = {"do": "next"}
 
 
 def carry_out(cluster: RealCluster, sizes: Sequence[int] = ()) -> None:
-    """Carry what the experiment asks for, or a tensor of each of ``sizes`` (elements). Raises ``ClusterError``."""
+    """Run the experiment's collectives, or one on a tensor of each of ``sizes`` (elements). Raises ``ClusterError``."""
     if sizes:
         move_tensors(cluster, sizes)
     elif cluster.experiment.model == "digits":
@@ -85,7 +86,7 @@ def carry_out(cluster: RealCluster, sizes: Sequence[int] = ()) -> None:
 
 
 def move_tensors(cluster: RealCluster, sizes: Sequence[int]) -> None:
-    """A collective on each of some plain tensors, drawn from the seed; ``sizes``: their elements."""
+    """Run a collective on each of several plain tensors, drawn from the seed; ``sizes``: their elements."""
     label = f"{cluster.experiment.plan}: {cluster.experiment.collective}"
     for turn, elements in enumerate(sizes):
         cluster.progress(label, turn, len(sizes))
@@ -94,7 +95,7 @@ def move_tensors(cluster: RealCluster, sizes: Sequence[int]) -> None:
 
 
 def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
-    """The experiment's collective on one plain tensor, that of a turn. ``ClusterError`` when it fails."""
+    """Run the experiment's collective on the plain tensor of one turn. Raises ``ClusterError`` if it fails."""
     given, hosts = cluster.experiment, cluster.hosts
     keeper = hosts[-1] if given.collective == "push" else hosts[0]
 
@@ -103,14 +104,14 @@ def move_tensor(cluster: RealCluster, turn: int, elements: int) -> None:
 
     move = MoveCommand(elements, turn, learning_rate=LEARNING_RATE)
     cluster.ask({"do": "prepare", **to_plain(move)}, "preparing")
-    here = cluster.machines is None  # or the file of the sum is elsewhere
+    here = cluster.machines is None  # otherwise the file with the sum is on another machine
     moves = {host: replace(move, save=str(cluster.got)) if host == keeper and here else move for host in hosts}
     commands = {host: {"do": given.collective, **to_plain(move)} for host, move in moves.items()}
     cluster.collective(turn, commands, keeper, array)
 
 
 def train_digits(cluster: RealCluster) -> None:
-    """Train on every worker. After each collective the workers wait until it was checked, and time stands still."""
+    """Train on every worker. After each collective the workers wait for its check, and the run's clock stands still."""
     given, hosts, workers = cluster.experiment, cluster.hosts, cluster.assignment.workers
     label = f"{given.plan}: training"
     cluster.progress(label, 0, cluster.turns)
@@ -148,15 +149,16 @@ def train_digits(cluster: RealCluster) -> None:
 
 # A user's script in real time: one process at each host, whose collectives cross the run's own links and switches.
 #
-# Each process is told by ``P4REDUCE_SPEC`` (``comm.remote.SPEC``) where its description is (``ScriptSpec``, JSON),
-# makes its endpoints, and at its end leaves a report. One job carries all: sums, and what is a sum of 32-bit words.
+# The variable ``P4REDUCE_SPEC`` (``group.remote.SPEC``) names the file with the process's description (``ScriptSpec``,
+# JSON). The process makes its endpoints, and leaves a report at its end. One job carries all collectives, as sums of
+# numbers or of 32-bit words.
 
 
 Say = Callable[[Message], None]
 GRACE_S: Final = 5.0
-"""between asking a script to end and ending it"""
+"""seconds between asking a script to end and killing it"""
 STORE_PORT: Final = 29500
-"""of PyTorch's store, in a network namespace that nothing else is in"""
+"""port of PyTorch's store, in a network namespace where no other program binds ports"""
 WATCH_EVERY_S: Final = 0.05
 
 
@@ -164,10 +166,11 @@ class ScriptCluster(RealCluster):
     """A run whose workers are a user's scripts. Use as a context manager, from the main thread."""
 
     def __init__(self, experiment: Any, folder: Path, name: str, say: Say, script: Mapping[str, Any]) -> None:
-        """As of ``RealCluster``; ``say`` gets the script's lines.
+        """Start all, as ``RealCluster`` does; ``say`` gets the script's lines.
 
-        ``script``: ``command``, ``environment`` and ``timeout_s``; ``aside``: a folder for a socket, by a short path;
-        ``joins``: when ranks join, in seconds, and at which host, in order; ``machines``: where nodes are.
+        ``script``: ``command``, ``environment`` and ``timeout_s``; ``aside``: a folder with a short path, for a socket;
+        ``joins``: times at which ranks join (seconds) and their hosts, in order; ``machines``: the machines of nodes,
+        or null.
         """
         if experiment.plan == "ps":
             raise ExperimentError("plan: ps; in real time scripts are for plans in the network, or ring")
@@ -176,7 +179,7 @@ class ScriptCluster(RealCluster):
         self._survivors: tuple[int, ...] = ()
         self._joins: Sequence[tuple[float, str]] = script.get("joins", ())
         self.outside: Mapping[int, str] = {}
-        """Ranks that were to join and did not, and why."""
+        """Ranks that should have joined and did not, with the reason."""
         given = script.get("machines")
         super().__init__(
             experiment,
@@ -191,12 +194,12 @@ class ScriptCluster(RealCluster):
 
     @property
     def hosts(self) -> list[str]:
-        """Hosts of members that have not died."""
+        """Return the hosts of members that have not died."""
         return [self.everybody[rank] for rank in self._survivors] if self._survivors else [*self.assignment.workers]
 
     @property
     def everybody(self) -> tuple[str, ...]:
-        """The hosts of all ranks, of those that join too."""
+        """Return the hosts of all ranks, including those that join."""
         return (*self.assignment.workers, *(host for _, host in self._joins))
 
     def _start_workers(self) -> "Scripts":  # type: ignore[override]
@@ -229,7 +232,7 @@ class ScriptCluster(RealCluster):
     def _start_far(
         self, agent: Agent, told: ScriptSpec, environment: Mapping[str, str], scripts: "Scripts"
     ) -> RemoteRank:
-        """The process of a rank on another machine."""
+        """Start a rank's process on another machine."""
         assert self.machines is not None  # noqa: S101
         rank = told.worker.rank
         ours = rank_environment(self.machines.environment, "", rank, len(self.everybody))
@@ -250,7 +253,7 @@ class ScriptCluster(RealCluster):
     def _start_rank(
         self, rank: int, presence: Presence, endpoints: list[EndpointSpec], environment: Mapping[str, str]
     ) -> "subprocess.Popen[bytes]":
-        """The process of a rank: with its ``endpoints``, or, without any, that of one that joins."""
+        """Start a rank's process with its ``endpoints``; without any, it joins a running group."""
         told = self._told(rank, presence, endpoints)
         path = self.folder / f"rank-{rank}.json"
         path.write_text(to_json(told))
@@ -264,7 +267,7 @@ class ScriptCluster(RealCluster):
         return process
 
     def _told(self, rank: int, presence: Presence, endpoints: list[EndpointSpec]) -> ScriptSpec:
-        """What a rank is told."""
+        """Return the description that a rank's process gets."""
         everybody = self.everybody
         return ScriptSpec(
             worker=self.process_spec(everybody[rank], rank, len(everybody), endpoints, ("all_reduce", "barrier")),
@@ -317,7 +320,7 @@ class ScriptCluster(RealCluster):
         return failed
 
     def _here(self, reports: Mapping[str, ScriptReport]) -> Mapping[str, ScriptReport]:
-        """Reports by the clock of this machine."""
+        """Return the reports with times of this machine's clock."""
         return {
             host: replace(
                 report,
@@ -372,14 +375,14 @@ class ScriptCluster(RealCluster):
             for figure in reports[hosts[0]].figures
             if figure.name != STEP
         ]
-        # Between marks a script computes, for as long as this machine takes: what repeats is the network's alone.
+        # A script's computing time depends on this machine; only the network's times are reproducible.
         self.moved.steps = steps_of(self.moved.records, [], [])
 
 
 def _check_agreement(turn: int, carried: Mapping[str, CarriedCollective]) -> None:
-    """`ClusterError` where participants called different things, whose packets fitted together by chance.
+    """Raise `ClusterError` if participants called different operations whose packets happened to fit together.
 
-    carried: what each host's participant says of the collective.
+    carried: each host's report of the collective.
     """
     called = {
         host: f"{seen.operation}({seen.elements} elements"
@@ -395,7 +398,7 @@ def _check_agreement(turn: int, carried: Mapping[str, CarriedCollective]) -> Non
 
 
 class Scripts(Closable):
-    """The processes of the scripts, in the place of a run's worker group."""
+    """The processes of the scripts, in place of a run's worker group."""
 
     def __init__(self, hosts: Sequence[str], say: Say, presence: Presence) -> None:
         self.presence = presence
@@ -408,7 +411,7 @@ class Scripts(Closable):
         self._reports: dict[str, ScriptReport] = {}
 
     def add(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
-        """Add a process that was started."""
+        """Add a started process, and pass on its output."""
         self._processes.append(process)
         for name in ("stdout", "stderr"):
             thread = threading.Thread(target=self._pass_on, args=(rank, name, getattr(process, name)), daemon=True)
@@ -416,7 +419,7 @@ class Scripts(Closable):
             self._threads.append(thread)
 
     def reports(self, folder: Path, ranks: Sequence[int]) -> dict[str, ScriptReport]:
-        """Read the reports of ``ranks``. ``ClusterError`` for a rank that never joined."""
+        """Read the reports of ``ranks``. Raises ``ClusterError`` for a rank that never joined."""
         for rank in ranks:
             host = self._hosts[rank]
             try:
@@ -430,14 +433,14 @@ class Scripts(Closable):
         return self._reports
 
     def tell(self, messages: Mapping[str, Message]) -> None:
-        """Scripts are told nothing."""
+        """Do nothing: scripts get no messages."""
 
     def answers(self, hosts: Sequence[str], what: str, deadline: float, idle_s: float = 0.0) -> dict[str, Message]:
-        """The answers of hosts: empty at the start, the reports of those that have ended at the end."""
+        """Return the counts of each host's report; empty before reports were read."""
         return {host: to_plain(self._reports[host].counts) if host in self._reports else {} for host in hosts}
 
     def pids(self) -> dict[str, int]:
-        """Process of each host."""
+        """Return the process ID of each host's script."""
         return {host: process.pid for host, process in zip(self._hosts, self._processes, strict=False)}
 
     def close(self) -> None:
@@ -455,7 +458,7 @@ class Scripts(Closable):
 
 
 def script_argv(command: Sequence[str]) -> list[str]:
-    """A ``.py`` file runs with this Python; anything else is a program of its own."""
+    """Return the command, run by this Python if it begins with a ``.py`` file."""
     return [sys.executable, *command] if command and command[0].endswith(".py") else list(command)
 
 
@@ -467,7 +470,7 @@ FAILURES: Final = (ClusterError, ControllerError, FabricError, RealError, Record
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
-    """Carry out what the request says; the last message."""
+    """Carry out the request; return the last message."""
     try:
         return _scripts(request) if "script" in request else _tensors(request)
     except REFUSALS as error:
@@ -480,7 +483,7 @@ def _scripts(request: dict[str, Any]) -> dict[str, Any]:
     experiment = Experiment.model_validate(request["experiment"])
     with (
         ScriptCluster(experiment, Path(request["folder"]), request["name"], _say, request["script"]) as cluster,
-        # Counts of other machines are not looked at while the run goes on.
+        # Counts of other machines are not shown while the run goes on.
         shown(cluster, Path(request["aside"])) if cluster.machines is None else nullcontext(),
     ):
         failed = cluster.wait()
@@ -517,7 +520,7 @@ def _tensors(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _used(cluster: RealCluster) -> dict[str, float]:
-    """CPU seconds so far."""
+    """Return the CPU seconds used so far by workers, switches and session."""
     session = cpu_seconds([os.getpid()])
     if isinstance(cluster.target, MachineTarget):
         workers = sum(counts.cpu_s for counts in cluster.counts().values())

@@ -1,4 +1,4 @@
-"""Views of a network in real time while it carries packets, and the reasons why some are not to be had."""
+"""Live views of a network in real time, and the reasons why some are not available."""
 
 import importlib.resources
 import os
@@ -29,19 +29,19 @@ from p4switch.device import Device
 from p4switch.trace.steps import what_if
 from p4switch.trace.to_text import of_folder
 
-# What links of a network in real time have carried, as far as it is counted anyway.
+# Counts of links of a network in real time, taken from counters that exist anyway.
 
 
 Interfaces = Mapping[str, Mapping[int, str]]
-"""of the ports of each switch, in this network namespace"""
+"""interface of each port of each switch, in this network namespace"""
 COUNTS: Final = Path("/proc/self/net/dev")
 
 
 class LinkSight(NamedTuple):
-    """One direction of a link; None: not counted.
+    """Counts of one direction of a link; None: not counted.
 
-    bytes: of frames without FCS; queue: frames that wait now; lost: on the link; dropped: found no room; resent: frames
-    of INC that were sent again.
+    bytes: of frames without FCS; queue: frames that wait now; lost: frames lost on the link; dropped: frames for which
+    there was no room; resent: INC frames that were sent again.
     """
 
     bytes: int
@@ -57,7 +57,7 @@ LinkSights = dict[Hop, LinkSight]
 
 
 def of_ports(switches: RealSwitches, topology: Topology) -> LinkSights:
-    """As embedded switches count at their ports: what leaves, and what comes from hosts."""
+    """Return the counts of embedded switches' ports: of frames that they send, and of frames that come from hosts."""
     sights: LinkSights = {}
     hosts = {host.name for host in topology.hosts}
     for (switch, port), seen in switches.port_counters().items():
@@ -78,7 +78,7 @@ def of_ports(switches: RealSwitches, topology: Topology) -> LinkSights:
 
 
 class _Counted(NamedTuple):
-    """An interface: what came in, and what left."""
+    """Counts of an interface: frames received and sent."""
 
     received_bytes: int
     received_frames: int
@@ -89,7 +89,7 @@ class _Counted(NamedTuple):
 
 
 class InterfaceLinks:
-    """As the kernel counts at the interfaces of switches, whatever runs there. For one thread; ``close`` it."""
+    """Counts of links from the kernel's counters of switch interfaces, of any switch. One thread; must be closed."""
 
     def __init__(self, topology: Topology, interfaces: Interfaces) -> None:
         self._topology = topology
@@ -101,7 +101,7 @@ class InterfaceLinks:
         self._parts = ExitStack()
 
     def __call__(self) -> LinkSights:
-        """Of every direction that some switch's interface sees."""
+        """Return the counts of every direction that a switch's interface sees."""
         counted, queues = _counts(), self._queues()
         sights: LinkSights = {}
         for switch, ports in self._interfaces.items():
@@ -121,7 +121,7 @@ class InterfaceLinks:
         return sights
 
     def _queues(self) -> dict[str, tuple[int, int]]:
-        """Frames that wait in the queueing disciplines of interfaces that have one, and those that found no room."""
+        """Return the queued and the dropped frames of each interface that has a queueing discipline."""
         if self._route is None:
             self._route = self._parts.enter_context(netlink())
             self._names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in self._route.get_links()}
@@ -132,7 +132,7 @@ class InterfaceLinks:
         }
 
     def close(self) -> None:
-        """Close what asks the kernel."""
+        """Close the netlink socket."""
         self._parts.close()
 
 
@@ -143,7 +143,7 @@ def _queue(message: Any) -> tuple[int, int]:
 
 
 def _counts() -> dict[str, _Counted]:
-    """Every interface of this network namespace."""
+    """Return the counts of every interface of this network namespace."""
     by_interface = {}
     for line in COUNTS.read_text().splitlines()[2:]:
         name, _, numbers = line.partition(":")
@@ -153,7 +153,7 @@ def _counts() -> dict[str, _Counted]:
 
 
 def with_relays(links: LinkSights, relayed: Mapping[Hop, LinkCounters]) -> LinkSights:
-    """Relays know of the links between their two halves what was lost on them."""
+    """Return the counts with the frames that relays lost added to ``lost``."""
     sights = dict(links)
     for hop, counted in relayed.items():
         if hop in sights:
@@ -166,7 +166,7 @@ MOST_CELLS: Final = 65_536
 """slots of all switches together that are read at once"""
 MOST_FRAMES: Final = 32
 CATCH_S: Final = 0.3
-"""for which frames of a link are caught"""
+"""seconds for which frames of a link are captured"""
 _ETH_P_ALL: Final = 3
 _LONGEST: Final = 65_536
 NO_SLOTS: Final = (
@@ -187,7 +187,7 @@ class NotSeenError(ValueError):
 
 @dataclass(frozen=True)
 class Sights:
-    """A network in real time.
+    """The observable state of a network in real time.
 
     Attributes
     ----------
@@ -196,17 +196,17 @@ class Sights:
     target : str
         'embedded' or 'bmv2'.
     links : callable
-        What links have carried.
+        Returns the counts of links.
     plans : callable
-        The plans of the jobs that are installed now.
+        Returns the plans of the jobs that are installed now.
     host : DeviceHost or None
-        Of embedded switches, which stand still while its lock is held.
+        Host of the embedded switches, which stand still while its lock is held.
     interfaces : mapping or None
-        Of switches' ports, where links are those of the kernel.
+        Interfaces of the switches' ports, if links are those of the kernel.
     records : mapping
         Files with the endpoints of hosts (``Endpoints.kept_in``), by host.
     notes : sequence of str
-        For people: who counts what.
+        Text for people about the source of each count.
     """
 
     topology: Topology
@@ -220,16 +220,16 @@ class Sights:
 
     @property
     def why_no_slots(self) -> str:
-        """Empty where slots are read."""
+        """Return why slots cannot be read; empty if they can."""
         return NO_SLOTS if self.host is None else ""
 
     @property
     def why_no_frames(self) -> str:
-        """Empty where frames are caught."""
+        """Return why frames cannot be captured; empty if they can."""
         return NO_FRAMES if self.interfaces is None else ""
 
     def moment(self) -> tuple[int, LinkSights, dict[tuple[int, int], dict[str, list[int]]]]:
-        """Nanoseconds of the machine's monotonic clock, links, and by (job, epoch) the slots of each switch."""
+        """Return nanoseconds of the monotonic clock, links, and by (job, epoch) the slots of each switch."""
         at_ns, links = time.monotonic_ns(), self.links()
         if self.host is None or not any(plan.aggregators for plan in self.plans()):
             return at_ns, links, {}
@@ -253,7 +253,7 @@ class Sights:
         return slots
 
     def frames(self, link: Hop) -> list[bytes]:
-        """Frames that arrive by a link within `CATCH_S`, at most `MOST_FRAMES`. Raises `NotSeenError`."""
+        """Return frames that arrive by a link within `CATCH_S`, at most `MOST_FRAMES`. Raises `NotSeenError`."""
         if self.interfaces is None:
             raise NotSeenError(NO_FRAMES)
         node, port = self._end(link)
@@ -277,7 +277,7 @@ class Sights:
         return caught
 
     def trace(self, link: Hop, frame: bytes) -> dict[str, Any]:
-        """What the switch at a link's end would do with a frame now, on a copy of it. Raises `NotSeenError`."""
+        """Return what the switch at a link's end would do with a copy of a frame now. Raises `NotSeenError`."""
         node, port = self._end(link)
         if self.topology.node(node).is_host:
             raise NotSeenError(f"{node} is a host: it takes the frame itself, no P4 program sees it")
@@ -294,7 +294,7 @@ class Sights:
                 raise NotSeenError(str(error)) from None
 
     def _end(self, link: Hop) -> Hop:
-        """The node and port that a link leads to."""
+        """Return the node and port that a link leads to."""
         try:
             node = self.topology.neighbour(*link)
             return node, self.topology.link_at(*link).port_of(node)
@@ -305,26 +305,26 @@ class Sights:
         return None if self.host is None else self.host.device(switch)
 
 
-# A network in real time answers those who look at it, over a Unix socket that this user alone reaches.
+# A network in real time answers viewers over a Unix socket that only this user can reach.
 #
-# Messages are those of ``group/remote.py``: a request, an answer. ``what``: the network and who counts what;
-# ``plan`` with ``job`` and ``epoch``; ``moment``; ``frames`` and ``trace`` of a link (``node``, ``port``,
-# ``frame``). What cannot be seen is answered by ``refused``.
+# Messages are those of ``group/remote.py``: a request, an answer. Values of ``do``: ``what`` (the network and the
+# source of its counts); ``plan`` with ``job`` and ``epoch``; ``moment``; ``frames`` and ``trace`` of a link (``node``,
+# ``port``, ``frame``). What cannot be seen is answered by ``refused``.
 
 
 LIMIT: Final = 64 << 20
 """bytes of a message"""
 SOCKET: Final = "view"
 MOST: Final = 16
-"""who look at one time"""
+"""viewers at the same time"""
 PATIENCE_S: Final = 2.0
-"""for one who looks to send or take a message that has begun; it is left else"""
+"""seconds for a viewer to send or take a message that has begun; then its connection is closed"""
 JOIN_S: Final = 10.0
 
 
 @contextmanager
 def nearby(path: Path) -> Iterator[str]:
-    """A name of a socket that is short enough for the kernel (107 bytes), wherever its folder lies; ``OSError``."""
+    """Yield a path of a socket that fits the kernel's 107 bytes, wherever its folder lies. May raise ``OSError``."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -333,10 +333,10 @@ def nearby(path: Path) -> Iterator[str]:
 
 
 class Showing:
-    """Answers in a thread of its own while it is entered; costs nothing while no question comes."""
+    """Answers viewers in its own thread while it is entered; costs nothing while no request comes."""
 
     def __init__(self, path: Path, sights: Sights) -> None:
-        """Listen at ``path``, in a folder that this user alone enters; ``ClusterError`` when that is not possible."""
+        """Listen at ``path``, in a folder that only this user can enter. Raises ``ClusterError`` if it cannot."""
         self._path = path
         self._sights = sights
         self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -381,7 +381,7 @@ class Showing:
             self._selector.register(connection, selectors.EVENT_READ)
 
     def _talk(self, connection: socket.socket) -> bool:
-        """Answer one request; whether there may be more."""
+        """Answer one request; return False if the connection has to be closed."""
         try:
             message = remote.receive(connection, limit=LIMIT)
             if message is None:
@@ -398,7 +398,7 @@ class Showing:
             return {"error": f"unknown request {what!r}"} if handler is None else {"answer": handler(request)}
         except NotSeenError as error:
             return {"refused": str(error)}
-        except Exception as error:  # a viewer's question ends nothing
+        except Exception as error:  # a viewer's request must not end the run
             return {"error": f"{what}: {type(error).__name__}: {one_line(error)}"}
 
     def _what(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -446,7 +446,7 @@ def _link(asked: dict[str, Any]) -> tuple[str, int]:
     return str(asked["node"]), int(asked["port"])
 
 
-# A run in real time as those see it who look on: what is asked of which part.
+# The view of a run in real time: which part of the cluster answers which request.
 
 
 BY_PORTS: Final = "Links by the counters of the embedded switches' ports; queues of hosts are not counted."
@@ -458,7 +458,7 @@ BY_KERNEL: Final = (
 
 @contextmanager
 def shown(cluster: RealCluster, folder: Path) -> Iterator[None]:
-    """While this is entered, the run answers those who look, at a socket in ``folder``."""
+    """Answer viewers of the run while this is entered, at a socket in ``folder``."""
     interfaces = cluster.wires.network.switch_interfaces if isinstance(cluster.wires, VethWires) else None
     target = cluster.target
     host = target.host if isinstance(target, EmbeddedTarget) else None

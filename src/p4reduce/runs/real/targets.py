@@ -1,4 +1,4 @@
-"""Targets that execute the P4 program in real time, and their counts: the embedded switch, or BMv2."""
+"""Targets that execute the P4 program in real time (the embedded switch, or BMv2), and their counts."""
 
 import queue
 import time
@@ -42,44 +42,44 @@ from p4reduce.topologies import Topology
 from p4reduce.topologies.model import Hop
 
 CONTROL_DEADLINE_S: Final = 30.0
-"""for an answer of a switch, which may wait for a busy processor"""
+"""seconds for a switch's answer, which may wait for a busy processor"""
 NO_TRAFFIC: Final = LinkCounters(**dict.fromkeys((field.name for field in fields(LinkCounters)), 0))
 BMV2_LOG: Final = "warn"
 CERTIFICATE_NAME: Final = "p4reduce"
-"""in the group's certificate (``transport.make_key``)"""
+"""name in the group's certificate (``transport.make_key``)"""
 LATE_CLOCK_S: Final = 20.0
-"""by which a machine's clock may be behind: the group's certificate is of no use there before it was made"""
+"""seconds by which a machine's clock may be behind: the group's certificate is not valid before it was made"""
 
 
 class RealTarget(Protocol):
-    """Switches that run, with a controller. Use as a context manager."""
+    """Running switches with a controller. Use as a context manager."""
 
     controller: Controller
 
     @property
     def processes(self) -> list[int]:
-        """Process ids of processes that only execute switches; empty if the session executes them."""
+        """Return the IDs of processes that only execute switches; empty if the session executes them."""
 
     def process_of(self, switch: str) -> int | None:
-        """The process of one, where it executes nothing else and has not ended."""
+        """Return the process that executes only this switch; None if there is none or it has ended."""
 
     def check(self) -> None:
-        """Raise when a switch has ended."""
+        """Raise if a switch has ended."""
 
     def ended(self) -> Collection[str]:
-        """Switches that have ended by themselves; raises when all have, as one."""
+        """Return the switches that have ended by themselves; raise if all have ended together."""
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-        """Counts of the links that leave switches; ``counters`` are the P4 program's."""
+        """Return the counts of the links that leave switches; ``counters`` are the P4 program's."""
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
-        """Frames that came in by each port, as far as known."""
+        """Return the frames received at each port, as far as known."""
 
     def kernel_drops(self) -> int:
-        """Frames that found no room in the kernel, as far as known."""
+        """Return the frames that the kernel dropped, as far as known."""
 
     def incidents(self) -> dict[Where, Incidents]:
-        """Losses and duplicates of first transmissions at switches' ports, as far as known."""
+        """Return losses and duplicates of first transmissions at switches' ports, as far as known."""
 
     def __enter__(self) -> Self: ...
 
@@ -89,40 +89,40 @@ class RealTarget(Protocol):
 
 
 class _Threads(ABC):
-    """Switches that are threads, of this process or of agents: none of them ends alone."""
+    """Switches that are threads of this process or of agents: none of them ends alone."""
 
     @property
     def processes(self) -> list[int]:
-        """None."""
+        """Return no processes: switches are threads."""
         return []
 
     def process_of(self, switch: str) -> int | None:
-        """None."""
+        """Return None: switches are threads."""
         return None
 
     @abstractmethod
     def check(self) -> None:
-        """Raise where they have ended."""
+        """Raise if the threads have ended."""
 
     @abstractmethod
     def _ports(self) -> Mapping[Hop, PortCounters]:
-        """What the ports counted."""
+        """Return the counts of the ports."""
 
     def ended(self) -> Collection[str]:
-        """None: `check` raises for all of them."""
+        """Return no switches: `check` raises for all of them."""
         self.check()
         return ()
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-        """As the ports counted."""
+        """Return the frames that each port sent."""
         return {port: seen.sent for port, seen in self._ports().items()}
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
-        """As the ports counted."""
+        """Return the frames that each port received."""
         return {port: seen.received_frames for port, seen in self._ports().items()}
 
     def kernel_drops(self) -> int:
-        """As the ports counted."""
+        """Return the frames that could not be received or sent at the ports."""
         return sum(seen.overrun + seen.send_failures for seen in self._ports().values())
 
 
@@ -144,7 +144,7 @@ class EmbeddedTarget(_Threads):
             seed=experiment.seed,
             rest_us=REST_US,
         )
-        """Server and switches."""
+        """P4Runtime server and switches."""
         self._switches = host.switches
         try:
             self._parts.enter_context(host)
@@ -158,14 +158,14 @@ class EmbeddedTarget(_Threads):
             raise
 
     def check(self) -> None:
-        """Raise ``FabricError`` when a data path has ended."""
+        """Raise ``FabricError`` if a data path has ended."""
         self._switches.check()
 
     def _ports(self) -> Mapping[Hop, PortCounters]:
         return self._switches.port_counters()
 
     def incidents(self) -> dict[Where, Incidents]:
-        """First transmissions that found a port's queue full."""
+        """Return the first transmissions that found a port's queue full."""
         return self._switches.incidents(self._topology)
 
     def __enter__(self) -> Self:
@@ -191,36 +191,36 @@ class Bmv2Target:
 
     @property
     def processes(self) -> list[int]:
-        """Of the switches that have not ended."""
+        """Return the processes of the switches that have not ended."""
         gone = self._switches.ended()
         return [pid for name, pid in self._switches.pids.items() if name not in gone]
 
     def process_of(self, switch: str) -> int | None:
-        """Its BMv2's."""
+        """Return the switch's BMv2 process, or None if it has ended."""
         return None if switch in self._switches.ended() else self._switches.pids[switch]
 
     def check(self) -> None:
-        """Raise ``RealError`` when a switch has ended, with its last lines."""
+        """Raise ``RealError`` with the last lines of a switch if it has ended."""
         self._switches.check()
 
     def ended(self) -> Collection[str]:
-        """Those whose process is gone."""
+        """Return the switches whose process has ended."""
         return self._switches.ended()
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-        """As the P4 program counted."""
+        """Return the links as the P4 program counted."""
         return program_links(self._topology, counters)
 
     def received(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, int]:
-        """Empty: what BMv2 loses before ingress is not counted."""
+        """Return no counts: frames that BMv2 loses before ingress are not counted."""
         return {}
 
     def kernel_drops(self) -> int:
-        """0: they are not counted."""
+        """Return 0: the kernel's drops are not counted."""
         return 0
 
     def incidents(self) -> dict[Where, Incidents]:
-        """Empty: what BMv2 loses is not noted."""
+        """Return no incidents: BMv2's losses are not recorded."""
         return {}
 
     def __enter__(self) -> Self:
@@ -231,7 +231,7 @@ class Bmv2Target:
 
 
 def program_links(topology: Topology, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-    """Links as the P4 program counted: bytes are those that packets had when they came in, which is as long on BMv2."""
+    """Return links as the P4 program counted; its bytes are those at ingress, and on BMv2 packets keep their length."""
     links = {}
     for switch, own in counters.items():
         for port in range(1, len(topology.neighbours(switch)) + 1):
@@ -252,10 +252,10 @@ def program_links(topology: Topology, counters: Mapping[str, SwitchCounters]) ->
 
 
 class MachineTarget(_Threads):
-    """Switches on several machines, by their agents; the controller reaches them by mutual TLS."""
+    """Switches on several machines, run by agents; the controller reaches them by mutual TLS."""
 
     def __init__(self, topology: Topology, program: P4Program, wires: MachineWires, agents: Agents, name: str) -> None:
-        """Start what each machine is to execute; ``name`` of the run. ``ClusterError`` where one cannot."""
+        """Start each machine's part; ``name`` of the run. Raises ``ClusterError`` if a machine cannot."""
         self._agents, self._topology = agents, topology
         pem = transport.make_key()
         key, certificate = transport.halves(pem)
@@ -278,15 +278,15 @@ class MachineTarget(_Threads):
         self.relays: RelaySights = _MachineRelays(self)
 
     def check(self) -> None:
-        """`ClusterError` when an agent, and with it its switches, has ended."""
+        """Raise `ClusterError` if an agent, and with it its switches, has ended."""
         self._agents.check()
 
     def cpu_s(self) -> float:
-        """CPU seconds of all agents since they began."""
+        """Return the CPU seconds of all agents since they began."""
         return sum(counts.cpu_s for counts in self.counted())
 
     def counted(self) -> list[Counted]:
-        """The counts of each machine."""
+        """Return the counts of each machine."""
         for agent in self._agents.every:
             agent.ask("count")
         every = self._agents.every
@@ -296,11 +296,11 @@ class MachineTarget(_Threads):
         return {hop: seen for counts in self.counted() for hop, seen in counts.ports.items()}
 
     def links(self, counters: Mapping[str, SwitchCounters]) -> dict[Hop, LinkCounters]:
-        """As the ports counted, or the P4 program where no port does."""
+        """Return the links as the ports counted, or as the P4 program counted if no port does."""
         return super().links(counters) or program_links(self._topology, counters)
 
     def incidents(self) -> dict[Where, Incidents]:
-        """What switches and relays noted of first transmissions."""
+        """Return the incidents of first transmissions of switches and relays."""
         return reduce(merged, (counts.incidents for counts in self.counted()))
 
     def __enter__(self) -> Self:
@@ -318,27 +318,27 @@ class _MachineRelays:
         self._target = target
 
     def check(self) -> None:
-        """Agents do."""
+        """Do nothing: the target checks the agents."""
 
     def links(self) -> dict[Hop, LinkCounters]:
-        """Counts of the frames of each directed link."""
+        """Return the counts of the frames of each directed link."""
         return {hop: seen for counts in self._target.counted() for hop, seen in counts.relayed.items()}
 
     def incidents(self) -> dict[Where, Incidents]:
-        """None: the target has them."""
+        """Return no incidents: the target returns those of relays too."""
         return {}
 
 
 def _controller(topology: Topology, targets: Sequence[tuple[str, str, int]], program: P4Program) -> Controller:
-    """Make a controller that has connected and loaded the program."""
+    """Return a controller that has connected and loaded the program."""
     switches = [Target(*target) for target in targets]
     return Controller(topology, switches, program, deadline_s=CONTROL_DEADLINE_S)
 
 
 def check_growth(plan: Plan, collective: str) -> None:
-    """Raise ``ExperimentError`` where BMv2 could not carry ``collective`` by ``plan``.
+    """Raise ``ExperimentError`` if BMv2 could not carry ``collective`` by ``plan``.
 
-    A pull has no lanes. Switches merge those that come in time, but answer a repeated one by itself, made longer.
+    A pull has no lanes. Switches merge pulls that come in time, but answer a repeated pull alone, with lanes added.
     """
     growth = LANE_BYTES * plan.lanes
     if plan.in_network and collective in {"pull", "broadcast"} and growth > GROWTH_BYTES:
@@ -348,17 +348,17 @@ def check_growth(plan: Plan, collective: str) -> None:
         )
 
 
-# What of a network in real time has ended or begun anew since the last look: links, switches.
+# Damage since the last look: links and switches that have ended, switches that have restarted.
 
 
 IDLE_S: Final = 0.5
-"""for which a switch that does not answer has used no processor time, while members wait: it is not only slow"""
+"""seconds without CPU time after which a silent switch, for which members wait, counts as lost"""
 
 
 class RealDamage:
-    """Tells the ``trees`` of it. Whatever happens wakes the ``presence``. Use as a context manager.
+    """Reports damage to the ``trees``, and wakes the ``presence`` on every event. Use as a context manager.
 
-    Of a run with ``on_failure`` "abort" links and processes of switches are not heard of, but raise.
+    In a run with ``on_failure`` "abort", an ended switch raises, and links that are down are not reported.
     """
 
     def __init__(
@@ -372,9 +372,9 @@ class RealDamage:
     ) -> None:
         self._target, self._wires, self._relays = target, wires, relays
         self._trees, self._presence, self._on_failure = trees, presence, on_failure
-        self._apart = bool(target.processes)  # switches are no part of this process, and may fall silent
+        self._apart = bool(target.processes)  # switches are not part of this process, and may fall silent
         self._ended: set[str] = set()
-        self._silent: dict[str, tuple[float, Signs]] = {}  # since when it has used no processor time
+        self._silent: dict[str, tuple[float, Signs]] = {}  # since when it has used no CPU time
         self._sightings: queue.SimpleQueue[Sighting] = queue.SimpleQueue()
         self._parts = ExitStack()
         if wires.events is not None:
@@ -383,7 +383,7 @@ class RealDamage:
             presence.wake_at_end(pid)
 
     def news(self) -> list[str]:
-        """News since the last call. Raises if nothing can go on."""
+        """Return the damage since the last call. Raises if the run cannot go on."""
         self._relays.check()
         if self._on_failure == "abort":
             self._target.check()
@@ -402,7 +402,7 @@ class RealDamage:
         self._parts.close()
 
     def _saw(self, sighting: Sighting) -> None:
-        """Called by the controller's thread."""
+        """Take a sighting, in the controller's thread."""
         self._sightings.put(sighting)
         self._presence.wake()
 
@@ -422,7 +422,7 @@ class RealDamage:
         if sighting.what == "silent":
             if (pid := self._target.process_of(switch)) is not None:
                 self._silent[switch] = (time.monotonic(), Signs(pid))
-            elif self._apart and switch not in self._trees.reach.switches:  # not a process of ours any more
+            elif self._apart and switch not in self._trees.reach.switches:  # a process that this run did not start
                 return [self._lose(switch, "does not answer")]
             return []
         self._silent.pop(switch, None)
@@ -432,7 +432,7 @@ class RealDamage:
         return [f"switch {switch} began anew"]
 
     def _fell_silent(self) -> list[str]:
-        """Switches that are there, but do nothing, while members wait."""
+        """Lose the switches that run but do nothing while members wait; return the causes."""
         now, news = time.monotonic(), []
         for switch, (since, signs) in list(self._silent.items()):
             if signs.seen():

@@ -1,4 +1,4 @@
-"""Links between hosts and switches in real time: veth pairs between namespaces, or datagrams, also between machines."""
+"""Links between hosts and switches in real time: veth pairs, or datagrams, on one machine or between machines."""
 
 import contextlib
 import random
@@ -33,11 +33,11 @@ from p4reduce.topologies.optical import Ends
 from p4reduce.workers.wire import INC_UDP_PORT, frame_bytes
 
 UNSHAPED_FROM_BPS: Final = 10**10
-"""Rates that software switches do not reach: such links are not held to them."""
+"""Rates that software switches do not reach: such links are not shaped."""
 RELAYED_FROM_PS: Final = 100_000_000
 """Delays below 0.1 ms are less than what processes add; longer ones are made by relays."""
 REORDER_DELAY_PS: Final = 2_000_000_000
-"""Reordered frames are late by up to 2 ms: about what a round trip takes between processes."""
+"""Reordered frames are late by up to 2 ms, about a round trip between processes."""
 
 
 Events = socket.socket | None
@@ -47,7 +47,7 @@ Socket = tuple[str, int]
 
 @dataclass(frozen=True)
 class Relayed:
-    """A link that is cut in two, with a relay between."""
+    """A link that is cut in two, with a relay between the halves."""
 
     link: Link
     a: PortSpec
@@ -56,31 +56,31 @@ class Relayed:
 
 
 class Wires(Protocol):
-    """Use as a context manager."""
+    """Links of a run in real time. Use as a context manager."""
 
     shaping: str
-    """text that says what holds links to their rates"""
+    """text that names what limits links to their rates"""
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
-        """Ports of the embedded switches."""
+        """Return the ports of the embedded switches."""
 
     def relayed(self) -> list[Relayed]:
-        """The links that relays carry; none where links do nothing to frames."""
+        """Return the links that relays carry; empty if links need no relays."""
 
     def socket(self, host: str) -> SocketSpec:
-        """The socket by which a worker reaches its switch."""
+        """Return the socket by which a worker reaches its switch."""
 
     def cut(self) -> Collection[Ends]:
-        """Links that are known to have gone down."""
+        """Return the links that are known to have gone down."""
 
     @property
     def events(self) -> Events:
-        """Readable when :meth:`cut` may have something to say, until it was asked."""
+        """Return a socket that is readable when :meth:`cut` may have news, until it is called; None: never."""
 
     def start(
         self, host: str, argv: Sequence[str], options: Mapping[str, Any]
     ) -> "subprocess.Popen[bytes] | RemoteProcess":
-        """Start a program at a host; it dies with us."""
+        """Start a program at a host; it ends with this process."""
 
     def __enter__(self) -> Self: ...
 
@@ -90,7 +90,7 @@ class Wires(Protocol):
 
 
 def shaped_rates(experiment: Experiment, topology: Topology) -> dict[tuple[str, int], int]:
-    """Rate in bit/s of each (node, port) whose link is to be held to it."""
+    """Return the rate in bit/s of each (node, port) whose link is shaped."""
     if experiment.unshaped:
         return {}
     return {
@@ -102,30 +102,30 @@ def shaped_rates(experiment: Experiment, topology: Topology) -> dict[tuple[str, 
 
 
 def needs_relays(experiment: Experiment, topology: Topology) -> bool:
-    """Whether links lose, reorder or delay frames: neither hosts nor BMv2 do that by themselves."""
+    """Return whether links lose, reorder or delay frames, which neither hosts nor BMv2 do by themselves."""
     late = max(link.delay_ps for link in topology.links) >= RELAYED_FROM_PS
     return late or link_faults(experiment.faults).any
 
 
 def kernel_shaping(experiment: Experiment, *, shape: bool) -> str:
-    """Text that says what holds links of the kernel to their rates. shape: whether anything does."""
+    """Return the text that names what limits the kernel's links to their rates. shape: whether anything does."""
     own = "kernel (tbf) at hosts, switches' own queues" if experiment.target == "embedded" else "kernel (tbf)"
     return own if shape else "none"
 
 
 def switch_ends(network: RealNetwork) -> dict[str, dict[int, PortSpec]]:
-    """The ports of switches in a network of the kernel."""
+    """Return the ports of switches in a network of the kernel."""
     interfaces = network.switch_interfaces
     return {switch: {port: Veth(name) for port, name in own.items()} for switch, own in interfaces.items()}
 
 
 def relay_ends(network: RealNetwork) -> list[Relayed]:
-    """The links of such a network that are cut in two."""
+    """Return the links of a network of the kernel that are cut in two."""
     return [Relayed(relay.link, Veth(relay.a_interface), Veth(relay.b_interface)) for relay in network.relays]
 
 
 class VethWires:
-    """Namespaces and veth pairs; this process must have been entered."""
+    """Namespaces and veth pairs; this process must be in its own namespaces (``enter_command``)."""
 
     def __init__(self, experiment: Experiment, topology: Topology, name: str) -> None:
         shape = bool(shaped_rates(experiment, topology))
@@ -141,29 +141,29 @@ class VethWires:
         self.shaping = kernel_shaping(experiment, shape=shape)
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
-        """Switch ends of the pairs, past the kernel's shaping: embedded switches keep to rates themselves."""
+        """Return the switch ends of the pairs, before the kernel's shaping, as embedded switches limit rates."""
         return switch_ends(self.network)
 
     def relayed(self) -> list[Relayed]:
-        """Pairs of interfaces in this namespace."""
+        """Return the links with relays, as pairs of interfaces in this namespace."""
         return relay_ends(self.network)
 
     def socket(self, host: str) -> SocketSpec:
-        """The kernel's own IP stack."""
+        """Return the address of the host in the kernel's own IP stack."""
         return SocketSpec(local=(self.network.topology.node(host).ip_text, INC_UDP_PORT))
 
     def cut(self) -> Collection[Ends]:
-        """Links whose interface at a switch has lost its carrier."""
+        """Return the links whose interface at a switch has lost its carrier."""
         down = self._carriers.down() if self._carriers else ()
         return {self._ends[name] for name in down}
 
     @property
     def events(self) -> Events:
-        """The kernel's, of interfaces."""
+        """Return the kernel's socket for events of interfaces."""
         return self._carriers.events if self._carriers else None
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
-        """Start it in the host's namespace."""
+        """Start a program in the host's namespace."""
         return self.network.popen(host, argv, **options)
 
     def __enter__(self) -> Self:
@@ -197,22 +197,22 @@ class _Datagrams:
         self._pairs: dict[Hop, tuple[Socket, Socket]] = {}
 
     def socket(self, host: str) -> SocketSpec:
-        """A socket that carries whole frames in datagrams."""
+        """Return a socket that carries whole frames in datagrams."""
         local, remote = self._pairs[host, 1]
         return SocketSpec(local=local, remote=remote, rate_bps=self._rates.get((host, 1), 0))
 
     def cut(self) -> Collection[Ends]:
-        """Datagrams have no carrier."""
+        """Return no links: datagrams have no carrier."""
         return ()
 
     @property
     def events(self) -> Events:
-        """None."""
+        """Return None, as no link can go down."""
         return None
 
 
 class UdpWires(_Datagrams):
-    """A pair of UDP sockets for each link, or one on each side of its relay, at an address that this run alone has."""
+    """A pair of UDP sockets for each link, or one on each side of its relay, at an address that only this run uses."""
 
     def __init__(self, experiment: Experiment, topology: Topology) -> None:
         super().__init__(experiment, topology)
@@ -228,7 +228,7 @@ class UdpWires(_Datagrams):
                 self._relayed.append(Relayed(link, Udp(to_a, a), Udp(to_b, b)))
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
-        """A datagram port for each link of a switch."""
+        """Return a datagram port for each link of a switch."""
         ports: dict[str, dict[int, PortSpec]] = {switch.name: {} for switch in self._topology.switches}
         for (node, port), (local, remote) in self._pairs.items():
             if node in ports:
@@ -236,11 +236,11 @@ class UdpWires(_Datagrams):
         return ports
 
     def relayed(self) -> list[Relayed]:
-        """Pairs of sockets."""
+        """Return the links with relays, as pairs of sockets."""
         return self._relayed
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
-        """Start it beside us."""
+        """Start a program beside this process."""
         return subprocess.Popen(here_command(argv), **options)
 
     def __enter__(self) -> Self:
@@ -251,25 +251,25 @@ class UdpWires(_Datagrams):
 
 
 def open_wires(experiment: Experiment, topology: Topology, name: str) -> Wires:
-    """The wires that the experiment names."""
+    """Return the wires that the experiment names."""
     return UdpWires(experiment, topology) if experiment.links == "udp" else VethWires(experiment, topology, name)
 
 
-# Links between machines: the session asks each for ports, and tells each what of the network it has to execute.
+# Links between machines: the session asks each machine for ports, and tells it its share of the network.
 
 
 UDP_BYTES: Final = 28
-"""of the headers of IPv4 and UDP before a frame"""
+"""bytes of the headers of IPv4 and UDP before a frame"""
 
 
 def placed(
     topology: Topology, workers: Sequence[str], machines: Sequence[Machine], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """The machine of each node, by name: ranks as `spread` says, a switch where most of its neighbours are.
+    """Return the machine of each node: ranks are spread by `spread`, a switch goes where most of its neighbours are.
 
-    Only neighbours that have a place count, so switches with ranks come first; of equal machines the first is taken.
-    Other hosts are where their switch is. given: nodes that are elsewhere. ``BadInput`` for a node or a machine that
-    there is not.
+    Only neighbours that have a place count, so switches with ranks come first; ties go to the first machine. Other
+    hosts are placed with their switch. given: nodes with a fixed machine. Raises ``BadInput`` for an unknown node or
+    machine.
     """
     names = [machine.name for machine in machines]
     for node, name in given.items():
@@ -298,16 +298,16 @@ class Machines:
     names: tuple[str, ...]
     place: dict[str, str]
     ssh: tuple[str, ...]
-    """the command that runs another one on a machine"""
+    """command that runs another command on a machine"""
     environment: dict[str, str]
     """Variables for ranks, besides those of p4reduce and PyTorch."""
     script: str | None = None
-    """File that has to be the same everywhere."""
+    """File that has to be the same on all machines, or None."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """How a machine builds its share of interfaces of the kernel, in namespaces."""
+    """How a machine builds its share of the kernel's links, in namespaces."""
 
     target: Literal["embedded", "bmv2"]
     nodes: tuple[str, ...]
@@ -320,13 +320,13 @@ class Inside:
 
 @dataclass(frozen=True)
 class MachineShare:
-    """What of a run's network one machine executes: switches and relays."""
+    """The switches and relays of a run's network that one machine executes."""
 
     topology: Topology
     address: str
-    """IPv4, at which the other machines reach it."""
+    """IPv4 address at which the other machines reach it."""
     devices: dict[str, int]
-    """P4Runtime's number of each switch."""
+    """P4Runtime device ID of each switch."""
     ports: Annotated[dict[Hop, Udp], ITEMS]
     rates_bps: Annotated[dict[Hop, int], ITEMS]
     queue_frames: int
@@ -334,14 +334,14 @@ class MachineShare:
     faults: Faults
     seed: int
     inside: Inside | None = None
-    """Links of the kernel, in the place of ``ports`` and ``relayed``."""
+    """Links of the kernel, in place of ``ports`` and ``relayed``; None for datagrams."""
 
 
 class RemoteProcess(RemoteRank):
-    """A program on another machine that is spoken to in lines, with what is needed of ``subprocess.Popen``."""
+    """A program on another machine that exchanges lines with this process; a subset of ``subprocess.Popen``."""
 
     def __init__(self, number: int, agent: Agent, argv: Sequence[str], log: Path) -> None:
-        """``log``: file for its errors. It is still to be started."""
+        """Prepare the program; it is started later. ``log``: file for its standard error."""
         super().__init__(number, agent, lambda *_: self._mine.close())
         self._argv, self._log, self._input_of = argv, log, agent
         self._mine, theirs = socket.socketpair()
@@ -350,18 +350,18 @@ class RemoteProcess(RemoteRank):
         theirs.close()
 
     def write(self, lines: bytes) -> None:
-        """To its input."""
+        """Write lines to the program's input."""
         for line in lines.decode().splitlines():
             self._input_of.ask("input", rank=self.rank, line=line)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: writes are not buffered."""
 
     def close(self) -> None:
-        """Its input goes with its agent."""
+        """Do nothing: the program's input is closed with its agent."""
 
     def take(self, stream: str, line: str) -> None:
-        """A line that it has written."""
+        """Take a line that the program wrote."""
         if stream == "stderr":
             with self._log.open("a", encoding="utf-8") as log:
                 log.write(f"{line}\n")
@@ -370,17 +370,17 @@ class RemoteProcess(RemoteRank):
             self._mine.sendall(line.encode() + b"\n")
 
     def send_signal(self, number: int) -> None:
-        """No other than to end."""
+        """Do nothing: the program takes no signals."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended; ``TimeoutExpired`` when ``timeout`` seconds were not enough."""
+        """Wait until the program has ended; raise ``TimeoutExpired`` after ``timeout`` seconds."""
         if timeout is not None and not self.join(timeout):
             raise subprocess.TimeoutExpired(list(self._argv), timeout)
         return super().wait()
 
 
 class MachineWires(ABC):
-    """Links of which machines make their parts. ``place``: the machine of each node, which has begun."""
+    """Links between nodes on several machines. ``place``: the started agent of each node's machine."""
 
     shaping: str
 
@@ -390,37 +390,37 @@ class MachineWires(ABC):
 
     @property
     def events(self) -> Events:
-        """None."""
+        """Return None, as no link can go down."""
         return None
 
     def cut(self) -> Collection[Ends]:
-        """None: a machine that goes takes the run with it."""
+        """Return no links: if a machine ends, the run ends too."""
         return ()
 
     @abstractmethod
     def share(self, agent: Agent, number: int) -> MachineShare:
-        """What a machine executes. number: of the machine; faults are drawn anew on each."""
+        """Return a machine's share of the network. number: of the machine, for the seed of its faults."""
 
     @abstractmethod
     def socket(self, host: str) -> SocketSpec:
-        """As of `Wires`."""
+        """Return the socket by which a worker reaches its switch, as `Wires` does."""
 
     def devices(self, agent: Agent) -> dict[str, int]:
-        """The switches on a machine, each with P4Runtime's number."""
+        """Return the switches on a machine, each with its P4Runtime device ID."""
         return {
             switch.name: switch.index + 1 for switch in self._topology.switches if self._place[switch.name] is agent
         }
 
     def ports(self) -> dict[str, dict[int, PortSpec]]:
-        """None: no switch is in this process."""
+        """Return no ports: no switch is in this process."""
         return {}
 
     def relayed(self) -> list[Relayed]:
-        """None: no relay is in this process."""
+        """Return no links: no relay is in this process."""
         return []
 
     def start(self, host: str, argv: Sequence[str], options: Mapping[str, Any]) -> "RemoteProcess":
-        """Start it on the host's machine; of ``options`` ``stderr`` counts, a file."""
+        """Start a program on the host's machine; of ``options``, only the file ``stderr`` is used."""
         number = len(self._started)
         process = RemoteProcess(number, self._place[host], argv, Path(options["stderr"].name))
         self._started.append(process)
@@ -428,7 +428,7 @@ class MachineWires(ABC):
         return process
 
     def take(self, number: int, stream: str, line: str) -> None:
-        """A line that a program has written."""
+        """Pass on a line that a program wrote."""
         self._started[number].take(stream, line)
 
     def __enter__(self) -> Self:
@@ -438,9 +438,11 @@ class MachineWires(ABC):
         return
 
     def _check_mtu(self, agents: Iterable[Agent], before: int) -> int:
-        """The least MTU of machines, bytes, or Ethernet's. ``before``: bytes that a frame has before it between them.
+        """Return the least MTU of the machines, at most that of Ethernet, bytes.
 
-        ``ClusterError`` where frames do not fit.
+        ``before``: bytes of outer headers of a frame.
+
+        Raises ``ClusterError`` if frames do not fit.
         """
         longest, least = frame_bytes(self._experiment.lanes) + before, MTU + ETHERNET_BYTES + before
         for agent in agents:
@@ -458,15 +460,15 @@ class MachineWires(ABC):
 
 
 class MachineDatagrams(_Datagrams, MachineWires):
-    """A pair of UDP sockets for each link, or one on each side of its relay, which is where the link's first end is:
-    between the machines' addresses where the two are on different machines, else on loopback.
+    """A pair of UDP sockets for each link, or one on each side of its relay, on one machine or between two.
 
-    The machine that is to bind a port has chosen it. All sockets are connected, so the kernel takes nothing that is not
-    from the other end's address and port.
+    Sockets are at the machines' addresses if the link is between two machines, else on loopback. A relay is on the
+    machine of the link's first end. The machine that binds a port has chosen it. All sockets are connected, so the
+    kernel accepts only datagrams from the other end's address and port.
     """
 
     def __init__(self, experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> None:
-        """``ClusterError`` where a machine's MTU is too small."""
+        """Ask the machines for ports; raise ``ClusterError`` if a machine's MTU is too small."""
         _Datagrams.__init__(self, experiment, topology)
         MachineWires.__init__(self, experiment, topology, place)
         self._relayed: dict[Agent, list[Relayed]] = {agent: [] for agent in place.values()}
@@ -494,7 +496,7 @@ class MachineDatagrams(_Datagrams, MachineWires):
             self._pairs |= {hops[0]: (a_end, to_a), hops[1]: (b_end, to_b)}
 
     def share(self, agent: Agent, number: int) -> MachineShare:
-        """Sockets of switches and relays."""
+        """Return the sockets of the machine's switches and relays."""
         switches = self.devices(agent)
         ports = {hop: Udp(*pair) for hop, pair in self._pairs.items() if hop[0] in switches}
         return MachineShare(
@@ -513,11 +515,11 @@ class MachineDatagrams(_Datagrams, MachineWires):
 class MachineTunnels(MachineWires):
     """Namespaces and veth pairs on each machine, and a VXLAN tunnel for each link between two.
 
-    All tunnels of a run have one UDP port, which is free on all machines, and each has a number of its own.
+    All tunnels of a run use one UDP port that is free on all machines; each has its own VXLAN number.
     """
 
     def __init__(self, experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> None:
-        """``ClusterError`` where a machine's MTU is too small, or no port is free everywhere."""
+        """Choose the port; raise ``ClusterError`` if a machine's MTU is too small, or no port is free everywhere."""
         super().__init__(experiment, topology, place)
         self._across = {
             number: (place[link.a], place[link.b])
@@ -532,11 +534,11 @@ class MachineTunnels(MachineWires):
         self.shaping = kernel_shaping(experiment, shape=bool(self._rates))
 
     def socket(self, host: str) -> SocketSpec:
-        """The kernel's own IP stack."""
+        """Return the address of the host in the kernel's own IP stack."""
         return SocketSpec(local=(self._topology.node(host).ip_text, INC_UDP_PORT))
 
     def share(self, agent: Agent, number: int) -> MachineShare:
-        """Nodes and tunnels."""
+        """Return the machine's nodes and tunnels."""
         given, switches = self._experiment, self.devices(agent)
         tunnels = [
             Tunnel(link, agent.address, (b if a is agent else a).address, self._port, self._first + link)
@@ -566,7 +568,7 @@ class MachineTunnels(MachineWires):
 
 
 def _common_port(agents: Collection[Agent]) -> int:
-    """A UDP port that is free on all machines."""
+    """Return a UDP port that is free on all machines."""
     ports = [_FIRST_PORT + place for place in random.SystemRandom().sample(range(_PORTS), _TRIED_PORTS)]
     for agent in agents:
         agent.ask("unbound", ports=ports)
@@ -578,43 +580,43 @@ def _common_port(agents: Collection[Agent]) -> int:
 
 
 def machine_wires(experiment: Experiment, topology: Topology, place: Mapping[str, Agent]) -> MachineWires:
-    """The links of the kind that the experiment names, between the machines of ``place``."""
+    """Return links of the experiment's kind between the machines of ``place``."""
     kind = MachineDatagrams if experiment.links == "udp" else MachineTunnels
     return kind(experiment, topology, place)
 
 
 _MACHINE_BITS: Final = 48
-"""of a seed, below those that differ between machines"""
+"""bits of a seed below those that differ between machines"""
 _NUMBERS: Final = 1 << 24
 _FIRST_PORT: Final = 20_000
 _PORTS: Final = 12_000
-"""below those that the kernel gives to clients"""
+"""number of ports, all below the kernel's ephemeral range"""
 _TRIED_PORTS: Final = 32
 
 
-# The relays of a run: what links of the topology do to frames, done by processes between the kernel's links.
+# The relays of a run: processes between the kernel's links that lose, delay and reorder frames.
 
 
 def relay_faults(experiment: Experiment) -> Faults:
-    """What relays do to frames."""
+    """Return the faults that relays apply to frames."""
     return link_faults(experiment.faults, reorder_delay_ps=REORDER_DELAY_PS)
 
 
 class RelaySights(Protocol):
-    """What relays of a run say of themselves."""
+    """The counts of a run's relays."""
 
     def check(self) -> None:
-        """Raise ``FabricError`` when the relays have ended."""
+        """Raise ``FabricError`` if the relays have ended."""
 
     def links(self) -> dict[Hop, LinkCounters]:
-        """Counts of the frames of each directed link."""
+        """Return the counts of the frames of each directed link."""
 
     def incidents(self) -> dict[Where, Incidents]:
-        """Losses and duplicates of first transmissions."""
+        """Return losses and duplicates of first transmissions."""
 
 
 class LinkRelays:
-    """Carries every link that is ``cut`` in two. A context manager; does nothing where there is none."""
+    """Relays for every link that is ``cut`` in two; does nothing without such links. Use as a context manager."""
 
     def __init__(self, topology: Topology, cut: Sequence[Relayed], faults: Faults, seed: int) -> None:
         self._topology = topology
@@ -625,11 +627,11 @@ class LinkRelays:
         self._relays = Relays([(relayed.a, relayed.b) for relayed in cut], faults=faults, delay_ps=delays, seed=seed)
 
     def check(self) -> None:
-        """Raise ``FabricError`` when the relays have ended."""
+        """Raise ``FabricError`` if the relays have ended."""
         self._relays.check()
 
     def links(self) -> dict[Hop, LinkCounters]:
-        """Counts of the frames of each directed link."""
+        """Return the counts of the frames of each directed link."""
         sent = {}
         for pair, (a, b) in enumerate(self._ends):
             there, back = self._relays.directions(pair)
@@ -637,7 +639,7 @@ class LinkRelays:
         return sent
 
     def incidents(self) -> dict[Where, Incidents]:
-        """Losses and duplicates of first transmissions."""
+        """Return losses and duplicates of first transmissions."""
         return self._relays.incidents(self._ends, self._topology) if self._ends else {}
 
     def __enter__(self) -> Self:

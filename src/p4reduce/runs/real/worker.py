@@ -1,23 +1,23 @@
 """A worker as a process: ``python -m p4reduce.runs.real.worker [SPEC.json]``.
 
-Reads its description (``ProcessSpec``, JSON) from the file, or as the first line of its input; makes its endpoints and
-binds its socket; says so. Then it answers every line of its input with one line, both JSON objects:
+It reads its description (``ProcessSpec``, JSON) from the file, or as the first line of its input; makes its endpoints,
+binds its socket, and reports that. Then it answers every line of its input with one line; both are JSON objects:
 
 | line | answer |
 |---|---|
-| (start) | ``ready``: its host; ``local``: where the socket is bound; ``pid`` |
+| (start) | ``ready``: its host; ``local``: the address of the socket |
 | ``do``: prepare; ``elements``, ``turn`` | ``prepared``: the array of the next command of that turn is drawn |
-| ``do``: all_reduce, push, pull, push_pull, broadcast, barrier; ``elements``, ``turn`` | ``carried``: see ``Carried`` |
+| ``do``: a collective (``COLLECTIVES``, broadcast); ``elements``, ``turn`` | ``carried``: a ``CarriedCollective`` |
 | … ``root``, ``learning_rate``, ``save`` (optional) | the array is also written to the file ``save`` (.npy) |
-| ``do``: load | ``loaded``: how many images there are to learn from |
+| ``do``: load | ``loaded``: number of training images |
 | ``do``: train; ``epochs``, ``served`` | after each collective ``carried``; then it waits for ``do``: next |
 | … ``given``, ``got`` (optional) | arrays before and after each are written to these files (.npy) |
 | … at its end | ``figures``, and ``sha256`` of the weights |
 | ``do``: status | ``endpoints``: their status by job; ``port``: its counts; ``cpu_s`` of the process |
-| ``do``: finish, or end of input | the status; then the process ends |
+| ``do``: finish | the status; then the process ends, as it does at the end of its input |
 
-A line that fails is answered by ``error``. Peers are served until the end: a worker that has its own results may still
-owe others theirs. While a training waits for ``next``, other lines are answered as ever.
+A line that fails is answered by ``error``. Peers are served until the end, as others may still wait for results that
+this worker has. While a training waits for ``next``, other lines are answered too.
 """
 
 import json
@@ -56,11 +56,11 @@ class CommandedWorker:
         self._prepared = _NOTHING
 
     def ready(self) -> Message:
-        """The first message of a worker."""
+        """Return the first message of a worker."""
         return {"ready": self._spec.host, "local": list(self._backend.port.local)}
 
     def answer(self, command: Message) -> Message:
-        """Carry a command out. Raises ``ValueError`` for one that is none, and what collectives raise."""
+        """Carry out a command. Raises ``ValueError`` for an unknown command, and the errors of collectives."""
         what = command.pop("do", None)
         if what in _OPERATIONS:
             return self._move(str(what), command)
@@ -86,7 +86,7 @@ class CommandedWorker:
         barrier = operation == "barrier"
         move = from_plain(MoveCommand, {"elements": 1, **command} if barrier else command, operation)
         array = np.zeros(1, np.float32) if barrier else self._array(move)
-        self._prepared = _NOTHING  # the result takes its place
+        self._prepared = _NOTHING  # the result overwrites it
         options = Options(tensor="tensor")
         self._backend.collective(Asked(operation, array, move.root, move.learning_rate, options))
         if move.save is not None:
@@ -94,7 +94,7 @@ class CommandedWorker:
         return {"carried": to_plain(self._backend.carried[-1])}
 
     def _array(self, move: MoveCommand) -> FloatArray:
-        """The array of a turn, drawn once: drawing it takes long beside moving it."""
+        """Return the array of a turn, drawn once, as drawing takes longer than moving it."""
         key = (move.turn, move.elements)
         if self._prepared[0] != key:
             self._prepared = (key, tensor(self._spec.seed, self._spec.rank, *key))
@@ -114,7 +114,7 @@ class CommandedWorker:
                 weights = trained.sha256
             elif not backend.is_server:
                 weights = train_all_reduce(communicator, options).sha256
-            else:  # it sums for the others
+            else:  # the server sums for the others
                 task = TrainingTask(options, 0, spec.size)
                 for _ in range(task.iterations):
                     communicator.all_reduce(np.zeros(task.model.size, np.float32), name="gradient")
@@ -124,7 +124,7 @@ class CommandedWorker:
 
 
 class _Reports:
-    """Tells of every collective of a training what came of it, and waits for leave to go on."""
+    """Reports every collective of a training, and waits for the command to go on."""
 
     def __init__(self, worker: CommandedWorker, backend: RealBackend, command: Train) -> None:
         self._worker = worker
@@ -132,11 +132,11 @@ class _Reports:
         self._command = command
 
     def given(self, array: FloatArray) -> None:
-        """Keep it: the result takes its place."""
+        """Save the array before the result overwrites it."""
         self._keep(self._command.given, array)
 
     def got(self, array: FloatArray) -> None:
-        """Tell, and wait."""
+        """Save the result, report it, and wait for ``next``."""
         self._keep(self._command.got, array)
         _say({"carried": to_plain(self._backend.carried[-1])})
         for line in sys.stdin:
@@ -168,7 +168,7 @@ def _read_spec(arguments: list[str]) -> ProcessSpec:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code: 0, 1 for what cannot be started."""
+    """Serve commands; return the exit code: 0, or 1 if the worker cannot start or its reader has ended."""
     try:
         worker = CommandedWorker(_read_spec(arguments))
     except (OSError, ValueError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Carries collectives out: posts them to endpoints, lets virtual time pass, and checks what came of it."""
+"""Carries collectives: posts them to endpoints, lets virtual time pass, and checks the results."""
 
 import hashlib
 from collections import defaultdict
@@ -50,24 +50,27 @@ from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 from p4reduce.workers.wire import WORD_BITS, words_of
 
-# All-reduces that are closed without stragglers: what each chunk holds, whether that is enough, and what is kept.
+# All-reduces that close without stragglers: the contributions of each chunk, whether they suffice, and the rest.
 
 
 class Closings:
-    """What the operations of one network's workers left out. ``quorum``: contributions that are enough."""
+    """Contributions that the collectives of one network left out. ``quorum``: number of contributions that suffice."""
 
     def __init__(self, quorum: int | None) -> None:
         self.quorum = 1 if quorum is None else quorum
         self.happened: list[ClosedRecord] = []
-        """A record of each collective that was closed without some, or done again."""
+        """A record of each collective that was closed without some contributions, or repeated."""
         self.left_out: dict[int, LeftOut] = defaultdict(LeftOut)
-        """What was left out, by job."""
+        """Contributions that were left out, by job."""
         self._residuals: dict[tuple[int, int], Residuals] = defaultdict(Residuals)
 
     def begin(self, job: Job, calls: list[CollectiveCall], bits: int) -> "ClosableCollective | None":
-        """Begin a collective that may be closed; None if all contributions are waited for. bits: of its lanes.
+        """Begin a collective that may be closed early; return None if it waits for all contributions.
 
-        What earlier ones left out of the tensor, or narrow lanes lost of it, is in the callers' arrays from now on.
+        bits: of its lanes.
+
+        Adds to the callers' arrays what earlier collectives left out of the tensor, or lost by the rounding of narrow
+        lanes.
         """
         chosen = calls[0].options
         closes = job.plan.deadline_ps is not None and not chosen.poison
@@ -79,12 +82,12 @@ class Closings:
         return ClosableCollective(self, job, calls, residuals, bits) if closes else None
 
     def keep_rounding(self, job: Job, call: CollectiveCall, lost: FloatArray) -> None:
-        """Keep what narrow lanes lost of a call's array, for the next one of that tensor."""
+        """Keep the rounding error of narrow lanes in a call's array, for the next collective on that tensor."""
         self._residuals[job.plan.job, call.rank].keep_rounding(lost, call.options.identity)
 
 
 class ClosableCollective:
-    """One collective that may be closed."""
+    """A collective that may be closed early."""
 
     def __init__(
         self, closings: Closings, job: Job, calls: list[CollectiveCall], residuals: list[Residuals], bits: int
@@ -96,16 +99,17 @@ class ClosableCollective:
         self.partials: dict[int, Partial] = {}
 
     def attempt(self) -> None:
-        """Before it is carried, and before it is carried again."""
+        """Prepare an attempt: restore the inputs, and make records of the contributions."""
         self._tries += 1
         for call, given in zip(self._calls, self._given, strict=True):
             call.array[:] = given
             self.partials[call.rank] = Partial.of(given.size, self._lanes)
 
     def is_enough(self) -> bool:
-        """Whether each chunk has as many contributions as it must have; ``ClusterError`` where workers know otherwise.
+        """Return whether each chunk has enough contributions. Raises ``ClusterError`` if workers' counts disagree.
 
-        What is not enough is carried once more, by all: they know the same, and who was late is there by then.
+        If some chunk has too few, all workers repeat the collective: all know the same counts, and stragglers have
+        arrived.
         """
         every = [self.partials[call.rank] for call in self._calls]
         counts = every[0].counts
@@ -117,7 +121,7 @@ class ClosableCollective:
         return int(counts.min()) >= min(self._closings.quorum, len(every))
 
     def finish(self) -> None:
-        """Keep what came too late, and note it."""
+        """Keep the late contributions, and record them."""
         left_out = self._closings.left_out[self._job.plan.job]
         for call, residual in zip(self._calls, self._residuals, strict=True):
             partial, tensor = self.partials[call.rank], call.options.identity
@@ -131,7 +135,7 @@ class ClosableCollective:
             self._closings.happened.append(ClosedRecord(iteration, self._tries, len(counts), least, missing))
 
     def expected(self) -> ExpectedSum:
-        """The sum of what is in, chunk by chunk; its bound is that of all, whose exponents may have been agreed on."""
+        """Return the sum of the contributions in time, with the bound of all inputs, as these may set the exponents."""
         lanes = self._lanes
         whole = expect_sum(self._given, with_bits(self._job.numbers, self._bits), lanes)
         return replace(whole, exact=expect_sum(list(map(self._in_time, self._calls, self._given)), None, lanes).exact)
@@ -141,18 +145,18 @@ class ClosableCollective:
         return np.where(late, np.float32(0), given)
 
 
-# Workers that do not wait for each other: their calls, carried on until one of them is done.
+# Workers that do not wait for each other: their calls are carried until one of them is done.
 #
-# Virtual time stands still unless every participant who has not left has a call: so none of them can still come with
-# one that begins earlier, and the outcome does not depend on how threads or processes are scheduled.
+# Virtual time stands still unless every participant that has not left has a call, so that none can still post a call
+# that begins earlier. So the outcome does not depend on how threads or processes are scheduled.
 
 
 FIRST_JOB = 16384
-"""Jobs of workers that do not wait for each other; a multiple of any number of workers that is a power of two."""
+"""First job of workers that do not wait for each other; a multiple of any power of two of workers."""
 
 
 class StaleCalls:
-    """The asynchronous job of a run, and what is asked of it. Its installation is for the run's ``first`` call."""
+    """The asynchronous job of a run, and the calls on it. It is installed at the run's ``first`` call."""
 
     def __init__(
         self,
@@ -176,7 +180,7 @@ class StaleCalls:
             self._rounds.serve(rank)
 
     def carry(self, calls: list[CollectiveCall], check: Callable[[], None]) -> list[CollectiveCall]:
-        """Carry on until at least one call is done; those that are. ``CollectiveError`` when nothing moves any more."""
+        """Carry the calls until at least one is done; return those. ``CollectiveError`` if the network gets idle."""
         size, staleness = len(self.job.jobs), self._rounds.staleness
         if calls[0].array.size != self.job.weights.size or calls[0].options.staleness != staleness.bound:
             raise CollectiveError("push_pull: a run has one size of model and one staleness")
@@ -196,7 +200,7 @@ class StaleCalls:
         return self._finished
 
     def _take_server(self, call: CollectiveCall) -> None:
-        """The server is there: the weights are its own until it gets them back."""
+        """Take the server's call: the weights are those of its array until the call returns them."""
         if self._server is not call:
             self._server = call
             self.job.weights[:] = call.array
@@ -223,7 +227,7 @@ class StaleCalls:
 
 
 def _post_of_block(call: CollectiveCall, array: FloatArray, *, owner: bool) -> Post:
-    """The operation of one participant on a block of a reduce-scatter or all-gather."""
+    """Return the operation of one participant on a block of a reduce-scatter or all-gather."""
     if call.options.blocks == "own":
         target = array if owner else None
         return Post(Collective.PUSH, array, target, call.iteration, poison=call.options.poison)
@@ -270,12 +274,12 @@ class Carrier(RunJobs):
 
     @property
     def now(self) -> int:
-        """Virtual time, picoseconds."""
+        """Return the virtual time, picoseconds."""
         return self.network.now
 
     @property
     def slots(self) -> int:
-        """Slots of a switch, as its program has them."""
+        """Return the slots of a switch, according to its program."""
         return self.switches.controller.resources.slots
 
     def carry(
@@ -284,10 +288,10 @@ class Carrier(RunJobs):
         check: Callable[[], None] = lambda: None,
         workers: tuple[str, ...] | None = None,
     ) -> Sequence[MembershipDecision]:
-        """Carry one collective out; results land in the callers' arrays. See ``group.backend.Carry``.
+        """Carry one collective; results are written to the callers' arrays. See ``group.backend.Carry``.
 
-        workers: the hosts of a group of some workers, in the order of its ranks. One collective is carried at a time,
-        and virtual time does not go back: where two groups have collectives at once, one starts after the other.
+        workers: hosts of a group of some workers, in the order of its ranks. One collective is carried at a time, and
+        virtual time does not go back: if two groups have collectives at once, one starts after the other.
         """
         with self._one:
             check()
@@ -328,7 +332,7 @@ class Carrier(RunJobs):
         lost = {call.rank: np.zeros_like(call.array) for call in calls} if keeps else {}
         while True:
             self._post(parts, operation, calls, check, closing, lost)
-            if job.plan.deadline_ps is None:  # a chunk that may be closed without some is not announced
+            if job.plan.deadline_ps is None:  # a chunk that may be closed early is not announced
                 self._announce(parts, calls, check)
             for tree, where in parts:
                 self._run(tree, first.operation, check)
@@ -350,7 +354,7 @@ class Carrier(RunJobs):
     def carry_stale(
         self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
     ) -> list[CollectiveCall]:
-        """Carry calls of workers that do not wait for each other on, until one is done. See ``group.backend``."""
+        """Carry calls of workers that do not wait for each other until one is done. See ``backend.CarryStale``."""
         with self._one:
             check()
             if self._stale is None:
@@ -377,7 +381,7 @@ class Carrier(RunJobs):
         return made
 
     def _note_stale(self, stale: StaleCalls, call: CollectiveCall) -> None:
-        """A worker's push_pull as a collective of its own; its answer depends on who came before, and has no error."""
+        """Record a worker's push_pull as a collective, without an error: its result depends on earlier gradients."""
         plan = stale.job.jobs[call.rank].plan
         self.digest.update(hashlib.sha256(call.array.data).digest())
         self.records.append(
@@ -402,7 +406,7 @@ class Carrier(RunJobs):
         self.switches.close()
 
     def statuses(self) -> list[EndpointStatus]:
-        """The status of all endpoints."""
+        """Return the status of all endpoints."""
         return [status for job in self.jobs for status in self.network.statuses(job)]
 
     def _wait(self) -> None:
@@ -417,15 +421,15 @@ class Carrier(RunJobs):
         self.network.retire(job)
         self.switches.controller.uninstall(job.plan)
 
-    # --- blocks that go to their owners, or come from them: a job for each
+    # --- reduce-scatter and all-gather in blocks: a job for each block and its owner
 
     def _carry_blocks(
         self, parts: list[Part], calls: list[CollectiveCall], workers: tuple[str, ...], check: Callable[[], None]
     ) -> None:
-        """A reduce-scatter is a PUSH of each block to its owner, an all-gather a PULL of each from there.
+        """Carry a reduce-scatter as a PUSH of each block to its owner, or an all-gather as a PULL from there.
 
-        All at once, each worker sending (or asking for) a chunk of every block in the time in which the busiest link
-        carries them.
+        All blocks are carried at once: each worker sends (or asks for) one chunk of every block in the time that the
+        busiest link takes to carry them.
         """
         first = calls[0]
         pushes = first.options.blocks == "own"
@@ -445,7 +449,7 @@ class Carrier(RunJobs):
                 self.network.advance(call.start_ps, check=check)
             for rank, (job, where) in enumerate(parts):
                 array = call.array[where]
-                if pushes and rank == call.rank:  # its other jobs still send the chunks that blocks share, as given
+                if pushes and rank == call.rank:  # its other jobs still send chunks that two blocks share, unchanged
                     array = sums[rank] = array.copy()
                 post = _post_of_block(call, array, owner=rank == call.rank)
                 self.network.post(self._endpoint(job, call), post)
@@ -481,7 +485,7 @@ class Carrier(RunJobs):
         closing: ClosableCollective | None = None,
         lost: Mapping[int, FloatArray] | None = None,
     ) -> None:
-        """Post every call at its own time: who comes early may already send, who comes late cannot yet."""
+        """Post every call at its own time: early participants may already send, late ones cannot yet."""
         if closing is not None:
             closing.attempt()
         collective = COLLECTIVES[operation]
@@ -514,7 +518,7 @@ class Carrier(RunJobs):
             options = Options(poison=ahead.poison, lane_bits=calls[0].options.lane_bits)
             for job, where in self._parts(parts[0][0], "all_reduce", ahead.array.size, options.lane_bits or WORD_BITS):
                 given = part(Collective.ALL_REDUCE, ahead.array[where], 0, 0.0, options, serves=False)
-                with suppress(NonFiniteError):  # it is told when it is called
+                with suppress(NonFiniteError):  # the error is raised at the call
                     self.network.announce(self._endpoint(job, call), given)
 
     def _post_host_server(self, job: Job, collective: Collective, call: CollectiveCall) -> None:
@@ -546,12 +550,12 @@ class Carrier(RunJobs):
         ]
         return "\n".join([self.switches.controller.who_is_missing(job.plan, status.failed_seq), *told])
 
-    # --- what came of it
+    # --- results
 
     def _expect(
         self, parts: Sequence[Part], first: CollectiveCall, given: Sequence[FloatArray]
     ) -> ExpectedParts | None:
-        """The sum of what workers have ``given``; None where that is no sum."""
+        """Return the expected sum of the workers' arrays; None if the operation is not a sum."""
         if first.operation not in {"all_reduce", "push"}:
             return None
         expected: list[tuple[slice, ExpectedSum | ExpectedWords]] = []
@@ -565,7 +569,7 @@ class Carrier(RunJobs):
         return ExpectedParts(expected)
 
     def _totals(self, *jobs: Job) -> tuple[int, int]:
-        """Frames sent again, and chunks that saturated: each endpoint of a job counts those."""
+        """Return the frames sent again, and the chunks that saturated, which each endpoint of a job counts."""
         statuses = [self.network.statuses(job) for job in jobs]
         return (
             sum(status.resends for job in statuses for status in job),
@@ -582,9 +586,10 @@ class Carrier(RunJobs):
         *,
         beyond: bool = False,
     ) -> None:
-        """``before``: resends and saturated chunks before it; ``carried``: what carried it, if not what was called.
+        """Check the result and add its record. ``before``: resends and saturated chunks before the collective.
 
-        ``beyond``: an earlier attempt at it gave a sum of words that was held at its end.
+        ``carried``: the operation that carried it, if not the one called. ``beyond``: whether a sum of words saturated
+        in an earlier attempt.
         """
         first = calls[0]
         resends, saturated = self._totals(*(job for job, _ in parts))

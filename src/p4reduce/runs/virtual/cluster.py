@@ -34,10 +34,10 @@ C = TypeVar("C", bound=RunJobs)
 
 
 class RunCluster(Closable, Generic[C]):
-    """Workers, and a parameter server where the topology has a host for one, whose collectives a carrier carries out.
+    """Workers, and a parameter server if the topology has a host for one; a carrier carries their collectives.
 
-    Use it as a context manager. ``carrier`` is closed with it. Ranks of hosts that may join are behind the others', in
-    order; a server's is behind all (``server_rank``).
+    Use as a context manager, which also closes ``carrier``. Ranks of hosts that may join follow the others, in order;
+    the server's rank is the last (``server_rank``).
     """
 
     def __init__(self, carrier: C, *, joining: int = 0, on_death: Death | None = None) -> None:
@@ -66,49 +66,49 @@ class RunCluster(Closable, Generic[C]):
 
     @property
     def program(self) -> P4Program | None:
-        """The program of the switches; None if there are no switches."""
+        """Return the program of the switches; None if there are no switches."""
         return None
 
     @property
     def decisions(self) -> Sequence[MembershipDecision]:
-        """Decisions on the group's members, in order."""
+        """Return the decisions on the group's members, in order."""
         return ()
 
     def die(self, rank: int, reason: str) -> bool:
-        """A rank's process has ended without leaving; False where the others cannot go on without it."""
+        """Note that a rank's process has ended without leaving; return False if the others cannot go on."""
         return self._rendezvous.die(rank, reason)
 
     @property
     def failure(self) -> ClusterError | None:
-        """The error that the whole group has ended with, or None."""
+        """Return the error that ended the whole group, or None."""
         return self._rendezvous.failure
 
     @property
     def size(self) -> int:
-        """Number of workers at the start."""
+        """Return the number of workers at the start."""
         return len(self.workers)
 
     @property
     def places(self) -> int:
-        """Number of workers, with those that may join."""
+        """Return the number of workers, including those that may join."""
         return self._places
 
     @property
     def server_rank(self) -> int:
-        """Rank of the parameter server, if there is one."""
+        """Return the rank of the parameter server, if there is one."""
         return self._places
 
     def when_joined(self, tell: Joined) -> None:
-        """Call ``tell`` for workers that join, with their ranks, the number of changes so far, and the members."""
+        """Call ``tell`` when workers join, with their ranks, the number of changes so far, and the members."""
         self._rendezvous.on_joined = tell
 
     @property
     def outside(self) -> Mapping[int, str]:
-        """Workers that were to join and did not, and why."""
+        """Return the workers that should have joined and did not, with the reason."""
         return {}
 
     def _seat_in(self, rank: int, ranks: tuple[int, ...], serial: int) -> Seat:
-        """The seat of ``rank`` in the serial-th group of ``ranks``, which is made when its first member asks."""
+        """Return the seat of ``rank`` in the serial-th group of ``ranks``, which its first member's call makes."""
         if len(set(ranks)) != len(ranks) or rank not in ranks or not all(0 <= member < self.size for member in ranks):
             raise ClusterError(f"group: rank {rank} asks for ranks {list(ranks)} of 0 to {self.size - 1}")
         with self._grouping:
@@ -129,12 +129,12 @@ class RunCluster(Closable, Generic[C]):
         return group.backend(ranks.index(rank))
 
     def fail(self, error: ClusterError) -> None:
-        """End all groups: everyone who waits, or calls later, gets ``error``."""
+        """End all groups: participants that wait, or call later, get ``error``."""
         for group in self._all_groups():
             group.fail(error)
 
     def spans(self) -> list[TimeSpan]:
-        """Intervals of each rank, in all groups."""
+        """Return the intervals of each rank, in all groups."""
         spans = self._rendezvous.spans()
         for (ranks, serial), group in list(self._groups.items()):
             names = "" if serial == -1 else f" [{','.join(map(str, ranks))}]"
@@ -144,29 +144,29 @@ class RunCluster(Closable, Generic[C]):
         return spans
 
     def told(self) -> list[tuple[tuple[int, ...], list[ParticipantTrace]]]:
-        """Calls, waits and messages of each group's ranks, for their traces; the group of all is the first."""
+        """Return calls, waits and messages of each group's ranks, for their traces; the whole group comes first."""
         groups = [(tuple(range(self.size)), self._rendezvous)]
         groups += [(ranks, group) for (ranks, _), group in list(self._groups.items())]
         return [(ranks, [group.told(place) for place in range(len(ranks))]) for ranks, group in groups]
 
     def tallied(self) -> list[Tallied]:
-        """Calls and bytes of all ranks, by kind and by what carried them."""
+        """Return calls and bytes of all ranks, by kind and carrier."""
         return added_up(tally for rank in range(self.places) for tally in self._rendezvous.told(rank).tallied)
 
     def _all_groups(self) -> list[Rendezvous]:
         return [self._rendezvous, *self._groups.values()]
 
     def backend(self, rank: int) -> Seat:
-        """The end of a participant: a worker, or rank ``size`` for the server. Safe to use from any one thread."""
+        """Return the backend of a worker, or of the server (``server_rank``). Each may be used from any one thread."""
         return self._rendezvous.backend(rank)
 
     def communicators(self) -> list[Communicator]:
-        """Communicators of the workers of the start, in rank order, then of the server if there is one."""
+        """Return communicators of the workers of the start, in rank order, then of the server if there is one."""
         ranks = [*range(self.size), *([] if self.server is None else [self.server_rank])]
         return [Communicator(self.backend(rank), members=range(self.size)) for rank in ranks]
 
     def run_threads(self, function: Callable[[Communicator], T], *, server: bool = False) -> list[T]:
-        """Run ``function`` in a thread for each worker (and the server, if asked), and return what they returned.
+        """Run ``function`` in a thread for each worker (and the server, if asked), and return the results.
 
         The first error of a participant ends the group and is raised; the others' errors follow from it.
         """
@@ -178,7 +178,7 @@ class RunCluster(Closable, Generic[C]):
         return [returned[rank] for rank in sorted(returned)]
 
     def run_surviving(self, function: Callable[[Communicator], T], *, server: bool = False) -> dict[int, T]:
-        """As ``run_threads``, but members may die or join: results of ranks that did not die, by rank at the start."""
+        """Run as ``run_threads``, but members may die or join; return survivors' results, by rank at the start."""
         communicators = self.communicators()[: self.size + int(server)]
         if server and self.server is None:
             raise ClusterError(f"topology {self.topology.name!r} has no host for a server: add 'servers: 1'")
@@ -213,7 +213,7 @@ class RunCluster(Closable, Generic[C]):
                 futures += [pool.submit(run, *pair) for pair in zip(ranks, communicators, strict=False)]
                 while wait(tuple(futures), timeout=SEEN_S).not_done:
                     pass
-            except BaseException:  # Ctrl-C: without this the ranks would go on to their end, and we would wait for them
+            except BaseException:  # Ctrl-C: otherwise ranks would run to their end while we wait
                 self.fail(ClusterError("interrupted"))
                 raise
         if first:
@@ -221,32 +221,32 @@ class RunCluster(Closable, Generic[C]):
         return returned
 
     def figures(self) -> list[Figure]:
-        """Figures that training scripts recorded."""
+        """Return the figures that training scripts recorded."""
         return self._rendezvous.figures()
 
     def waiting(self) -> str:
-        """Who waits for whom in a collective, as one line; empty when no rank waits."""
+        """Return one line that says which ranks wait for which in a collective; empty if none waits."""
         return "; ".join(filter(None, (group.waiting() for group in self._all_groups())))
 
     def close(self) -> None:
-        """End what is under way, stop the switches and finish capture files."""
+        """End collectives under way, stop the switches and finish capture files."""
         for group in self._all_groups():
             group.close()
         self.carrier.close()
 
 
 class Cluster(RunCluster[Carrier]):
-    """The same, joined by P4 switches in virtual time::
+    """A cluster joined by P4 switches in virtual time::
 
         with Cluster(Experiment(topology="star8", plan="steiner")) as cluster:
             cluster.run_threads(lambda comm: comm.all_reduce(my_array(comm.rank)))
 
-    ``capture``: a pcap file for what passes the first worker's link. ``faults``: of single directions of links, by the
-    (node, port) that they leave, instead of the experiment's. ``congestion``: of all workers, instead of the plans'.
-    ``incidents``: hosts, processes, switches and links that end on the way, with ``on_failure: abort`` so does the run;
-    and hosts that join.
+    ``capture``: a pcap file for the first worker's link. ``faults``: of single directions of links, by the (node, port)
+    that they leave, instead of the experiment's. ``congestion``: of all workers, instead of the plans'. ``incidents``:
+    hosts, processes, switches and links that end during the run (which with ``on_failure: abort`` ends the run), and
+    hosts that join.
 
-    Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` for what cannot be built.
+    Raises ``ExperimentError``, ``TopologyError`` or ``PlanError`` if the experiment cannot be built.
     """
 
     def __init__(
@@ -287,12 +287,12 @@ class Cluster(RunCluster[Carrier]):
 
     @property
     def program(self) -> P4Program:
-        """What the switches run."""
+        """Return the program of the switches."""
         return self._program
 
     @property
     def decisions(self) -> Sequence[MembershipDecision]:
-        """Decisions on the group's members, in order."""
+        """Return the decisions on the group's members, in order."""
         return self.carrier.journal.decisions if isinstance(self.carrier, SurvivingCarrier) else ()
 
     def _note_death(self, rank: int, at_ps: int, reason: str) -> None:
@@ -301,7 +301,7 @@ class Cluster(RunCluster[Carrier]):
 
     @property
     def outside(self) -> Mapping[int, str]:
-        """Workers that were to join and did not, and why."""
+        """Return the workers that should have joined and did not, with the reason."""
         if not isinstance(self.carrier, SurvivingCarrier):
             return {}
         came = {rank for decision in self.decisions for rank in decision.joined}
@@ -327,9 +327,9 @@ class FlowCluster(RunCluster[FlowCarrier]):
 def cluster_of(
     experiment: Experiment, *, capture: Path | None = None, incidents: Iterable[Incident] = ()
 ) -> Cluster | FlowCluster:
-    """The cluster of an experiment in virtual time or in the flow model.
+    """Return the cluster of an experiment in virtual time or in the flow model.
 
-    Raises ``ExperimentError`` for what the model does not know, and what a cluster cannot be made of.
+    Raises ``ExperimentError`` for what the model does not support, and the errors of making a cluster.
     """
     if experiment.time != "flow":
         return Cluster(experiment, capture=capture, incidents=incidents)
@@ -341,7 +341,7 @@ def cluster_of(
 
 
 def build_topology(experiment: Experiment) -> Topology:
-    """The experiment's topology with its rate and delay overrides."""
+    """Return the experiment's topology with its rate and delay overrides."""
     topology = load(experiment.topology)
     changes: dict[str, int] = {}
     if experiment.rate is not None:
@@ -364,7 +364,7 @@ def build_topology(experiment: Experiment) -> Topology:
 
 
 def program_of(experiment: Experiment) -> P4Program:
-    """The user's own P4 program, or the bundled one for the experiment's lanes."""
+    """Return the user's own P4 program, or the bundled one for the experiment's lanes."""
     if experiment.p4 is not None:
         return from_source(experiment.p4, experiment.lanes)
     if experiment.p4_json is not None and experiment.p4_info is not None:
@@ -373,7 +373,7 @@ def program_of(experiment: Experiment) -> P4Program:
 
 
 def worker_hosts(topology: Topology, wanted: int | None) -> tuple[str, ...]:
-    """The first ``wanted`` hosts that are no servers, or all. Raises ``ExperimentError`` where there are fewer."""
+    """Return the first ``wanted`` hosts that are no servers, or all. Raises ``ExperimentError`` if there are fewer."""
     hosts = tuple(host.name for host in topology.workers)
     if wanted is None:
         return hosts
@@ -383,5 +383,5 @@ def worker_hosts(topology: Topology, wanted: int | None) -> tuple[str, ...]:
 
 
 def server_host(topology: Topology) -> str | None:
-    """The host of the parameter server, where there is one."""
+    """Return the host of the parameter server, or None."""
     return topology.servers[0].name if topology.servers else None

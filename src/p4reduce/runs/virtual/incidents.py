@@ -1,10 +1,10 @@
-"""What happens to hosts, links and switches in virtual time, and when the group's coordinator knows of it.
+"""Incidents of hosts, links and switches in virtual time, and when the group's coordinator knows of them.
 
-Members say that they live every ``VIRTUAL_LEASE.beat`` over a control network that takes ``CONTROL_LATENCY_PS`` and
-loses nothing; a switch's P4Runtime stream does the same. What ends with its connection open (a host) is known when the
-lease has run out and the slots name it; a process that ends closes its connection; switches report a link that is down.
-A switch that begins anew is known when the controller looks at it (``LOOK_PS``), and at once when its stream had ended.
-A host that joins tells the coordinator, which tells the members. An earlier rank of that host has ended then.
+Members send a heartbeat every ``VIRTUAL_LEASE.beat`` over a control network that takes ``CONTROL_LATENCY_PS`` and loses
+nothing; a switch's P4Runtime stream does the same. A host's end leaves its connection open: it is known once the lease
+has run out and the slots name it. A process that ends closes its connection. Switches report a link that is down. A
+switch's restart is known at the controller's next look (``LOOK_PS``), and at once if its stream had ended. A host that
+joins tells the coordinator, which tells the members; an earlier rank of that host has ended then.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,17 +23,17 @@ from p4reduce.topologies.optical import Ends, is_down
 
 Kind = Literal["process", "host", "switch", "link", "join", "restart"]
 LOOK_PS: Final = VIRTUAL_LEASE.term * LOOK_MS // 1000
-"""between two looks of the controller at its switches: as in real time, in units of the lease, which is 1 s there"""
+"""interval of the controller's looks at its switches: as in real time, where a lease is 1 s, in units of the lease"""
 _CUT = Faults(loss=1.0)
 _WHOLE = Faults()
 
 
 @dataclass(frozen=True)
 class Incident:
-    """What ends at a moment of virtual time: a worker's process, or host, by its host; a switch; a link ``a-b``.
+    """An incident in virtual time: the end of a worker's process or host (by host), of a switch, or of a link ``a-b``.
 
-    ``join``: a host begins, or begins anew, and wants to be a member. ``restart``: a switch begins anew, without
-    entries and registers, after it was away for ``away_ps``.
+    ``join``: a host starts, or restarts, and wants to be a member. ``restart``: a switch restarts without entries and
+    registers, after it was away for ``away_ps``.
     """
 
     at_ps: int
@@ -43,11 +43,11 @@ class Incident:
 
     @property
     def ends(self) -> Ends:
-        """The two nodes of a link."""
+        """Return the two nodes of a link."""
         return frozenset(self.what.split("-", 1))
 
     def check(self, topology: Topology, hosts: Sequence[str]) -> None:
-        """`ClusterError` for one that cannot happen."""
+        """Raise `ClusterError` for an incident that cannot happen."""
         switches = {node.name for node in topology.switches}
         known: Collection[object] = {
             "process": hosts,
@@ -63,7 +63,7 @@ class Incident:
 
 
 def joining(incidents: Iterable[Incident]) -> tuple[str, ...]:
-    """The hosts that join, in the order in which they do."""
+    """Return the hosts that join, in order of time."""
     return tuple(
         incident.what for incident in sorted(incidents, key=lambda incident: incident.at_ps) if incident.kind == "join"
     )
@@ -74,14 +74,14 @@ class _Death:
     at_ps: int
     reason: str
     silent: bool
-    """its connection stays open: only its lease tells"""
+    """whether its connection stays open, so that only its lease shows the death"""
 
 
 class Health:
-    """Which members, switches and links there are in truth, and when the coordinator hears of it.
+    """The true state of members, switches and links, and when the coordinator learns of it.
 
-    hosts: of all ranks: of the ``members`` at the start, then of those that join, in order. leases: of those the
-    coordinator knows. faults: of links that are whole.
+    hosts: of all ranks (first the ``members`` of the start, then those that join, in order). leases: of the members
+    that the coordinator knows. faults: of intact links.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class Health:
         self._faults = faults
         self._newest = members
         self._at = {host: rank for rank, host in enumerate(hosts[:members])}
-        """whose process was the last to begin at a host"""
+        """rank of the last process that began at each host"""
         self._came: dict[int, int] = {}
-        """who began since, and is no member yet: when the coordinator knows"""
+        """ranks that began later and are no members yet, with the time when the coordinator knows"""
         self._broken: tuple[set[Ends], set[str]] = set(), set()
         """links and switches that are down, known or not"""
         self._agenda = sorted(incidents, key=lambda incident: incident.at_ps)
@@ -107,11 +107,11 @@ class Health:
             incident.check(topology, hosts)
         self._leases = leases
         self._dead: dict[int, _Death] = {}
-        self._heard: set[int] = set()  # whose end the coordinator was told
-        self._taken: set[int] = set()  # of those, for whom there is going to be a place
-        self._gone: list[Event] = []  # who had come, and has ended before there was one
-        self._damage: list[tuple[int, Incident]] = []  # of links and switches: when it is known
-        self._looks: list[int] = []  # when the controller looks at switches, one of which began anew
+        self._heard: set[int] = set()  # ranks whose end the coordinator was told
+        self._taken: set[int] = set()  # ranks of `_came` that the next decision admits
+        self._gone: list[Event] = []  # ends of ranks of `_came` that were not admitted
+        self._damage: list[tuple[int, Incident]] = []  # of links and switches, with the time when it is known
+        self._looks: list[int] = []  # times at which the controller looks at restarted switches
         self.links: set[Ends] = set()
         """Links that are known to be down."""
         self.switches: set[str] = set()
@@ -120,42 +120,42 @@ class Health:
 
     @property
     def dead(self) -> frozenset[int]:
-        """Ranks that have died, known or not."""
+        """Return the ranks that have died, known or not."""
         return frozenset(self._dead)
 
     def unknown(self, members: Iterable[int]) -> tuple[int, ...]:
-        """Members that have died, which the coordinator does not know."""
+        """Return the members that have died without the coordinator's knowledge."""
         return tuple(member for member in members if member in self._dead and member not in self._leases.dead)
 
     def died_before(self, at_ps: int) -> set[int]:
-        """Ranks that have died before a time."""
+        """Return the ranks that have died before a time."""
         return {rank for rank, death in self._dead.items() if death.at_ps < at_ps}
 
     def joins_by(self, at_ps: int) -> bool:
-        """Whether the coordinator could tell members by then that a rank joins."""
+        """Return whether the coordinator could tell members by ``at_ps`` that a rank joins."""
         told = at_ps - CONTROL_LATENCY_PS
         soon = any(incident.at_ps + CONTROL_LATENCY_PS <= told for incident in self._agenda if incident.kind == "join")
         return soon or bool(self.newcomers(at_ps))
 
     def newcomers(self, now: int) -> tuple[int, ...]:
-        """Ranks that want to join, as far as the members can know by now."""
+        """Return the ranks that want to join and that the members can know by now."""
         return tuple(rank for rank, known in self._came.items() if known + CONTROL_LATENCY_PS <= now)
 
     def take_in(self, members: Collection[int]) -> None:
-        """These, who came, are going to be members: they say that they live from now on."""
+        """Admit ranks that asked to join; from now on they send heartbeats."""
         self._taken |= self._came.keys() & members
         self._came = {rank: known for rank, known in self._came.items() if rank not in members}
 
     def refuse(self, member: int) -> None:
-        """Refuse a rank that has come and cannot be a member."""
+        """Refuse a rank that asked to join."""
         self._came.pop(member, None)
 
     def die(self, rank: int, at_ps: int, reason: str) -> None:
-        """A member's process has ended; it closed its connection."""
+        """Note that a member's process has ended and closed its connection."""
         self._dead.setdefault(rank, _Death(at_ps, reason, silent=False))
 
     def next_ps(self, now: int) -> int | None:
-        """When the next incident or look is due, picoseconds; None: never."""
+        """Return when the next incident or look is due, picoseconds; None: never."""
         times = [incident.at_ps for incident in self._agenda[:1]] + [at_ps for at_ps, _ in self._damage] + self._looks
         times += [now for _ in self._gone]
         times += [self._dead[member].at_ps + CONTROL_LATENCY_PS for member in self._unheard]
@@ -164,9 +164,9 @@ class Health:
         return max(now, min(times)) if times else None
 
     def happen(self, network: VirtualNetwork, silence: Callable[[int], None], restart: Callable[[str], None]) -> None:
-        """Let what is due by now happen to the network.
+        """Apply the incidents that are due by now to the network.
 
-        silence: stop a rank's endpoints. restart: a switch loses what was installed.
+        silence: stops a rank's endpoints. restart: makes a switch lose what was installed.
         """
         while self._agenda and self._agenda[0].at_ps <= network.now:
             incident = self._agenda.pop(0)
@@ -204,7 +204,7 @@ class Health:
                         network.set_faults(hop, _CUT)
 
     def _begin(self, incident: Incident, silence: Callable[[int], None]) -> None:
-        """Begin a process at a host; one that was there before ends with all its connections."""
+        """Start a process at a host; an earlier one there ends with all its connections."""
         old = self._at.get(incident.what)
         reason = "was started anew"
         if old is not None and not self._gave_up(old, reason) and old in self._alive:
@@ -216,18 +216,18 @@ class Health:
 
     @property
     def _alive(self) -> set[int]:
-        """Members, and who is going to be one, as far as the coordinator knows."""
+        """Return the members and the ranks being admitted that the coordinator takes for alive."""
         return {*self._leases.alive, *self._taken} - self._leases.dead.keys()
 
     def _gave_up(self, rank: int, reason: str) -> bool:
-        """Whether a rank that has ended had come, and was no member yet."""
+        """Note the end of a rank that had asked to join; return False for any other rank."""
         if self._came.pop(rank, None) is None:
             return False
         self._gone.append(ProcessEnded(rank, reason))
         return True
 
     def _starts(self, network: VirtualNetwork, incident: Incident, restart: Callable[[str], None]) -> bool:
-        """Restart a switch; False: it is away from now on."""
+        """Restart a switch; return False if it is away from now on."""
         switch, now = incident.what, incident.at_ps
         _, down = self._broken
         if incident.away_ps and switch not in down:
@@ -244,7 +244,7 @@ class Health:
         return True
 
     def _mend(self, network: VirtualNetwork, node: str) -> None:
-        """A node's links are as they were, but for those that are down, or lead to what is."""
+        """Restore a node's links, except those that are down or lead to a node that is down."""
         down = is_down(*self._broken)
         silent = {host for host, rank in self._at.items() if rank in self._dead}
         for link in self._topology.links:
@@ -256,7 +256,7 @@ class Health:
                     network.set_faults(hop, whole)
 
     def heard_of(self, now: int, look: Callable[[], Collection[str]]) -> list[Event]:
-        """Events that the coordinator hears of by now and has not heard before.
+        """Return the events that the coordinator has learned since the last call.
 
         look: finds the switches that have restarted; the controller restores them.
         """
@@ -285,12 +285,12 @@ class Health:
 
     @property
     def _unheard(self) -> list[int]:
-        """Ranks whose connection has closed without the coordinator having heard of it."""
+        """Return the ranks whose connection has closed without the coordinator's knowledge."""
         known = self._leases.dead.keys() | self._heard
         return [member for member, death in self._dead.items() if not death.silent and member not in known]
 
     def again(self, now: int, *, patient: bool) -> int:
-        """When to ask again whom others wait for; with ``patient`` less and less often."""
+        """Return when to ask again for blamed members; with ``patient`` at growing intervals."""
         patience = self._patience
         self._patience *= 2 if patient else 1
         return now + patience
@@ -301,6 +301,6 @@ class Health:
 
 
 def _last_beat(rank: int, at_ps: int) -> int:
-    """When a member last said that it lives, before it died; members do so at different moments."""
+    """Return the time of a member's last heartbeat before ``at_ps``; members send theirs at different moments."""
     phase = rank * VIRTUAL_LEASE.beat // 64 % VIRTUAL_LEASE.beat
     return max(0, (at_ps - 1 - phase) // VIRTUAL_LEASE.beat * VIRTUAL_LEASE.beat + phase)

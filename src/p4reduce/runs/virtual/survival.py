@@ -8,13 +8,13 @@
 | 3 ms | the switches have it |
 | 4 ms | the decision is written down, the survivors have heard of it (*commit*) and go on |
 
-The survivors then do the collective again, or get the array that one of them has.
+The survivors then repeat the collective, or get the result that one of them has.
 
 If the coordinator learns of another loss before 4 ms, all this begins anew. The agreement (``group/agreement.py``)
-decides; this module tells it of events at the times at which they are known, and carries out its actions.
+decides; this module reports events to it when they become known, and carries out its actions.
 
-A rank that joins waits for the moment between two collectives. Members hear of it 2 ms after it has started; if none
-has begun the next collective by then, the coordinator decides as above, and they call once more in the new group.
+A rank joins between two collectives. Members are told 2 ms after it has started; if none has begun the next collective
+by then, the coordinator decides as above, and they call again in the new group.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
     from p4reduce.runs.virtual.surviving import SurvivingCarrier
 
 
-# The attempts at one collective of a group whose members may die: who posts what, and who has its result.
+# The attempts at one collective of a group whose members may die: the posts and results of each rank.
 #
-# In the first attempt members post their inputs; in each after a change of the group, those or, where one of them
-# has the result already, that result and zeros: their sum is the result for all others (*spread*).
+# In the first attempt members post their inputs. After a change of the group they post these again; or, if a member has
+# the result already, it posts that and the others zeros: the sum is the result for all others (*spread*).
 
 
 LONG_PS: Final = 500 * PS_PER_MS
-"""after so long, and again and again, slots are read for members that keep others out of them"""
+"""interval after which, repeatedly, slots are read to find members that keep others out"""
 OUT_OF_TURN: Final = "spoke out of turn"
 SERVER_WAITS: Final = -1
-"""in place of a chunk: the server waits"""
+"""stands for a chunk: the server waits"""
 _WORDS: Final = Options(words=True)
 
 
 class CollectiveAttempts:
     """One collective over all its attempts; ``Survival`` decides whether and when there is another attempt.
 
-    Ranks are those of the start; the server's is the one after the last.
+    Ranks are those of the start; the server's rank follows the last.
     """
 
     def __init__(self, carrier: "SurvivingCarrier", calls: list[CollectiveCall]) -> None:
@@ -68,15 +68,15 @@ class CollectiveAttempts:
         """Calls by rank, of the ranks that have called."""
         self.first = calls[0]
         self.given = {call.rank: call.array.copy() for call in calls}
-        """Copies of their inputs, by rank."""
+        """Copies of the calls' inputs, by rank."""
         self.done: dict[int, tuple[int, ...]] = {}
-        """The ranks that have the result, with the members whose contributions are in it."""
+        """Ranks that have the result, with the members whose contributions are in it."""
         self.posted: set[int] = set()
         """Ranks that have begun in this attempt."""
         self.parts: Sequence[Part] = ()
-        """The jobs of the last attempt, and what each carries; none where one is alone."""
+        """Jobs of the last attempt with their parts of the array; empty for a single member."""
         self.since_ps = carrier.network.now
-        """When the last of them began, picoseconds."""
+        """When the last rank began, picoseconds."""
         self._spread = False
         self._arrays: dict[int, FloatArray] = {}
         self._contributors = carrier.members
@@ -86,11 +86,11 @@ class CollectiveAttempts:
 
     @property
     def living(self) -> list[int]:
-        """Ranks that take part and have not died, whether their death is known or not; with the server."""
+        """Return the ranks that take part and are alive, whether deaths are known or not; with the server."""
         return self.living_of(self._carrier.members)
 
     def living_of(self, members: Iterable[int]) -> list[int]:
-        """As ``living``, among these members."""
+        """Return those of ``members`` that are alive, and the server if it takes part."""
         size = len(self._carrier.everybody)
         return [member for member in members if member not in self._health.dead] + (
             [size] if size in self.calls else []
@@ -98,21 +98,21 @@ class CollectiveAttempts:
 
     @property
     def unposted(self) -> list[int]:
-        """Ranks that have still to begin, because their calls come later."""
+        """Return the ranks that have still to begin, because their calls come later."""
         return [rank for rank in self.living if rank not in self.posted and rank not in self.done]
 
     @property
     def held(self) -> bool:
-        """Whether one of the living has the result."""
+        """Return whether a living rank has the result."""
         return any(rank in self.done for rank in self.living)
 
     @property
     def nothing_left(self) -> bool:
-        """Whether all the living have it."""
+        """Return whether all living ranks have the result."""
         return all(rank in self.done for rank in self.living)
 
     def begin(self, check: Callable[[], None]) -> None:
-        """The first attempt: on the job that is there, or on a new one."""
+        """Make the first attempt, on an existing job or on a new one."""
         carrier, first = self._carrier, self.first
         if first.operation in SERVED and len(carrier.everybody) not in self.calls:
             raise CollectiveError(f"{first.operation}: the server takes no part")
@@ -132,7 +132,7 @@ class CollectiveAttempts:
         self.attempt(job, spread=False)
 
     def attempt(self, job: Job | None, *, spread: bool) -> None:
-        """Have all members post: their inputs, or, to spread the result of one to all, that result and zeros."""
+        """Have all members post their inputs; or, to spread one member's result, that result and zeros."""
         self._spread = spread
         operation = "all_reduce" if spread and self.first.operation not in SERVED else self.first.operation
         elements = 1 if operation == "barrier" else self.first.array.size
@@ -172,7 +172,7 @@ class CollectiveAttempts:
                 self._arrays[rank] = np.zeros_like(call.array)
 
     def post_due(self) -> None:
-        """Have ranks whose calls are due begin."""
+        """Let ranks begin whose calls are due."""
         if not self.parts:
             return
         now = self._network.now
@@ -203,7 +203,7 @@ class CollectiveAttempts:
             )
 
     def _at_work(self, ranks: Iterable[int]) -> Iterator[tuple[int, Job, int]]:
-        """The active endpoints, with rank and job, of those of ``ranks`` that have begun."""
+        """Yield rank, job and endpoint of those of ``ranks`` that have begun and are active."""
         for rank in ranks:
             for job, _ in self.parts if rank in self.posted else ():
                 index = self._carrier._endpoint(job, self.calls[rank])
@@ -212,11 +212,11 @@ class CollectiveAttempts:
 
     @property
     def working(self) -> list[int]:
-        """Endpoints of the living that are at work; of one that had the result before others, too."""
+        """Return the active endpoints of living ranks, even of those that have the result already."""
         return [index for _, _, index in self._at_work(self.living)]
 
     def oldest_missing(self) -> frozenset[tuple[int, int]]:
-        """The chunks that survivors wait for: place of the part, and seq; of a server, that it waits."""
+        """Return the chunks that survivors wait for: place of the part, and seq; `SERVER_WAITS` for the server."""
         places = {job.plan.job: place for place, (job, _) in enumerate(self.parts)}
         oldest = self._network.endpoints.oldest_missing
         return frozenset(
@@ -236,7 +236,7 @@ class CollectiveAttempts:
                 if status.state is EndpointState.FAILED or status.error is not None:
                     raise CollectiveError(f"{self.first.operation}: {self._carrier.host_of(rank)}: {status.error}")
             if all(status.state is not EndpointState.ACTIVE for status in every):
-                # Who gets this result from another rank gets its error, too.
+                # A rank that gets this result from another rank gets its error, too.
                 held = any(now.saturated > before for now, (_, before) in zip(every, self._before, strict=True))
                 self._beyond |= self.first.options.words and held and not self._spread
                 self._settle(rank, max(status.done_at_ps for status in every))
@@ -249,7 +249,7 @@ class CollectiveAttempts:
             call.array[:] = self._arrays[rank]
 
     def settle_rest(self) -> None:
-        """Note that all other ranks are done too: they only had not heard of it, and there is nothing to spread."""
+        """Note that all other ranks are done: they only had not been told, and there is nothing to spread."""
         for rank in self.living:
             if rank not in self.done:
                 self._contributors = next(iter(self.done.values()))
@@ -257,7 +257,7 @@ class CollectiveAttempts:
                 self._settle(rank, self._network.now)
 
     def record(self) -> None:
-        """Check the result and keep the record of it."""
+        """Check the result and add its record."""
         carrier, first = self._carrier, self.first
         left = [self.calls[rank] for rank in self.living]
         if not self.parts:
@@ -280,18 +280,18 @@ class CollectiveAttempts:
 
 @dataclass(frozen=True)
 class Restored:
-    """One change of the group, picoseconds of virtual time."""
+    """Times of one change of the group, picoseconds of virtual time."""
 
     began_ps: int
     """When the last survivor had called the collective that was under way."""
     noticed_ps: int
-    """When the coordinator knew the last event that it decided about."""
+    """When the coordinator knew the last event behind the decision."""
     resumed_ps: int
     """When the survivors went on."""
 
 
 class Survival:
-    """Carries one collective to its end, whichever members die; see the module."""
+    """Carries one collective to its end even if members die; see the module."""
 
     def __init__(self, carrier: "SurvivingCarrier", calls: list[CollectiveCall], check: Callable[[], None]) -> None:
         self._carrier = carrier
@@ -302,7 +302,7 @@ class Survival:
         self._attempts = CollectiveAttempts(carrier, calls)
         self._calls = self._attempts.calls
         self._first = self._attempts.first
-        self._due: tuple[int, Callable[[], None]] | None = None  # what is on its way over the control network
+        self._due: tuple[int, Callable[[], None]] | None = None  # arrival of a control message: when, and its effect
         self._stopped_ps: int | None = None
         self._oldest: frozenset[tuple[int, int]] = frozenset()
         self._raised = False
@@ -311,7 +311,7 @@ class Survival:
     # --- from start to end
 
     def carry(self) -> None:
-        """Run until every survivor has its result, or hears that there is none. Raises ``CollectiveError``."""
+        """Run until every survivor has its result, or is told that there is none. Raises ``CollectiveError``."""
         for call in self._calls.values():
             call.start_ps = max(call.start_ps, self._network.now)
         if not self._welcome():
@@ -324,14 +324,14 @@ class Survival:
                 raise CollectiveError(f"{self._first.operation}: no rank is left that could carry it on")
             reason = self._network.advance(until, watch=watched if whole else (), check=self._check)
             self._health.happen(self._network.fabric, self._silence, self._carrier.switches.restart)
-            if self._stopped_ps is None:  # no member begins once it was told to stop
+            if self._stopped_ps is None:  # no member begins after it was told to stop
                 self._attempts.post_due()
                 self._attempts.collect()
             self._proceed()
             if reason is StopReason.QUIET and until is None and not self._over:
                 raise CollectiveError(f"{self._first.operation}: nothing moves any more, but not all have a result")
             waited_ps = self._network.now - self._attempts.since_ps
-            if whole and waited_ps > 2 * PATIENCE_PS:  # workers alone give up after half of it
+            if whole and waited_ps > 2 * PATIENCE_PS:  # workers alone give up after half of that
                 raise CollectiveError(f"{self._first.operation}: no result, and no rank is known to be dead")
         self._finish()
 
@@ -356,11 +356,11 @@ class Survival:
 
     @property
     def _looks_at_ps(self) -> int:
-        """When the coordinator looks, or looks again, for why an operation takes long."""
+        """Return when the coordinator next checks why an operation takes long."""
         return max(self._attempts.since_ps + LONG_PS, self._look_again_ps)
 
     def _welcome(self) -> bool:
-        """Whether a rank joins before any member has begun: then none begins until the new group is decided."""
+        """Return whether a rank joins before any member has begun; then none begins until the new group is decided."""
         network, begin = self._network, min((self._calls[rank].start_ps for rank in self._attempts.living), default=0)
         if not self._health.joins_by(begin):
             return False
@@ -375,13 +375,13 @@ class Survival:
         return True
 
     def _silence(self, rank: int) -> None:
-        """Silence a host that has died: it sends nothing any more."""
+        """Silence a host that has died, so that it sends nothing any more."""
         self._carrier.pause(self._carrier.host_of(rank))
 
-    # --- what the coordinator hears
+    # --- events that the coordinator learns of
 
     def _proceed(self) -> None:
-        """Take in the events that the coordinator hears of by now, and do what is due."""
+        """Take in the events that are known by now, and do what is due."""
         now = self._network.now
         events = self._health.heard_of(now, self._carrier.look)
         if not events and not self._carrier.changing and not self._attempts.unposted and now >= self._looks_at_ps:
@@ -393,7 +393,7 @@ class Survival:
             arrives()
 
     def _hear(self, *events: Event) -> None:
-        """The agreement is told, and that all who live say so; what it wants is done."""
+        """Report events to the agreement, with signs of life of all living members, and carry out its actions."""
         alive = agreement.Alive([member for member in self._agreement.leases.alive if member not in self._health.dead])
         for action in self._agreement.on(self._network.now, alive, *events):
             self._do(action)
@@ -403,7 +403,7 @@ class Survival:
             raise ClusterError(f"no rank survived: {fates}")
 
     def _turn_out(self) -> list[Event]:
-        """Exclude members that keep others out of slots."""
+        """Exclude members that keep others out of slots; return the events."""
         oldest = self._attempts.oldest_missing()
         pulls = COLLECTIVES[self._first.operation] is Collective.PULL
         names: set[str] = set()
@@ -417,13 +417,13 @@ class Survival:
         return [agreement.ProcessEnded(member, OUT_OF_TURN) for member in out_of_turn]
 
     def _blamed(self, asked: Collection[int]) -> set[int]:
-        """Members that the operation under way waits for, by the slots of its tree; of other plans, who is not done."""
+        """Return the members that the operation waits for, by the slots of its tree; all members for other plans."""
         members = self._carrier.members
         if asked and self._due is None:
             return set(self._health.unknown(members))  # all wait for their answers
         silent: set[int] = set()
         if self._stopped_ps is not None and self._network.now >= self._stopped_ps + CONTROL_LATENCY_PS:
-            silent = self._health.died_before(self._stopped_ps)  # they have not answered the first time
+            silent = self._health.died_before(self._stopped_ps)  # they have not answered the first request
         if not self._attempts.posted:
             return silent
         oldest = self._attempts.oldest_missing() if self._stopped_ps is None else self._oldest
@@ -437,11 +437,11 @@ class Survival:
         named = frozenset().union(*(blamed(plan, seq & 0xFFFFFFFF) for plan, seq in waited))
         server = parts[0][0].plan.server
         if not named and server is not None:
-            named = frozenset({server})  # all have asked, and it has not answered
+            named = frozenset({server})  # all have asked, and the server has not answered
         rank_at = {everybody[member]: member for member in members}
         return silent | {rank_at[name] for name in named if name in rank_at}
 
-    # --- what the agreement wants
+    # --- actions of the agreement
 
     def _do(self, action: agreement.Action) -> None:
         match action:
@@ -471,7 +471,7 @@ class Survival:
                 raise CollectiveError(f"{self._first.operation} #{self._first.iteration}: {reason}")
 
     def _ask(self) -> None:
-        """Survivors hear it and answer, each after one latency; members that have stopped for a join have heard it."""
+        """Schedule the request to survivors and their answers; members that stopped for a join need no request."""
         now, waits = self._network.now, self._stopped_ps is not None
         if not waits:
             self._due = now + CONTROL_LATENCY_PS, self._stop
@@ -480,14 +480,14 @@ class Survival:
         self._carrier.changing = True
 
     def _stop(self) -> None:
-        """Stop the survivors, which hear of the request now."""
+        """Stop the survivors, which receive the request now."""
         self._oldest = self._attempts.oldest_missing()
-        self._carrier.stop_jobs()  # what is still on its way writes to no array
+        self._carrier.stop_jobs()  # frames still on their way write to no array
         self._stopped_ps = self._network.now
         self._due = self._network.now + CONTROL_LATENCY_PS, self._answer
 
     def _answer(self) -> None:
-        """Take in the answers of all living members; of an operation with a server, the server answers for all."""
+        """Report the answers of all living members; for an operation with a server, the server answers for all."""
         attempts, first, term = self._attempts, self._first, self._agreement.term
         size, done, asked = len(self._carrier.everybody), dict(self._attempts.done), sorted(self._agreement.asked)
         if first.operation in SERVED:
@@ -505,7 +505,7 @@ class Survival:
         self._hear(*events)
 
     def _install(self, epoch: int, decision: MembershipDecision) -> None:
-        """The next tree, beside the old one: one latency until it stands, one until survivors hear of it."""
+        """Install the next tree beside the old one: one latency until it stands, one until survivors are told."""
         carrier, attempts, first = self._carrier, self._attempts, self._first
         living = attempts.living_of(decision.after)
         mesh = carrier.experiment.plan == "all-to-all"
@@ -518,7 +518,7 @@ class Survival:
                 and not self._raises(decision)
                 and not all(rank in attempts.done for rank in living)
             ):
-                # What one has for the others is spread as a sum, where no server has it.
+                # A member's result is spread as a sum, unless a server has it.
                 spread = any(rank in attempts.done for rank in living) and first.operation not in SERVED
                 carrier.coming = carrier.plan_for(
                     "all_reduce" if spread else first.operation, first.root, decision.after
@@ -529,11 +529,11 @@ class Survival:
         self._due = self._network.now + 2 * CONTROL_LATENCY_PS, lambda: self._hear(Built(epoch))
 
     def _raises(self, decision: MembershipDecision) -> bool:
-        """Whether this collective is not done."""
+        """Return whether this collective is not done."""
         return decision.outcome == "raised" and decision.operation == self._first.iteration
 
     def _commit(self, decision: MembershipDecision, noticed_ps: int) -> None:
-        """Survivors hear what was decided, and go on."""
+        """Change the group as decided, and let survivors go on."""
         carrier, attempts, now = self._carrier, self._attempts, self._network.now
         carrier.change(decision)
         self._raised = self._raises(decision)
@@ -551,7 +551,7 @@ class Survival:
             return
         attempts.attempt(job, spread=attempts.held and job is not None)
 
-    # --- what came of it
+    # --- results
 
     def _finish(self) -> None:
         carrier = self._carrier

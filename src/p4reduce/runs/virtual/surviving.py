@@ -1,4 +1,4 @@
-"""A carrier whose group outlives members, links and switches (``on_failure``), or ends soon after them."""
+"""A carrier whose group outlives members, links and switches (``on_failure``), or ends soon after they do."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,17 +25,17 @@ from p4reduce.workers.specs import Congestion
 from p4reduce.workers.status import EndpointStatus
 
 Coming = list[Plan]
-"""the trees of a job"""
+"""trees of a job"""
 
 
 class SurvivingCarrier(Carrier):
-    """The network of a group in which things happen: the ground of its agreement. Ranks are those of the start.
+    """The network of a group with incidents, and the ``Ground`` of its agreement. Ranks are those of the start.
 
-    ``journal``: what was decided of them.
+    ``journal``: decisions on the members.
     """
 
     may_return = False
-    """A switch that is away counts as lost once its lease has run out; before, its absence is not known."""
+    """A switch that is away counts as lost once its lease has run out; before that, its absence is not known."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SurvivingCarrier(Carrier):
         congestion: Congestion | None = None,
     ) -> None:
         self.everybody = (*workers, *joining(incidents))
-        """The hosts of all ranks: of those of the start, then of those that join."""
+        """Hosts of all ranks: those of the start, then those that join."""
         self.on_failure: OnFailure = experiment.on_failure
         self.journal = Journal()
         leases = Leases(VIRTUAL_LEASE, range(len(workers)), 0)
@@ -66,13 +66,13 @@ class SurvivingCarrier(Carrier):
         self.reach = Reach(topology, self.everybody, self.health.links, self.health.switches)
         self.agreement = Agreement(range(len(workers)), leases, self, self.on_failure)
         self.coming: Coming | None = None
-        """jobs that are being installed beside the present ones"""
+        """trees that are being installed beside the present ones, or None"""
         self.changing = False
-        """Whether members were asked to stop: then the jobs that are there go anyway."""
+        """Whether members were asked to stop: then the present jobs are removed anyway."""
         self.restored: list[Restored] = []
-        """For each decision that took effect, when what happened."""
+        """Times of each decision that took effect."""
         self.waiting_since_ps = 0
-        """when the last participant had called the collective that is under way, picoseconds"""
+        """when the last participant called the collective under way, picoseconds"""
         self._epochs = {MAIN_JOB: 0}
         self._lapsed: set[tuple[int, int]] = set()
         self._paused: set[int] = set()
@@ -92,13 +92,13 @@ class SurvivingCarrier(Carrier):
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Ranks that are in the group now."""
+        """Return the ranks that are in the group now."""
         return self.agreement.members
 
-    # --- what the group calls
+    # --- calls of the group
 
     def note_death(self, rank: int, at_ps: int, reason: str) -> None:
-        """A member's process has ended, while its clock stood there. Any thread may say so."""
+        """Note that a member's process ended at ``at_ps`` of its clock. May be called from any thread."""
         self._deaths.append((rank, at_ps, reason))
 
     def carry(
@@ -107,7 +107,7 @@ class SurvivingCarrier(Carrier):
         check: Callable[[], None] = lambda: None,
         workers: tuple[str, ...] | None = None,
     ) -> Sequence[MembershipDecision]:
-        """As ``Carrier.carry``; returns the decisions on the members made meanwhile."""
+        """Carry a collective as ``Carrier.carry``; return the decisions on the members made meanwhile."""
         if workers is not None:
             raise RefusedError("groups of some ranks need --on-failure abort: members are watched in the whole group")
         refuse_narrow(calls, "a group that outlives members (--on-failure)")
@@ -127,26 +127,26 @@ class SurvivingCarrier(Carrier):
     def carry_stale(
         self, calls: list[CollectiveCall], check: Callable[[], None] = lambda: None
     ) -> list[CollectiveCall]:
-        """Raise ``RefusedError``: there is no staleness where members may die."""
+        """Raise ``RefusedError``: there is no staleness if members may die."""
         raise RefusedError("push_pull: staleness needs --on-failure abort: deaths are noticed by waiting only")
 
     def statuses(self) -> list[EndpointStatus]:
-        """The status of all endpoints, also of earlier epochs."""
+        """Return the status of all endpoints, including those of earlier epochs."""
         return [*self._left, *super().statuses()]
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Hosts of all ranks, then the server's."""
+        """Return the hosts of all ranks, then the server's."""
         return (*self.everybody, *([] if self.server is None else [self.server]))
 
     def host_of(self, rank: int) -> str:
-        """The host of a rank, or of the server (``size``)."""
+        """Return the host of a rank, or of the server (the rank after the last)."""
         return self.hosts[rank]
 
     # --- members and trees
 
     def look(self) -> tuple[str, ...]:
-        """Switches that began anew: restored, but for the plans that were on them, which cannot go on."""
+        """Restore the switches that have restarted, and return them; their plans are lost."""
         restarted = self.switches.controller.look().restarted
         for switch in restarted:
             self.switches.controller.restore(switch)
@@ -158,44 +158,44 @@ class SurvivingCarrier(Carrier):
 
     @property
     def damaged(self) -> bool:
-        """Whether a job cannot go on: a link or a switch of its plan is down, or began anew."""
+        """Return whether a job cannot go on: a link or a switch of its plan is down, or has restarted."""
         plans = [job.plan for job in self.jobs] if not self.changing else []
         plans += [] if self.coming is None else self.coming
         return any((plan.job, plan.epoch) in self._lapsed or self.reach.damaged(plan) for plan in plans)
 
     def no_room(self, members: Sequence[int]) -> None:
-        """There is room, until a plan says otherwise."""
+        """Return None: there is room unless planning fails later."""
 
     def newcomers(self) -> tuple[int, ...]:
-        """Ranks that could join now: the members know of them and reach them."""
+        """Return the ranks that could join now: the members know of them and reach them."""
         first = next((self.everybody[member] for member in self.agreement.survivors), None)
         came = self.health.newcomers(self.network.now)
         return tuple(rank for rank in came if first is not None and not self.reach.apart([first, self.everybody[rank]]))
 
     def change(self, decision: MembershipDecision) -> None:
-        """The group has other members."""
+        """Change the group's members as decided."""
         self.journal.write(decision)
         self.workers = tuple(self.everybody[member] for member in decision.after)
 
     def stop_jobs(self) -> None:
-        """Hosts do nothing of any job any more; what is in switches stays, as it says who is missing."""
+        """Stop all jobs at hosts; their state in switches stays, as it shows who is missing."""
         for job in self._jobs.values():
             self._left += self.network.statuses(job)
             self.network.give_up(job)
             self.network.retire(job)
-        for index in self._paused:  # another job's endpoint takes its place if a rank comes back to the host
+        for index in self._paused:  # a rank that returns to the host gets another job's endpoint in its place
             self.network.fabric.resume(index)
         self._paused.clear()
         self._stopped = True
 
     def forget_jobs(self) -> None:
-        """Take every job that was stopped out of the switches: each is made anew when it is needed."""
+        """Remove every stopped job from the switches; each is made anew when needed."""
         for job in self._jobs.values():
             self.uninstall(job.plan)
         self._jobs, self._stopped = {}, False
 
     def pause(self, host: str) -> None:
-        """Have a host send nothing any more."""
+        """Stop a host from sending."""
         for job in self._jobs.values() if not self._stopped else ():
             for index in job.endpoints:
                 if self.network.hosts[index] == host:
@@ -203,13 +203,13 @@ class SurvivingCarrier(Carrier):
                     self._paused.add(index)
 
     def uninstall(self, plan: Plan) -> None:
-        """Take a plan out of the switches that are there."""
+        """Remove a plan from the switches that are up."""
         self.switches.controller.uninstall(plan, self.health.switches)
 
     def plan_for(self, operation: str, root: int, members: Sequence[int]) -> Coming:
-        """Plan and install what carries an operation among ``members``, in its next epoch.
+        """Plan and install the trees that carry an operation among ``members``, in its next epoch.
 
-        Takes effect one control latency from now. ``ClusterError`` where there is no way; then nothing is installed.
+        Takes effect one control latency from now. Raises ``ClusterError`` if there are none; then nothing is installed.
         """
         workers = tuple(self.everybody[member] for member in members)
         plans: list[Plan] = []
@@ -229,7 +229,7 @@ class SurvivingCarrier(Carrier):
         return plans
 
     def attach(self, plans: Coming) -> Job:
-        """Give the hosts of installed plans their endpoints; the only job, or that of the first tree."""
+        """Give the hosts of installed plans their endpoints; return the first tree's job."""
         jobs = [self.network.add(plan, self.numbers) for plan in plans]
         self._jobs |= {job.plan.job: job for job in jobs}
         if plans[0].job == MAIN_JOB:
@@ -237,11 +237,11 @@ class SurvivingCarrier(Carrier):
         return jobs[0]
 
     def job_of(self, operation: str, root: int) -> Job | None:
-        """The job that carries an operation now, if there is one."""
+        """Return the job that carries an operation now, or None."""
         return self._jobs.get(self._number(operation, root))
 
     def is_main(self, operation: str) -> bool:
-        """Whether the job of all sums carries an operation."""
+        """Return whether the job of all sums carries an operation."""
         return self._number(operation, 0) == MAIN_JOB
 
     def _number(self, operation: str, root: int) -> int:
@@ -252,7 +252,7 @@ class SurvivingCarrier(Carrier):
         return ALL_TO_ALL_JOB if operation == "all_to_all" and self.experiment.plan != "all-to-all" else MAIN_JOB
 
     def _requests_for(self, operation: str, root: int, workers: tuple[str, ...]) -> list[PlanRequest]:
-        """As ``Carrier``: a ring only reduces, everything else goes host to host."""
+        """Return the plan requests, as ``Carrier`` does: a ring only reduces, other collectives go host to host."""
         plan, server = self.plan_of_one, None
         if operation == "all_to_all":
             plan = "all-to-all"

@@ -18,11 +18,11 @@ from tests.support.conformance.targets.bmv2_process import find_switch, version_
 from tests.support.p4runtime.configs import json_path
 
 KEPT_STEPS = 100
-"""Of each program, from the beginning; further on, only what shows a class of differences for the first time."""
+"""Steps of each program that are recorded from the start; later ones only if they show a new class of differences."""
 
 
 def main() -> int:
-    """Exit status 0 if all differences have names, 1 if one has none, 2 if BMv2 is missing."""
+    """Return 0 if all differences have names, 1 if one has none, 2 if BMv2 is missing."""
     options = _options()
     switch = find_switch()
     if switch is None:
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def others(programs: Sequence[str]) -> list[Episode]:
-    """What was recorded of programs that are not compared now, where they are as they were then."""
+    """Return the recorded episodes of unchanged programs that are not compared in this run."""
     if not programs:
         return []
     found = read_recording()

@@ -1,4 +1,4 @@
-"""The same updates and reads on two P4Runtime servers, or on one and a recording of the other."""
+"""Apply the same updates and reads to two P4Runtime servers, or to one and a recording of the other."""
 
 import contextlib
 import random
@@ -21,7 +21,7 @@ from tests.support.p4runtime.configs import config, forwarding, json_path, p4inf
 
 PROGRAMS: Final = ("entities", "control", "state", "groups", "p4reduce-64")
 READS: Final = 0.2
-"""Share of reads among the steps."""
+"""Share of reads among the steps, 0 to 1."""
 
 ENDS_WITHIN_S: Final = 60.0
 
@@ -32,7 +32,7 @@ class Step:
 
     call: Call
     update: p4r.Update
-    """Of a read, the entity counts."""
+    """The update; of a read, only its entity is used."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class Answered:
 
 
 class Side(Protocol):
-    """A switch."""
+    """A switch under comparison."""
 
     def answer(self, step: Step) -> StatusCode:
-        """The canonical code of an update or a read."""
+        """Return the canonical code of an update or a read."""
 
     def reset(self) -> None:
-        """Begins anew, with empty tables."""
+        """Restart with empty tables."""
 
 
 class ServerSide:
-    """A P4Runtime server with one program. Every code comes as a client gets it."""
+    """A P4Runtime server with one program; codes are those that a client receives."""
 
     def __init__(self, client: RawClient, program: str) -> None:
         self._client = client
@@ -79,7 +79,7 @@ class ServerSide:
 
 
 class Bmv2Side:
-    """A BMv2 with one program; UNAVAILABLE is its answer where it ends. Then reset starts another one."""
+    """A BMv2 with one program; it answers UNAVAILABLE if the process ends, and reset then starts another one."""
 
     def __init__(self, switch: str, program: str) -> None:
         self._switch, self._program = switch, program
@@ -88,7 +88,7 @@ class Bmv2Side:
         self._process: subprocess.Popen[bytes] | None = None
 
     def answer(self, step: Step) -> StatusCode:
-        # Such a port is written beyond an array: what BMv2 does after that is chance.
+        # BMv2 writes such a port beyond an array; its behaviour is undefined from then on.
         self._damaged |= any(port_of(replica) > MAX_PORT for replica in replicas(step.update.entity))
         code = self._server.answer(step)
         if code is StatusCode.UNAVAILABLE:
@@ -107,12 +107,12 @@ class Bmv2Side:
         self._server.reset()
 
     def close(self) -> None:
-        """Ends BMv2."""
+        """End BMv2."""
         self._stack.close()
 
 
 class OwnSide:
-    """The embedded switch without gRPC."""
+    """The embedded switch, called without gRPC."""
 
     def __init__(self, program: str) -> None:
         self._program = program
@@ -130,12 +130,12 @@ class OwnSide:
 
 
 def p4info(program: str) -> p4i.P4Info:
-    """The P4Info of a program."""
+    """Return the P4Info of a program."""
     return text_format.Parse(p4info_path(program).read_text(), p4i.P4Info())
 
 
 def steps(program: str, seed: int) -> Iterator[Step]:
-    """What chance would hardly bring about; then random steps, without end. The same for the same seed."""
+    """Yield hand-written probes that random steps would hardly hit, then random steps without end, set by the seed."""
     yield from (Step(call, update) for call, update in PROBES.get(program, list)())
     rng = random.Random(f"{program} {seed}")
     maker = UpdateMaker(p4info(program), rng)
@@ -147,7 +147,7 @@ def steps(program: str, seed: int) -> Iterator[Step]:
 
 
 def first(updates: int, given: Iterable[Step]) -> Iterator[Step]:
-    """Steps until so many updates are among them."""
+    """Yield steps until ``updates`` updates are among them."""
     for step in given:
         if step.call == "write":
             if updates == 0:
@@ -157,14 +157,14 @@ def first(updates: int, given: Iterable[Step]) -> Iterator[Step]:
 
 
 def against_bmv2(switch: str, ours: Side, program: str, seed: int, updates: int) -> Iterator[list[Answered]]:
-    """Episodes with so many random updates, and reads between them, on a BMv2 and on a switch of our own."""
+    """Yield episodes of ``updates`` updates with reads between them, run on a BMv2 and on ``ours``."""
     bmv2 = Bmv2Side(switch, program)
     with contextlib.closing(bmv2):
         yield from compare(bmv2, ours, first(updates, steps(program, seed)))
 
 
 def compare(bmv2: Side, ours: Side, taken: Iterable[Step]) -> Iterator[list[Answered]]:
-    """Both answers to each step, in episodes: each begins with empty tables and ends where the states may differ."""
+    """Yield episodes of answered steps; each begins with empty tables and ends when the two states may differ."""
     episode: list[Answered] = []
     for step in taken:
         if not episode:
@@ -179,10 +179,10 @@ def compare(bmv2: Side, ours: Side, taken: Iterable[Step]) -> Iterator[list[Answ
 
 
 def _apart(answered: Answered) -> bool:
-    """Only one side accepts, or BMv2 may have done a part of what it refuses.
+    """Return whether the states may differ: only one side accepted, or BMv2 may have half-done a refused update.
 
-    PI creates a group before it looks for its members, and keeps it without them; its UNKNOWN means that something
-    failed on the way.
+    PI creates a group before it looks for its members, and keeps it without them; its UNKNOWN means that a step failed
+    halfway.
     """
     if answered.step.call == "read" or answered.bmv2 is answered.ours is StatusCode.OK:
         return answered.bmv2 is StatusCode.UNAVAILABLE

@@ -1,6 +1,7 @@
-"""Where the embedded switch answers another code than BMv2, and why: each class has a name, its codes and a predicate.
+"""Named classes of differences between the status codes of the embedded switch and those of BMv2.
 
-The table in docs/p4runtime.md has these names. Any other difference fails the tests.
+Each class has a name, the codes of both sides and a predicate; the table in docs/p4runtime.md has the same names. Any
+other difference fails the tests.
 """
 
 from collections import Counter
@@ -101,7 +102,7 @@ def _default(step: Step, _: Facts) -> bool:
 
 
 def _selects_too_much(step: Step, _: Facts) -> bool:
-    """Default entries by match or priority, all tables by match or action."""
+    """Return whether a read selects default entries by match or priority, or all tables by match or action."""
     entry = table_entry(step.update.entity)
     keyed = bool(entry.match) or (entry.priority != 0 and entry.is_default_action)
     return step.call == "read" and (
@@ -126,7 +127,7 @@ _CELLS: Final = ("counter_entry", "meter_entry")
 _DIRECT: Final = ("direct_counter_entry", "direct_meter_entry")
 
 EXCEPTIONS: Final = (
-    # What this switch has and BMv2 has not.
+    # Features of this switch that BMv2 lacks.
     Exception_("registers", {UNIMPLEMENTED}, ANY, _is("register_entry")),
     Exception_("value sets", {UNIMPLEMENTED}, ANY, _is("value_set_entry")),
     Exception_("all cells in one write", {UNIMPLEMENTED}, {OK, INVALID, UNKNOWN, UNIMPLEMENTED}, _all_cells),
@@ -185,7 +186,7 @@ EXCEPTIONS: Final = (
     Exception_("INSERT or DELETE of a counter", {OK, UNKNOWN, UNIMPLEMENTED}, {INVALID}, _not_modified),
     Exception_("read of what cannot be selected", {OK, ENDED, UNIMPLEMENTED}, {INVALID}, _selects_too_much),
     Exception_("a cell of all", {OK, UNKNOWN}, {INVALID}, _a_cell_of_all),
-    # What BMv2 takes, or refuses late, and means nothing there.
+    # Requests that BMv2 accepts, or refuses late, although they have no meaning.
     Exception_(
         "group without selector",
         {OK, NOT_FOUND, EXISTS, EXHAUSTED},
@@ -265,7 +266,7 @@ EXCEPTIONS: Final = (
 
 
 def named(answered: Answered, facts: Facts) -> str | None:
-    """The name of a difference; None where it has none."""
+    """Return the name of a difference; None if it has none."""
     for one in EXCEPTIONS:
         if answered.bmv2 in one.bmv2 and answered.ours in one.ours and one.applies(answered.step, facts):
             return one.name
@@ -274,12 +275,12 @@ def named(answered: Answered, facts: Facts) -> str | None:
 
 @dataclass
 class Tally:
-    """What has been compared so far.
+    """Statistics of the comparison so far.
 
     Attributes:
-        updates, reads: how many.
+        updates, reads: numbers of compared steps.
         named: how often each class of differences occurred.
-        unnamed: differences without a name, for people.
+        unnamed: descriptions of differences without a name.
     """
 
     updates: int = 0
@@ -292,7 +293,7 @@ class Tally:
         return f"{self.updates} updates, {self.reads} reads; {different}, {len(self.unnamed)} without a name"
 
     def add(self, program: str, answered: Iterable[Answered]) -> int:
-        """Counts an episode. Returns the length of its part until the last class that was not there before, or 0."""
+        """Count an episode; return its length up to the last step that shows a new class, 0 if there is none."""
         facts, new = Facts(p4info(program)), 0
         for number, one in enumerate(answered, 1):
             self.updates += one.step.call == "write"

@@ -1,4 +1,4 @@
-"""Updates of every kind for a program, from its P4Info alone: valid, nearly valid and wrong ones."""
+"""Generator of updates of every kind from a program's P4Info: valid, nearly valid and invalid ones."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 VALID, NEARLY = 0.45, 0.45
-"""Shares of valid updates, and of those with one or two changed fields; the others are random messages."""
+"""Shares of valid updates and of updates with one or two changed fields; the rest are random messages."""
 MAX_DEPTH: Final = 5
 NUMBERS: Final = (0, 1, 2, 3, -1, 4, 15, 16, 510, 511, 512, 32767, 32768, 1 << 31, (1 << 32) - 1, (1 << 63) - 1)
 BYTES: Final = (b"", b"\0", b"\1", b"\2", b"\0\1", b"\2\0", b"\1\xff", b"\xff" * 6, b"\0" * 9 + b"\1", b"\xff" * 17)
@@ -25,7 +25,7 @@ _RANGES: Final = {
 
 
 class UpdateMaker:
-    """Random updates and reads of a program. Keys, members and groups are few, so that updates meet."""
+    """Generator of random updates and reads; it draws keys, members and groups from few values so that they collide."""
 
     def __init__(self, info: p4i.P4Info, rng: random.Random) -> None:
         self._info = info
@@ -52,7 +52,7 @@ class UpdateMaker:
         self._kinds = [(make, weight) for weight, make, there in kinds if there]
 
     def update(self) -> p4r.Update:
-        """A random update."""
+        """Return a random update."""
         draw = self._rng.random()
         if draw > VALID + NEARLY:
             return p4r.Update(type=self._rng.randrange(5), entity=self._garbage())
@@ -66,7 +66,7 @@ class UpdateMaker:
         return update
 
     def wanted(self) -> p4r.Entity:
-        """A random entity to read."""
+        """Return a random entity to read."""
         draw = self._rng.random()
         if draw > VALID + NEARLY:
             return self._garbage()
@@ -82,7 +82,7 @@ class UpdateMaker:
         return self._rng.choices(makers, weights)[0]()
 
     def _number(self, width: int) -> bytes:
-        """A number that fits, mostly a small one, mostly in its shortest form."""
+        """Return a number that fits ``width`` bits, mostly small and in its shortest form."""
         top = (1 << width) - 1
         value = min(self._rng.choice((0, 1, 1, 2, 3, 7, top)), top)
         shortest = value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
@@ -167,7 +167,7 @@ class UpdateMaker:
         return p4r.Entity(counter_entry=entry)
 
     def _direct_key(self, resources: Sequence[Any]) -> p4r.TableEntry:
-        """Mostly of a table that has the resource."""
+        """Return a key, mostly of a table that has the direct resource."""
         known = {one.direct_table_id for one in resources}
         having = [table for table in self._info.tables if table.preamble.id in known]
         return self._key(self._rng.choice(having if having and self._rng.random() < 0.8 else self._info.tables))
@@ -235,10 +235,10 @@ class UpdateMaker:
         entry = p4r.CloneSessionEntry(session_id=self._rng.choice((1, 2, 3)), replicas=self._replicas())
         return p4r.Entity(packet_replication_engine_entry={"clone_session_entry": entry})
 
-    # --- wrong ones
+    # --- invalid messages
 
     def _change(self, message: Message) -> None:
-        """Sets or clears a field of the message, or of one inside it."""
+        """Set or clear a random field of the message or of a message nested in it."""
         while inside := _inside(message):
             if self._rng.random() < 0.2:
                 break
@@ -250,14 +250,14 @@ class UpdateMaker:
             self._fill(message, field, MAX_DEPTH - 1)
 
     def _garbage(self) -> p4r.Entity:
-        """An entity of any kind, or of none, with fields set at random."""
+        """Return an entity of any kind, or an empty one, with random fields."""
         entity = p4r.Entity()
         if self._rng.random() < 0.95:
             self._fill(entity, self._rng.choice(entity.DESCRIPTOR.fields), 0)
         return entity
 
     def _message(self, kind: Callable[[], T], depth: int = 0) -> T:
-        """A message with fields set at random."""
+        """Return a message with random fields."""
         made: Any = kind()
         fields = list(made.DESCRIPTOR.fields)
         for field in self._rng.sample(fields, min(len(fields), self._rng.randrange(5))):

@@ -1,4 +1,4 @@
-"""Updates and reads that chance would hardly put together."""
+"""Hand-written updates and reads that random generation would hardly produce."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
@@ -13,7 +13,7 @@ Probes = list[tuple[Call, p4r.Update]]
 
 
 def _full() -> Probes:
-    """More entries than a table holds."""
+    """Insert more entries than a table holds."""
     entries = [
         fy.P4TableEntry("exact_table", match=fy.Match(dst=1, ingress_port=port), action=fy.Action("forward", port=7))
         for port in range(6)
@@ -22,7 +22,7 @@ def _full() -> Probes:
 
 
 def _beside_sets() -> Probes:
-    """Members beside an action set, and an action set beside members."""
+    """Use a member beside an action set, then an action set beside a member."""
     chosen = fy.P4IndirectAction(action_set=[(1, fy.Action("drop"))])
     entry = fy.P4TableEntry("choose", match=fy.Match(index=1), action=chosen).encode(schema("control"))
     member = fy.P4ActionProfileMember("selector", member_id=1, action=fy.Action("drop")).encode(schema("control"))

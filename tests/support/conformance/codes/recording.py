@@ -1,4 +1,4 @@
-"""Episodes with BMv2's codes, as they are carried in tests/data/bmv2."""
+"""Episodes with BMv2's status codes, stored in tests/data/bmv2."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ RECORDING: Final = DATA / "bmv2/codes.recorded.json"
 
 @dataclass(frozen=True)
 class Episode:
-    """Steps from empty tables on, each with BMv2's code."""
+    """Steps that begin with empty tables, each with BMv2's code."""
 
     program: str
     steps: tuple[tuple[Step, StatusCode], ...]
@@ -28,7 +28,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Recording:
-    """What BMv2 answered.
+    """Recorded answers of BMv2.
 
     Attributes:
         bmv2: its version.
@@ -41,12 +41,12 @@ class Recording:
 
 
 def episode(program: str, answered: Sequence[Answered]) -> Episode:
-    """What is recorded of an episode."""
+    """Return the recordable part of an episode."""
     return Episode(program, tuple((one.step, one.bmv2) for one in answered))
 
 
 def write_recording(version: str, episodes: Iterable[Episode], path: Path = RECORDING) -> None:
-    """One episode a line."""
+    """Write a recording with one episode a line."""
     taken = list(episodes)
     programs = {program: sha256(json_path(program)) for program in sorted({one.program for one in taken})}
     lines = [json.dumps({"bmv2": version, "programs": programs}), *(json.dumps(_dump(one)) for one in taken)]
@@ -54,7 +54,7 @@ def write_recording(version: str, episodes: Iterable[Episode], path: Path = RECO
 
 
 def read_recording(path: Path = RECORDING) -> Recording:
-    """Raises OSError, ValueError (not such a file)."""
+    """Read a recording. Raises OSError, ValueError (not a recording)."""
     first, *rest = path.read_text().splitlines()
     head = json.loads(first)
     return Recording(head["bmv2"], head["programs"], tuple(_load(json.loads(line)) for line in rest))
