@@ -245,8 +245,7 @@ def deliver(
     *,
     words: bool = False,
 ) -> bool:
-    """Write the result of a collective over the workers' arrays ``given`` to ``targets``; return whether int32
-    overflowed.
+    """Write a collective's result over the arrays ``given`` to ``targets``; return whether an int32 overflowed.
 
     kept: the array of the server or root. rate: factor by which the sum moves the weights. words: lanes are added as
     int32.

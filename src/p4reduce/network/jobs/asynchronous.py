@@ -496,6 +496,11 @@ def _insert(controller: Controller, entries: dict[str, Sequence[Entity]]) -> Non
 
 
 # Channels: a task with several (job, epoch) pairs, each with its class, its slots and, on request, its tree.
+#
+# The layers of a model are mapped to channels. The first layers, which the next forward pass needs first, go to the
+# channel of the highest class, so that an urgent gradient does not wait behind a large one. (P3, arXiv 1905.03960, and
+# ByteScheduler, SOSP'19, slice tensors for this; here switches and hosts choose frame by frame.) Alternatively one
+# large tensor is shared among channels whose trees use different spines.
 
 
 @dataclass
@@ -517,8 +522,7 @@ class TaskChannels:
         *,
         apart: bool = False,
     ) -> Self:
-        """Install a job for each class: ``request.job``, ``request.job + 1``, ... After an error none of them stays
-        installed.
+        """Install a job for each class: ``request.job``, ``request.job + 1``, ... After an error none is left.
 
         apart: each tree avoids the links of the trees before it where it can (``PlanRequest.load``), so that together
         they have the rate of several spines.

@@ -457,15 +457,19 @@ def ps_window(plan: Plan, queue_frames: int, *, restrained: bool) -> int:
     return max(1, min(plan.window, enough, HOST_WINDOW // workers))
 
 
-# How long the frames of a job may wait for those of others. Senders must not take that wait for loss: their
-# retransmissions make the others wait longer, or are useless. Where classes differ, a lower class waits for as long as
-# there are frames of higher ones. So the least time-out of a job covers the frames that may stand before one of its own
-# on every link of its path: the windows of all jobs of its class, and everything that jobs of higher classes send in
-# one operation, since their windows move on while it waits. (With the windows alone, four channels of a model sent a
-# twentieth of their frames again.) Where all jobs on its links have one class, queues are first come, first served, and
-# round trips show their length, but too late: windows that open at once fill a queue before the first round trips are
-# measured. So the first question for a chunk that is missing by time comes later, by the time that the windows of
-# active jobs may add. The detection of loss by order and the repetition of questions do not change.
+# How long the frames of a job may wait for those of others.
+#
+# Senders must not take that wait for loss: their retransmissions make the others wait longer, or are useless.
+#
+# Where classes differ, a lower class waits for as long as there are frames of higher ones. So the least time-out of a
+# job covers the frames that may stand before one of its own on every link of its path: the windows of all jobs of its
+# class, and everything that jobs of higher classes send in one operation, since their windows move on while it waits.
+# (With the windows alone, four channels of a model sent a twentieth of their frames again.)
+#
+# Where all jobs on its links have one class, queues are first come, first served, and round trips show their length,
+# but too late: windows that open at once fill a queue before the first round trips are measured. So the first question
+# for a chunk that is missing by time comes later, by the time that the windows of active jobs may add. The detection of
+# loss by order and the repetition of questions do not change.
 
 
 def chunk_times(plan: Plan) -> dict[Hop, int]:
@@ -533,9 +537,7 @@ class Occupant:
         return {} if self.under_way is None else self._filled[self.under_way in _UP, self.under_way in _DOWN]
 
     def meeting(self) -> Mapping[Hop, int]:
-        """Return the time, ps, for which its chunks that may meet those of its tensor's other trees keep each link
-        busy.
-        """
+        """Return how long, ps, its chunks that may meet those of its tensor's other trees keep each link busy."""
         return {hop: min(_MEETING, self.room) * time // self.room for hop, time in self.queued().items() if time}
 
     def paced(self) -> Mapping[Hop, int]:
