@@ -47,8 +47,7 @@ class Pool:
         return (self._next_size() - len(self.records)) * (self.cell_bytes + self.records.dtype.itemsize)
 
     def grow(self, head: int) -> tuple[int, int]:
-        """Double the pool; ``head`` is the first free record or -1. Return the new head and how many records are new.
-        """
+        """Double the pool; ``head`` is the first free record or -1. Return the new head and the number of new ones."""
         old, new = len(self.records), self._next_size()
         records = np.zeros(new, dtype=self.records.dtype)
         records[:old] = self.records

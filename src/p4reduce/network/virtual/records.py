@@ -569,11 +569,13 @@ def prefetch(typingctx: Any, address: Any) -> Any:
 class EndpointCalls(NamedTuple):
     """Addresses of C functions on int64; ``eps`` is the address of the endpoints' records, ``i`` an index.
 
-    All are called with five arguments, of which a C function may declare fewer; those not named are 0: ``receive(eps,
-    i, frame, length, now_ps)`` -> 1 if the frame was for endpoint i, else 0; ``transmit(eps, i, now_ps, out,
-    capacity)`` -> length of the next frame, written to ``out``, or 0; ``deadline(eps, i)`` -> when to call ``expire``,
-    2^62: never (a past deadline: in a microsecond); ``expire(eps, i, now_ps)`` -> 0; ``status(eps, i)`` -> 1 while the
-    endpoint works; ``resume(eps, i, paused_ps)`` -> 0: the endpoint was paused for this long (address 0: not needed).
+    All are called with five arguments, of which a C function may declare fewer; those not named are 0:
+    ``receive(eps, i, frame, length, now_ps)`` -> 1 if the frame was for endpoint i, else 0;
+    ``transmit(eps, i, now_ps, out, capacity)`` -> length of the next frame, written to ``out``, or 0;
+    ``deadline(eps, i)`` -> when to call ``expire``, 2^62: never (a past deadline: in a microsecond);
+    ``expire(eps, i, now_ps)`` -> 0;
+    ``status(eps, i)`` -> 1 while the endpoint works;
+    ``resume(eps, i, paused_ps)`` -> 0: the endpoint was paused for this long (address 0: not needed).
     """
 
     receive: int
