@@ -476,8 +476,8 @@ class RealNetwork(Closable):
     def popen(self, host: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
         """Start a program in a host; ``options`` are those of :class:`subprocess.Popen`.
 
-        Only the main thread may, see :func:`~p4reduce.network.real.net.namespaces.start`. A missing program ends with exit code
-        127.
+        Only the main thread may, see :func:`~p4reduce.network.real.net.namespaces.start`. A missing program gives exit
+        code 127.
         """
         net = self.namespace(host)
         environment = {**(options.pop("env", None) or os.environ), ENTERED: identity(net)}
