@@ -75,8 +75,7 @@ class TaskRun:
     """End of an aggregation, ps; None without one."""
     times: dict[str, int] = field(default_factory=dict)
     digest: bytes = b""
-    """SHA-256 over the previous digest and the weights, round by round; empty in the flow model, which has no weights.
-    """
+    """SHA-256 over the previous digest and the weights, round by round; empty in the flow model, without weights."""
     ended: bool = False
     error: str | None = None
     died: list[str] = field(default_factory=list)
@@ -185,8 +184,8 @@ class TaskRun:
 
     @property
     def to_read(self) -> tuple[Link, ...] | None:
-        """In turns: circuits over which hosts first read missing data; () if none are needed; None if no data are
-        missing.
+        """In turns: circuits over which hosts first read missing data; () if none are needed; None if all data are
+        here.
         """
         if not self._unread or not self.turns:
             return None
