@@ -401,7 +401,7 @@ class PrioritiesRun(JobStage):
             return PrioritiesResult(results, writes, first, resent)
 
     def _count(self) -> tuple[int, int]:
-        """Count first transmissions and resends on all links. Raises ``ClusterError`` if the former are not as planned.
+        """Count first transmissions and resends on all links. Raises ``ClusterError`` if the former differ from plans.
         """
         predicted = add(*(job.predicted() for parts in self.parts for job in parts))
         first = resent = 0

@@ -184,9 +184,7 @@ class TaskRun:
 
     @property
     def to_read(self) -> tuple[Link, ...] | None:
-        """In turns: circuits over which hosts first read missing data; () if none are needed; None if all data are
-        here.
-        """
+        """In turns: circuits over which hosts first read missing data; () if no circuits; None if no data are missing."""
         if not self._unread or not self.turns:
             return None
         plans = self._read_plans()

@@ -290,8 +290,7 @@ class Film:
         return {**about, **traced, "onward": self._onward(node, flight, sent, number)}
 
     def _before(self, reel: _Reel, node: str, at: int) -> Device:
-        """Return a switch in its state before a frame of a reel; the replay resumes at the last question if possible.
-        """
+        """Return a switch in its state before a frame of a reel; the replay resumes at the last question if it can."""
         frames: Iterable[tuple[int, int, bytes]] = ()
         kept = self._replayed.pop(node, None)
         if kept is not None and kept[0] is reel and kept[1] <= at:
