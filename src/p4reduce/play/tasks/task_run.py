@@ -184,7 +184,8 @@ class TaskRun:
 
     @property
     def to_read(self) -> tuple[Link, ...] | None:
-        """In turns: circuits over which hosts first read missing data; () if no circuits; None if no data are missing."""
+        """In turns: circuits for reading missing data first; () if no circuits are needed; None if no data are missing.
+        """
         if not self._unread or not self.turns:
             return None
         plans = self._read_plans()
