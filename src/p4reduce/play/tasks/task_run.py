@@ -184,8 +184,7 @@ class TaskRun:
 
     @property
     def to_read(self) -> tuple[Link, ...] | None:
-        """In turns: circuits for reading missing data first; () if no circuits are needed; None if no data are missing.
-        """
+        """In turns: circuits for reading missing data first; () if none are needed; None without missing data."""
         if not self._unread or not self.turns:
             return None
         plans = self._read_plans()
