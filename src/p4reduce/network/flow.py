@@ -45,7 +45,7 @@ SETTLED: Final = 1.02
 
 @dataclass(frozen=True)
 class FlowLoad:
-    """The frames that one part of a collective sends."""
+    """Frames that one part of a collective sends."""
 
     plan: Plan
     frames: TreeFrames | StreamFrames
@@ -448,7 +448,7 @@ def wires_of(plan: Plan) -> WireTimes:
 SMALL: Final = 0.5
 """Picoseconds; a smaller remainder counts as zero."""
 TRICKLE: Final = 1e-6
-"""Share of its rate that a flow asks of links before it has begun."""
+"""Share of its rate that a flow takes from links before it has begun."""
 
 
 class FlowPhase(Enum):

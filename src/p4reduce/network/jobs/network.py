@@ -493,10 +493,13 @@ class JobNetwork(Closable):
         """Create the endpoint of every host of a plan. ``numbers``: how lanes add up if switches add them.
 
         by_batch: the job belongs to a group whose classes change with their batches. Its chunks may overtake each
-        other, and its time-outs cover the frames of other jobs before its own even while all have one class. stranger:
-        its senders know of no other job, and may take a wait behind jobs of its class for loss. lead: how many chunks
-        ahead exponents are agreed on; None: as the plan says. server_gives: its server may contribute its own numbers
-        to sums. After an error nothing of the job is left.
+        other, and its time-outs cover the frames of other jobs before its own even while all have one class.
+
+        stranger: its senders know of no other job, and may take a wait behind jobs of its class for loss. lead: how
+        many chunks ahead exponents are agreed on; None: as the plan says. server_gives: its server may contribute its
+        own numbers to sums.
+
+        After an error nothing of the job is left.
         """
         job = Job(plan, numbers if plan.in_network else None, lead)
         terms = len(plan.workers) + 1 if server_gives else None

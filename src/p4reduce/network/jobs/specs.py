@@ -196,9 +196,7 @@ def exchanged(inputs: Sequence[FloatArray]) -> list[FloatArray]:
 
 
 def _block_bound(magnitude: FloatArray, lanes: int, members: int, numbers: BlockFloat) -> Doubles:
-    """Return n * 2**(e+h-31) with the exponent e of each chunk, or the analogue for narrower lanes
-    (workers/numbers.py).
-    """
+    """Return n * 2**(e+h-31) with each chunk's exponent e, or the analogue for narrower lanes (workers/numbers.py)."""
     chunks = -(-magnitude.size // lanes)
     padded = np.zeros(chunks * lanes, np.float32)
     padded[: magnitude.size] = magnitude
@@ -369,7 +367,7 @@ def _of_mesh(plan: Plan, common: _Common, timing: Timing, congestion: Congestion
 
 def _of_star(plan: Plan, window: int, common: _Common, timing: Timing, congestion: Congestion) -> Made:
     members = len(plan.workers)
-    # Where packets are lost, workers drift apart; a server that remembers more lets the fast ones go on.
+    # With loss, workers drift apart; a server that remembers more chunks lets the fast ones continue.
     remembered = max(window, min(DRIFT * window, HOST_WINDOW // members))
     reach = min(REACH * window, remembered)
     for host in plan.workers:
@@ -428,7 +426,7 @@ def timing_of(plan: Plan, ahead_ps: int = 0, *, overtaken: bool = False) -> Timi
 
 
 def question_time_ps(plan: Plan) -> int:
-    """The least time between a worker's questions by time, in ps: they take 1 / ``_QUESTION`` of what it may send."""
+    """Return the least time between a worker's timed questions, ps: they take 1 / ``_QUESTION`` of its send rate."""
     bare, full = (frame_time_ps(length, PS_PER_S) for length in (HEADER_BYTES, plan.frame_bytes))
     return _QUESTION * plan.chunk_ps * bare // full
 
@@ -491,8 +489,7 @@ _DOWN: Final = {Collective.ALL_REDUCE, Collective.PULL, Collective.PUSH_PULL}
 
 
 _MEETING: Final = 2
-"""Chunks of a tree that may stand before those of another tree of the same tensor at a link, although both are paced.
-"""
+"""Chunks of a tree that may stand before another tree's of the same tensor at a link, although both are paced."""
 
 
 @dataclass
@@ -585,8 +582,7 @@ class Cover(NamedTuple):
     switches_ps: int = 0
     """Wait in queues of switches; a host serves its endpoints in turn, and has no such queue."""
     strangers_ps: int = 0
-    """Wait caused by jobs that carry other tensors; the trees of one tensor are paced so that all fit on their links.
-    """
+    """Wait caused by jobs that carry other tensors; the trees of one tensor are paced so that all fit on links."""
 
 
 def covers(occupants: Sequence[Occupant]) -> list[Cover]:

@@ -603,7 +603,7 @@ class NetworkCounters:
     def film(self, film: Film | None) -> None:
         """Call ``film`` for every frame that arrives from now on, after each slice of `run`; None stops this.
 
-        Captures go on. Only between two calls of `run`, or from its pacer.
+        Captures continue. Only between two calls of `run`, or from its pacer.
         """
         taps, recordings = self._wiring.links["tap_target"], self._recordings
         if film is not None and recordings.film is None:

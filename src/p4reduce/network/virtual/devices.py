@@ -88,10 +88,6 @@ class SwitchDevice(Protocol):
 # Such a copy never reaches egress, but only egress can compute its addresses and flags, which the counts of first
 # transmissions need. So egress runs on a shadow of the device's state: the same tables, but with counters and registers
 # in memory that is never read. The packet has no effect on the device.
-#
-# Such a copy never reaches egress, and only egress knows its addresses and flags, which the accounts of first
-# transmissions need. So egress runs on a shadow of the device's state: the same tables, but counters and registers
-# in memory that nothing reads. The packet leaves no trace.
 
 
 _COUNTER_BYTES = 16

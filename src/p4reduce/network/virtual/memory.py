@@ -170,7 +170,7 @@ class Memory:
             world["tap_used"] = world["incident_count"] = 0
 
     def make_space(self, frames: int = 0) -> None:
-        """Grow what is too small for ``frames`` frames from Python and the next event (`loop.py`, `has_space`)."""
+        """Grow all that is too small for ``frames`` frames from Python and the next event (`loop.py`, `has_space`)."""
         first = self.world[0]
         if first["homeless_count"]:
             homeless = self._homeless[: first["homeless_count"]].copy()

@@ -54,7 +54,7 @@ from p4switch.base.closing import Closable
 from p4switch.base.values import NS_PER_S
 
 Watcher = Callable[[int], None]
-"""Called now and then with the virtual time in picoseconds."""
+"""Called about ten times a second with the virtual time in picoseconds."""
 
 MIN_FRAME: Final = 14
 """Bytes of an Ethernet header."""

@@ -19,7 +19,7 @@ from p4switch.native.memory import intrinsic, ir, types
 
 
 class FabricError(BadInput, ValueError):
-    """Raised for a network that cannot be built or cannot go on; the text names the setting and the fix."""
+    """Raised for a network that cannot be built or cannot continue; the text names the setting and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ LATE_ARRIVAL: Final = 1
 LINK_FREE: Final = 2
 """index: link. Its sender may look for the next frame."""
 TIMER: Final = 3
-"""index: endpoint. Its timer goes off, unless its deadline has moved."""
+"""index: endpoint. Its timer expires, unless its deadline has moved."""
 START: Final = 4
 """index: endpoint. From now on it is asked for frames."""
 ENTRY: Final = 5

@@ -345,7 +345,7 @@ class TaskRun:
     def end_round(self) -> str | None:
         """End a round, and check that all hosts have the same weights; return an error text, or None.
 
-        Then the next round is to be begun, or the task has ended.
+        Afterwards the next round can begin, unless the task has ended.
         """
         if fault := self._differs():
             self._give_up(f"round {self.round}: {fault}")

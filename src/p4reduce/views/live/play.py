@@ -207,8 +207,9 @@ class PlaygroundBench:
 def attempt(question: Mapping[str, Any]) -> dict[str, Any]:
     """Compile a program, enter its entries and send the packets.
 
-    messages: text that they are about (other: an included file), line (None: none), severity, text, hint. traces:
-    number, port, note, description, outcome and steps of each packet; ``more`` packets were left out.
+    messages: text that they are about (other: an included file), line (None: none), severity, text, hint.
+
+    traces: number, port, note, description, outcome and steps of each packet; ``more`` packets were left out.
     """
     from p4switch.device import Device  # noqa: PLC0415  (the page's process needs none of it)
     from p4switch.p4.compile import compile_text  # noqa: PLC0415

@@ -412,7 +412,7 @@ def _mark(word: str) -> str:
 
 
 def _remove_noted(run: RunRecord | NetRun) -> None:
-    """Remove what a run has outside its folder; a file only with the run's mark, because a record may be forged."""
+    """Remove a run's files outside its folder; a file only with the run's mark, because a record may be forged."""
     if isinstance(base := run.info.get("aside"), str):
         shutil.rmtree(_aside(base, run.word), ignore_errors=True)
     if isinstance(secret := run.info.get("secret"), str):

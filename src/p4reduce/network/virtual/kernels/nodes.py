@@ -208,10 +208,6 @@ def come_again(w: Any, frame_index: int) -> None:
 # A host has no queue for endpoints' frames (a pull model): a frame is made when it can leave. Endpoints of the highest
 # class are asked first, those of one class in turn. Only frames that Python sends (`VirtualNetwork.send`) wait in a
 # list, and precede all others.
-#
-# A host has no queue of its own for them (a pull model): a frame is made when it can leave. Endpoints of the highest
-# class are asked first, those of one class in turn. Only frames that Python sends (`VirtualNetwork.send`) wait in a
-# list, and go before all.
 
 
 OVERDUE_PS: Final = 1_000_000
