@@ -271,7 +271,7 @@ class TreeFrames:
     most: int
     """A chunk waits for the answer to the frame that is this many before it."""
     room: int
-    """Most chunks in flight."""
+    """Most chunks with lanes in flight."""
     pace_ps: int
     merged: bool
     """Whether an answer waits for all children; a server of hosts answers a PULL at once."""
@@ -610,8 +610,7 @@ class Demand:
 
 Waits = dict[tuple[int, int], tuple[int, float]]
 """(class, link) -> the queue in which its frames wait, and how long, ps; the queue is before the first of the links
-that fill up alike.
-"""
+that fill up alike."""
 
 
 def rates(demands: Sequence[Demand], hosts: frozenset[int]) -> tuple[Floats, Waits]:

@@ -29,7 +29,7 @@ from p4switch.base.values import PS_PER_S
 
 LANES: Final = 256
 FIBRE: Final = "200ns"
-"""Delay of 40 m."""
+"""Delay of 40 m of fibre."""
 MOST_SLOTS: Final = 256
 """Most slots of one job at a switch."""
 FRAMES: Final = 4
@@ -72,8 +72,7 @@ class _Sum:
     chunks: int
     closed: list[int]
     """Times at which slots within it begin, ps: for a guard time gates are shut and hosts pause, so that no timer
-    expires.
-    """
+    expires."""
     job: Job | None = None
     given: list[npt.NDArray[np.int32]] = field(default_factory=list)
     got: list[npt.NDArray[np.int32]] = field(default_factory=list)

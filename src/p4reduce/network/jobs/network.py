@@ -164,8 +164,7 @@ def _check_lanes(path: Path, program: P4Program, lanes: int) -> None:
 _DEFAULTS = SwitchSettings()
 VIRTUAL_DEADLINE_S: Final = 300.0
 """Deadline, seconds, for an answer of switches in virtual time. It is long because no result may depend on this
-machine's load, and no answer between threads gets lost. Only a fault exceeds it, and its error names the switch.
-"""
+machine's load, and no answer between threads gets lost. Only a fault exceeds it, and its error names the switch."""
 
 
 class ServedSwitches:
@@ -321,8 +320,7 @@ class Job:
     """Operation, words of a worker's array and lead of every collective so far."""
     spared: int = 0
     """Chunks for whose exponents no PUSH without lanes asked, because the previous operation had agreed on them or
-    because guesses made do with fewer.
-    """
+    because guesses made do with fewer."""
     repeated: int = 0
     """Chunks repeated because the exponent that their workers had guessed was wrong."""
     bare: int = 0
@@ -450,8 +448,7 @@ class JobNetwork(Closable):
         self.hosts = list(sources)
         self._known = len(sources)  # endpoints that the fabric has
         self._reordered = False  # an endpoint of the fabric has changed its class
-        # by job ``id``; the int is the ``ahead_ps`` that its time-outs cover
-        self._occupants: dict[int, tuple[Job, Occupant, int]] = {}
+        self._occupants: dict[int, tuple[Job, Occupant, int]] = {}  # by job ``id``; int: ps that time-outs cover
         self._of_endpoint: dict[int, Occupant] = {}
         self._first_of: dict[int, Job] = {}
         self._speculating: dict[int, Job] = {}

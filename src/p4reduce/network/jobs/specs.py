@@ -498,7 +498,7 @@ class Occupant:
 
     plan: Plan
     window: int
-    """Chunks that a sender has in flight."""
+    """Chunks that a sender has in flight (``window`` of its endpoint)."""
     lowest: int
     highest: int
     burst: int = 0
@@ -506,7 +506,7 @@ class Occupant:
     always: bool = False
     """Whether its time-outs cover other jobs even if all have one class."""
     room: int = 0
-    """Chunks that a sender has in flight at once."""
+    """Most chunks with lanes that a sender has in flight (``room`` of its endpoint)."""
     knows: bool = True
     """Whether it waits longer for its chunks while other jobs of its class are active."""
     under_way: Collective | None = None

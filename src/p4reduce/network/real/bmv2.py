@@ -242,15 +242,14 @@ def read_registers(bmv2: Bmv2, thrift_port: int, register: str, index: int | Non
 QUEUES: Final = 8
 QUEUE_FRAMES: Final = 64
 """Frames that an output queue holds for each priority; no option changes it. Further frames are lost, and the P4
-program, which counts after the queue, does not see them.
-"""
+program, which counts after the queue, does not see them."""
 GROWTH_BYTES: Final = 512
 """Bytes by which the P4 program may lengthen a packet: with one more, an assertion of BMv2 ends the switch."""
 START_DEADLINE_S: Final = 60.0
 _GRPC_PORT: Final = 9559
 """First P4Runtime port, below the range that the kernel gives to clients. A connection attempt to a free port in that
-range, by a readiness check or another switch's controller, could occupy the port itself, and the switch would end.
-"""
+range, by a readiness check or another switch's controller, could occupy the port itself (and even connect to itself);
+the switch would then end."""
 _THRIFT_PORT: Final = 9090
 _TRY_S: Final = 0.05
 

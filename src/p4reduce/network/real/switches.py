@@ -514,10 +514,7 @@ class DeviceHost:
         tls: Tls | None = None,
         executor: ExecutorName = "compiled",
     ) -> None:
-        """Set up the server and its devices; ``devices``: P4Runtime's device id of each, by name.
-
-        All arguments but ``executor`` are the server's.
-        """
+        """Set up; ``devices``: P4Runtime's device id of each, by name. All but ``executor`` are for the server."""
         self._ids: Final = dict(devices)
         self._names: Final = {device_id: name for name, device_id in devices.items()}
         self._executor: ExecutorName = executor

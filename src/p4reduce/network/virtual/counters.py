@@ -80,8 +80,7 @@ class LinkCounters:
     """On a link to a cross-connect: frames lost because a mirror was dark, or turned, during any of their bits."""
     misrouted: int = 0
     """On a link to a cross-connect: frames delivered to another switch than their MAC address names; if that address
-    belongs to no node, to another one than the circuit led to when they were queued.
-    """
+    belongs to no node, to another one than the circuit led to when they were queued."""
 
 
 @dataclass(frozen=True, slots=True)

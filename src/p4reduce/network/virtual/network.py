@@ -192,20 +192,17 @@ class VirtualNetwork(Closable, Changing):
         """Observer that may slow time down; None at first."""
         self.windows = True
         """Whether each partition has its own event heap; otherwise all events are in one. The results are the same.
-        Runs that may end between any two events use one heap: with ``first``, ``max_events``, or a pacer.
-        """
+        Runs that may end between any two events use one heap: with ``first``, ``max_events``, or a pacer."""
         self.threads = 1
         """Threads that share the partitions of a window. The results are the same with any number."""
         self.loop_s = 0.0
         """Processor time of all threads in the event loop so far, without that of runs with a pacer, in seconds."""
         self.timed = False
         """Whether `path_s` is measured. That takes two system calls for each window and thread, and threads then do not
-        take over partitions of another thread, which may wait for a processor.
-        """
+        take over partitions of another thread, which may wait for a processor."""
         self.path_s = 0.0
         """Processor time of the event loop's critical path, in seconds: that of the first thread outside windows, and
-        the longest turns of any thread in each window.
-        """
+        the longest turns of any thread in each window."""
         self._devices = dict(devices)
         self._endpoints = endpoints
         self._seed = seed

@@ -105,8 +105,7 @@ NEED_SPACE: Final = 4
 
 CONTROLLER_TAP: Final = -1
 """Tap number of packets for the controller, minus the node's index. The tap of digests is further reduced by the number
-of nodes times the learn list's id.
-"""
+of nodes times the learn list's id."""
 
 # Constants passed to compiled functions are NumPy integers: Numba would compile a function again for every Python
 # integer that it is called with.
@@ -159,16 +158,14 @@ EVENT: Final = _integers(
 
 PART: Final = _integers("heap", "heap_size", "heap_capacity", "unfinished", "seq", "_", "__", "___")
 """A partition's event heap, the number of its watched endpoints that still work, and its latest sequence number. While
-a heap is in use, its size is in a world instead. A record fills a cache line: threads share none of them.
-"""
+a heap is in use, its size is in a world instead. A record fills a cache line: threads share none of them."""
 
 FRAME: Final = _mixed(
     next=np.int32,  # in the list of free cells, on a wire, or in a host's list of frames to send
     length=np.int32,
     time=np.int64,  # when it reaches the end of its link
     since=np.int64,  # when that event was scheduled
-    # sequence number of that event; if it returns to ingress: number of returns, or the PHV of an egress clone
-    seq=np.int64,
+    seq=np.int64,  # sequence number of that event; if it returns: number of returns, or an egress clone's PHV
     node=np.int64,  # present node; on the way to a cross-connect: how long it occupies the link
     link=np.int32,  # link; if it returns: instance type + 8 * field list, or + 8 * priority for an egress clone
     port=np.int32,  # port, or clone session; on the way to a cross-connect: the node that it is meant for
@@ -328,8 +325,7 @@ INCIDENT: Final = _integers("link", "node", "job", "kind", "length")
 
 TAP_HEADER: Final = _integers("tap", "time", "length", "opened")
 """Header of every recorded frame; its bytes follow, padded to 8. Taps below 0 are packets for the controller. opened:
-the world's count of windows at that time. All records with the same tap and count come from one thread, in order.
-"""
+the world's count of windows at that time. All records with the same tap and count come from one thread, in order."""
 
 CELL: Final = _integers("value")
 
@@ -388,13 +384,12 @@ OWN: Final = (
 
 WORLD: Final = _integers(
     *OWN,
-    "worlds",  # number of threads that share windows
-    "threads",  # number of worlds used so far
-    "made",  # that have been used: worlds that may have something
+    "worlds",  # address: one world for each thread
+    "threads",  # number of threads that share windows
+    "made",  # number of worlds used so far
     "signals",  # cells by which threads signal each other (`loop.py`)
     "timed",  # whether turns are measured
-    # processor time of the first thread in windows, waiting included, beyond the longest turns of each window
-    "spared_ns",
+    "spared_ns",  # time of the first thread in windows, waits included, beyond the longest turns of each
     "until",
     "watching",
     "max_replicas",

@@ -401,7 +401,7 @@ class PrioritiesRun(JobStage):
             return PrioritiesResult(results, writes, first, resent)
 
     def _count(self) -> tuple[int, int]:
-        """Count first transmissions and resends on all links. Raises ``ClusterError`` if they differ from plans."""
+        """Return bytes of first transmissions, checked against predictions, and of resends; raise ``ClusterError``."""
         predicted = add(*(job.predicted() for parts in self.parts for job in parts))
         first = resent = 0
         for hop, link in self.network.fabric.links.items():

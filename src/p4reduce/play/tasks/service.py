@@ -463,7 +463,7 @@ class Peer:
         return message
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send as much of a message as the other end takes; :meth:`flush` continues. ``ValueError`` if too long."""
+        """Send as much of a message as the other end takes; :meth:`flush` continues. Raises ``ValueError``."""
         self._out += remote.pack(dict(message), limit=LIMIT)
         self.flush()
 

@@ -43,8 +43,7 @@ class TurnPart:
     """0: at once; 1: when phase 0 is through (a pull after its push, combine after dispatch)."""
     configuration: int
     """Configuration within the job's process; -1: any, because it crosses no circuit or all configurations have its
-    pairs.
-    """
+    pairs."""
     operation: Operation
     sources: list[Words]
     """Arrays of the workers; empty for a pull."""

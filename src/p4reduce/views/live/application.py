@@ -73,8 +73,7 @@ IDLE_S: Final = 9.0
 MOST_CONNECTIONS: Final = 64
 TAKEN_AT_ONCE: Final = 16
 """Connections accepted in one turn of the loop; each is read within three turns, before MOST_CONNECTIONS others can
-have taken its place.
-"""
+have taken its place."""
 TICK_S: Final = 0.2
 QUIET_TICKS: Final = 100
 """Ticks after which a comment is sent, so that a closed page is noticed."""

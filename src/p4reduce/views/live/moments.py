@@ -246,8 +246,7 @@ def _latest(moments: list[Moment], time_ps: int) -> int:
 
 LINK_FIELDS: Final = ("bytes", "load", "queue", "queue_max", "lost", "dropped", "resent")
 """Columns of a view's ``links``. load: share of the time in which the link was busy; queue: frames that wait now; lost:
-on the link, damaged ones included; dropped: found the queue full; resent: INC frames that were sent again.
-"""
+on the link, damaged ones included; dropped: found the queue full; resent: INC frames that were sent again."""
 SEQ_MASK: Final = 0xFFFFFFFF
 MOST_LINES: Final = 12
 """Most lines about missing workers."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NOT_STILL: Final = "Frames are shown while time stands still: pause the run, at its newest moment."
 AFTERWARDS: Final = "Frames are shown while a run is paused, at its newest moment; this one has ended."
 MOST_ROWS: Final = 400_000
-"""Most slots of all moments of a recording together: about ten seconds."""
+"""Most slots of all moments of a recording together, whose views take about ten seconds to make."""
 MOST_JOBS: Final = 64
 """Most jobs that the page can show."""
 

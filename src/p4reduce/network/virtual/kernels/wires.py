@@ -86,8 +86,7 @@ RECIRCULATED: Final = -2
 """Result in place of a length: the frame's cell is on its way back to ingress."""
 MAX_ROUNDS: Final = 256
 """How often a packet and its copies may return to ingress or be cloned by egress. BMv2 has no limit, but there time
-passes meanwhile.
-"""
+passes meanwhile."""
 _CLONE: Final = np.int64(INSTANCE_EGRESS_CLONE)
 _RECIRCULATED_TYPE: Final = np.int64(INSTANCE_RECIRCULATED)
 
@@ -544,7 +543,7 @@ def _count(link: Any, address: int, length: int, busy: int) -> None:
 
 @kernel
 def pass_on(w: Any, link_index: int, frame_index: int, busy: int, extra_ps: int) -> None:
-    """Forward a frame whose last bit leaves a mirror now, onto the next fibre, which needs no time to send it again."""
+    """Forward a frame whose last bit leaves a mirror now, onto the next fibre; it is not serialized again."""
     link = link_at(w.links, link_index)
     link.free_at = w.now
     _count(link, frame_address(w, frame_index), frame_at(w.frames, frame_index).length, busy)
